@@ -1,0 +1,59 @@
+# Set-up is part of every target: it is done once, remembered in $(VENV)/.done, and repeated when pyproject.toml changes.
+#   PYTHON=/path/to/python3.12   the interpreter to build on     VENV=folder   where the environment is
+#   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
+
+VENV ?= .venv
+PYTHON ?=
+PYTESTFLAGS ?=
+LABFLAGS ?=
+
+PY := $(VENV)/bin/python
+DONE := $(VENV)/.done
+INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
+
+.PHONY: help demo test lab lint bench java clean distclean
+.DEFAULT_GOAL := help
+
+help:  ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(DONE)/demo java  ## stream a year of flights and look into the queries' state, live and past
+	@$(PY) -m streamstate.tutorials.demo
+
+test: $(DONE)/dev java  ## run the tests
+	@browser=$$(scripts/chromium $(PY)) && \
+	STREAMSTATE_CHROMIUM="$$browser" $(PY) -m pytest $(PYTESTFLAGS)
+
+lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
+	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
+
+lint: $(DONE)/dev  ## ruff and mypy, strict
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) scripts/typecheck.py
+
+bench: $(DONE)/dev java  ## run the benchmarks
+	@$(PY) -m benchmarks $(BENCHFLAGS)
+
+clean:  ## remove what was built, and the caches
+	@rm -rf build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -not -path '*/.venv*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove the environment as well
+	@rm -rf $(VENV)
+
+# Asked every time: it takes half a second, and a Java can go away.
+java: | $(DONE)/venv
+	@$(PY) -m streamstate.java
+
+$(DONE)/venv:
+	@scripts/make-venv $(VENV) $(PYTHON)
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/demo: extras = tutorials,jdk
+$(DONE)/lab: extras = lab,tutorials,jdk
+$(DONE)/dev: extras = lab,tutorials,jdk,test,lint
+$(DONE)/demo $(DONE)/lab $(DONE)/dev: pyproject.toml | $(DONE)/venv
+	@echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."
+	@$(INSTALL) --editable '.[$(extras)]'
+	@touch $@

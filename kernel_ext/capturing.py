@@ -1,0 +1,81 @@
+"""The public ways to capture: :func:`capture` once, :func:`follow` in the background."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.session import session
+from streamstate.snapshots import capture as _capture
+from streamstate.snapshots import follow as _follow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streamstate.snapshots.capture import CaptureReport
+    from streamstate.snapshots.follow import Capture
+
+
+def capture(
+    checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession | None = None
+) -> CaptureReport:
+    """Bring a store up to date with a query's checkpoint, once.
+
+    The query may be running, here or on another cluster, or not: only its checkpoint is read. Every epoch
+    committed since the last capture becomes a snapshot; doing it again, or twice at once, changes nothing.
+
+    Args:
+        checkpoint: the query's ``checkpointLocation``, a path or a URI that Spark can read.
+        store: the folder of the snapshots, made where it is missing.
+        name: what the query is called in the store; by default the name it has there, or the checkpoint's folder.
+        spark: the session to read with; by default the running one, or an embedded one.
+
+    Returns:
+        The epochs captured now, the gaps, the change rows written.
+
+    Raises:
+        NotACheckpointError: where ``checkpoint`` is none.
+        NoStateError: where the query keeps no state.
+        InvalidNameError: where ``name`` cannot be a folder and an SQL relation.
+        NameTakenError: where ``name`` is another query's.
+        CaptureError: where Spark cannot read the state.
+
+    Example:
+        >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
+        (0, 1, 2)
+    """
+    return _capture.capture(checkpoint, store, name, spark=spark or session())
+
+
+def follow(
+    query_or_checkpoint: StreamingQuery | str | Path,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: int = 1,
+    spark: SparkSession | None = None,
+) -> Capture:
+    """Keep a store up to date with a query, in the background.
+
+    Args:
+        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``.
+        store: the folder of the snapshots, made where it is missing.
+        name: what the query is called in the store; by default the name it has there, the query's own, or the
+            checkpoint's folder.
+        every: capture once so many epochs wait; each of them becomes a snapshot all the same.
+        spark: the session to read with; by default the running one, or an embedded one.
+
+    Returns:
+        The capture: ``.status``, ``.wait(epoch, timeout)``, ``.stop()``.
+
+    Raises:
+        NotACheckpointError, InvalidNameError, NameTakenError: as :func:`capture`. What goes wrong later shows in
+            ``.status`` and is raised by ``.wait``.
+
+    Example:
+        >>> capture = ss.follow(query, "store", "delays")  # doctest: +SKIP
+        >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
+        3
+    """
+    return _follow.follow(query_or_checkpoint, store, name, every=every, spark=spark or session())

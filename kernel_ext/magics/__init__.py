@@ -1,0 +1,1 @@
+"""The magics: they parse, call the library and show what it returns."""

@@ -1,0 +1,150 @@
+"""What the magics of one shell share: its settings, its queries, the store in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.utils.text import DollarFormatter
+
+from streamstate.magics.settings import StreamState
+from streamstate.snapshots.errors import InvalidArgumentError, QueryError, UnknownQueryError
+from streamstate.snapshots.filesystem import location
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+    from pyspark.sql import SparkSession
+
+    from streamstate.magics.running import RunningQuery
+    from streamstate.state_inspect import Store
+
+__all__ = ["Notebook"]
+
+
+class Notebook:
+    """The magics' common ground.
+
+    Args:
+        shell: the shell that the magics are registered with.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.settings = StreamState(parent=shell)
+        self.running: dict[str, RunningQuery] = {}
+        """The queries that this notebook started or follows, by name, the newest last."""
+        self._stores: dict[str, Store] = {}
+
+    def expand(self, word: str) -> str:
+        """A word of a magic's line with ``{expression}`` and ``$name`` filled in from the user's variables."""
+        try:
+            return str(DollarFormatter().vformat(word, (), self.shell.user_ns))
+        except Exception:  # noqa: BLE001 (as IPython does: what cannot be filled in stays as it is)
+            return word
+
+    def store_path(self, given: str | None = None, query: str | None = None) -> str:
+        """The store to use: the one given, else the one of a query of this notebook, else the last one used."""
+        if given is not None:
+            return location(given)
+        if query is not None and query in self.running:
+            return self.running[query].store
+        return location(self.settings.store)
+
+    def use_store(self, path: str) -> None:
+        """Make a store the one that the next magics use."""
+        if location(self.settings.store) != path:
+            self.settings.store = path
+
+    def open(self, given: str | None = None, query: str | None = None) -> Store:
+        """The store to read, opened once and kept.
+
+        Raises:
+            NotAStoreError: where the path holds none.
+        """
+        from streamstate.state_inspect import open_store
+
+        path = self.store_path(given, query)
+        if path not in self._stores:
+            self._stores[path] = open_store(path)
+        if given is not None:
+            self.use_store(path)
+        return self._stores[path]
+
+    def query(self, name: str) -> RunningQuery:
+        """A query of this notebook.
+
+        Raises:
+            UnknownQueryError: where this notebook neither started nor follows it.
+        """
+        if name in self.running:
+            return self.running[name]
+        raise UnknownQueryError.among("query", name, self.running, where="in this notebook")
+
+    def only_query(self) -> RunningQuery:
+        """The query that is meant where a line names none.
+
+        Raises:
+            QueryError: where there are none or several.
+        """
+        if not self.running:
+            raise QueryError("This notebook has no queries yet: start one with %%stream NAME.")
+        if len(self.running) > 1:
+            raise QueryError(f"Say which query is meant: {', '.join(self.running)}.")
+        return next(iter(self.running.values()))
+
+    def spark(self) -> SparkSession:
+        """The session called ``spark`` in the notebook; where there is none, one is started and called so."""
+        from pyspark.sql import SparkSession
+
+        from streamstate.session import session
+
+        known = self.shell.user_ns.get("spark")
+        if isinstance(known, SparkSession):
+            return known
+        started = session()
+        if "spark" not in self.shell.user_ns:
+            self.shell.push({"spark": started})
+        return started
+
+    def assign(self, variable: str | None, value: Any) -> None:
+        """Keep a value in a variable of the user's, where one was asked for."""
+        if variable is not None:
+            self.shell.push({variable: value})
+
+    def close(self) -> list[str]:
+        """Stop every query and capture of this notebook; the Spark session stays.
+
+        Returns:
+            What could not be stopped, in a line each.
+        """
+        trouble = []
+        for one in self.running.values():
+            try:
+                one.stop()
+            except Exception as error:  # noqa: BLE001 (one that does not stop must not keep the others running)
+                trouble.append(f"{one.name} did not stop cleanly: {error}")
+        self.running.clear()
+        self._stores.clear()
+        return trouble
+
+
+def require_cell(cell: str, magic: str, example: str) -> str:
+    """The cell's text, where there is any.
+
+    Raises:
+        InvalidArgumentError: where it is empty.
+    """
+    if cell.strip():
+        return cell
+    raise InvalidArgumentError(f"{magic} needs something in the cell below it, such as:\n{example}")
+
+
+def checkpoint_beside(store: str, name: str) -> str:
+    """Where the checkpoint of a query goes when nobody says: beside the store, never in it."""
+    folder, _, last = store.rpartition("/")
+    return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
+
+
+def is_occupied(path: Path) -> bool:
+    """Whether a folder holds something else than a checkpoint."""
+    return path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "metadata").exists())

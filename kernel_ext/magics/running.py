@@ -1,0 +1,217 @@
+"""A query that a notebook started or follows: the handle that a magic returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from streamstate.magics.failure import failure_of
+from streamstate.magics.table import Table
+from streamstate.snapshots.errors import QueryError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streamstate.magics.launch import Launch
+    from streamstate.snapshots import Capture
+
+__all__ = ["QueryStatus", "RunningQuery", "progress_line", "status_table"]
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """A query at one moment."""
+
+    name: str
+    state: str
+    """'running', 'finished' (it had an end and reached it), 'stopped', 'failed', or 'followed': it runs elsewhere."""
+    epoch: int | None
+    """The newest captured epoch."""
+    behind: int
+    """Committed epochs that are not captured yet."""
+    freshness: float | None
+    """Seconds from an epoch's commit until it could be queried."""
+    rows: int | None
+    """Rows of state after the newest epoch that Spark reported on."""
+    capture: str
+    """'waiting', 'running', 'stopped' or 'failed'."""
+    error: str | None
+    """The first error, the query's before the capture's."""
+
+
+class RunningQuery:
+    """One query of this notebook and its capture.
+
+    Attributes:
+        name: its name in the store.
+        store: the store's path.
+        checkpoint: its checkpoint's path.
+        query: Spark's own handle; None where the query runs elsewhere and is only followed.
+        capture: the capture in the background.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: str,
+        checkpoint: str,
+        capture: Capture,
+        *,
+        query: StreamingQuery | None = None,
+        launch: Launch | None = None,
+        every: int = 1,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.checkpoint = checkpoint
+        self.capture = capture
+        self.query = query
+        self.launch = launch
+        self.every = every
+        self._stopped = False
+
+    @property
+    def state(self) -> str:
+        """What the query does, in the words of :class:`QueryStatus`."""
+        if self.query is None:
+            return "stopped" if self._stopped else "followed"
+        if self.query.isActive:
+            return "running"
+        if self.query.exception() is not None:
+            return "failed"
+        return "stopped" if self._stopped or self.launch is None or not self.launch.ends else "finished"
+
+    def status(self) -> QueryStatus:
+        """The query and its capture at this moment."""
+        captured = self.capture.status
+        return QueryStatus(
+            name=self.name,
+            state=self.state,
+            epoch=captured.epoch,
+            behind=captured.behind,
+            freshness=captured.freshness,
+            rows=self._rows(),
+            capture=captured.state,
+            error=self._failure() or captured.error,
+        )
+
+    def wait(
+        self,
+        epoch: int | None = None,
+        timeout: float | None = None,
+        *,
+        progress: Callable[[QueryStatus], None] | None = None,
+    ) -> int:
+        """Wait until an epoch is captured; interrupting it leaves the query running.
+
+        Args:
+            epoch: the epoch to wait for. Without it: until a query that ends by itself has ended and is captured
+                whole; for another query, until everything it has committed so far is captured.
+            timeout: seconds after which to give up.
+            progress: called about five times a second with the status.
+
+        Returns:
+            The newest captured epoch.
+
+        Raises:
+            QueryError: the query failed, or ended before the epoch.
+            CaptureError: the capture failed.
+            TimeoutError: the time was up; the query and its capture go on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (reached := self._reached(epoch)) is None:
+            if progress is not None:
+                progress(self.status())
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(self._overdue(epoch))
+            time.sleep(_POLL_SECONDS)
+        if progress is not None:
+            progress(self.status())
+        return reached
+
+    def stop(self) -> None:
+        """Stop the query, where this notebook started it, capture what it committed, and stop capturing."""
+        if self.query is not None and self.query.isActive:
+            self._stopped = True
+            self.query.stop()
+        if self.query is None:
+            self._stopped = True
+        self.capture.stop()
+
+    def _reached(self, epoch: int | None) -> int | None:
+        """The newest captured epoch, once what is waited for has happened."""
+        if failure := self._failure():
+            raise QueryError(f"{self.name} failed: {failure}\n{self.name}'s handle has all of it: .query.exception()")
+        if not self._ended:
+            return self._reached_running(epoch)
+        if self.every > 1:
+            self.capture.stop()  # the last epochs may be too few to be captured otherwise
+        newest = self._captured(None)
+        if newest is not None and epoch is not None and newest < epoch:
+            raise QueryError(f"{self.name} has ended at epoch {newest}; epoch {epoch} will not come.")
+        return newest
+
+    def _reached_running(self, epoch: int | None) -> int | None:
+        """The same for a query that runs on."""
+        if epoch is None and self.launch is not None and self.launch.ends:
+            return None
+        newest = self._captured(epoch)
+        return None if newest is None or newest < 0 else newest
+
+    @property
+    def _ended(self) -> bool:
+        return self.query is not None and not self.query.isActive
+
+    def _captured(self, epoch: int | None) -> int | None:
+        """The newest captured epoch; None while the one asked for (or, with none, a committed one) is not captured."""
+        try:
+            return self.capture.wait(epoch, timeout=_POLL_SECONDS)
+        except TimeoutError:
+            return None
+
+    def _failure(self) -> str | None:
+        return None if self.query is None or self.query.isActive else failure_of(self.query)
+
+    def _rows(self) -> int | None:
+        progress = None if self.query is None else self.query.lastProgress
+        return sum(operator["numRowsTotal"] for operator in progress["stateOperators"]) if progress else None
+
+    def _overdue(self, epoch: int | None) -> str:
+        status = self.status()
+        goal = f"epoch {epoch}" if epoch is not None else "the end of what there is"
+        return (
+            f"{self.name} did not reach {goal} in time: {progress_line(status)}.\n"
+            f"It goes on; wait again, or %stream stop {self.name}."
+        )
+
+    def __repr__(self) -> str:
+        status = self.status()
+        return f"{progress_line(status)} (capture {status.capture})"
+
+    def _repr_html_(self) -> str:
+        line = repr(self).removeprefix(self.name)
+        return f"<p><b>{escape(self.name)}</b>{escape(line)}</p>"
+
+
+def status_table(running: list[RunningQuery]) -> Table:
+    """Every query at a glance."""
+    columns = ["name", "state", "epoch", "behind", "freshness", "rows", "last error"]
+    rows = []
+    for status in (one.status() for one in running):
+        fresh = None if status.freshness is None else f"{status.freshness:.1f} s"
+        rows.append([status.name, status.state, status.epoch, status.behind, fresh, status.rows, status.error])
+    return Table(columns, rows, empty="No queries yet: start one with %%stream NAME.", caption="Streaming queries")
+
+
+def progress_line(status: QueryStatus) -> str:
+    """A status in one line, which changes only when there is news."""
+    epoch = "no epoch captured yet" if status.epoch is None else f"captured up to epoch {status.epoch}"
+    behind = f", {status.behind} behind" if status.behind else ""
+    rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
+    error = f", last error: {status.error}" if status.error else ""
+    return f"{status.name} is {status.state}: {epoch}{behind}{rows}{error}"

@@ -1,0 +1,155 @@
+"""``%state``: a query's state as a browser, and as data at an epoch, between two, or of one key."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from streamstate.magics.arguments import MagicParser, count, epoch, identifier
+from streamstate.magics.keys import typed_key
+from streamstate.magics.magic import Magic
+from streamstate.magics.notebook import Notebook
+from streamstate.magics.output import say
+from streamstate.snapshots.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from streamstate.state_inspect import History, Snapshot, StateTable
+
+__all__ = ["STATE"]
+
+# Each asks another question: what one of them is about, the others cannot narrow.
+_ALONE = {
+    "diff": ("at", "as_of", "key", "where", "top", "by", "history"),
+    "history": ("at", "as_of", "where", "top", "by"),
+    "key": ("where", "top", "by"),
+    "as_of": ("at",),
+}
+
+
+def _parser() -> MagicParser:
+    parser = MagicParser(
+        "%state",
+        "Look into the state of a query. Without options: a browser with a slider over the epochs.\n"
+        "With options, the value is data: a DataFrame, with --key one row as a dict.",
+        epilog="Examples:\n"
+        "  %state delays\n"
+        "  %state delays --at 12 --top 5 --by count\n"
+        "  %state delays --where \"carrier = 'UA' and count > 10\"\n"
+        "  %state delays --key carrier=UA --key origin=JFK --history\n"
+        "  %state rotations.op0_legs --diff 10 12 -o changes",
+    )
+    parser.add("relation", metavar="NAME[.TABLE]", completes="relation", help="a query, or one of its state tables")
+    parser.add("--at", metavar="EPOCH", type=epoch, completes="epoch", help="the state at an epoch (default: newest)")
+    parser.add(
+        "--as-of", metavar="TIME", help="the state at a time that names its zone, such as 2013-01-01T12:00+01:00"
+    )
+    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help="one key; once for each key column")
+    parser.add("--where", metavar="SQL", help="only rows for which this holds")
+    parser.add("--top", metavar="N", type=count, help="the N largest by a column")
+    parser.add("--by", metavar="COL", completes="column", help="the column for --top")
+    parser.add(
+        "--diff", nargs=2, metavar=("A", "B"), type=epoch, completes="epoch", help="what changed from epoch A to B"
+    )
+    parser.add("--history", action="store_true", help="every change of the key given with --key")
+    parser.add("--store", metavar="DIR", completes="path", help="the store to read (default: the last store used)")
+    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the value, whole, in a variable")
+    return parser
+
+
+def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> Any:
+    __tracebackhide__ = True
+    _check_combination(args)
+    moment = None if args.as_of is None else aware_time(args.as_of)
+    query, _, table = args.relation.partition(".")
+    history = notebook.open(args.store, query)[query]
+    value = _answer(notebook, args, history, table or None, moment)
+    notebook.assign(args.output, value)
+    return value
+
+
+def _answer(
+    notebook: Notebook, args: argparse.Namespace, history: History, table: str | None, moment: datetime | None
+) -> Any:
+    """What the line asked for."""
+    if args.diff:
+        return history.diff(*args.diff, table=table)
+    if args.history:
+        state = history.live().table(table)
+        return history.key_history(state.name, **typed_key(state, args.key))
+    if not (args.at is not None or moment or args.key or args.where or args.top or args.by):
+        from streamstate.widgets import StateBrowser
+
+        return StateBrowser(history, table)
+    state = _snapshot(history, args.at, moment).table(table)
+    return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
+
+
+def _snapshot(history: History, at: int | None, moment: datetime | None) -> Snapshot:
+    if moment is not None:
+        return history.at(timestamp=moment)
+    return history.live() if at is None else history.at(at)
+
+
+def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
+    found = state.lookup(**typed_key(state, given))
+    if found is None:
+        say(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
+    return found
+
+
+def _rows(notebook: Notebook, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
+    """A page of rows, cut where it is only shown, and saying so."""
+    total = state.count(where=args.where)
+    limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)
+    page = state.page(limit=limit, order_by=args.by, descending=args.by is not None, where=args.where)
+    if len(page) < total and not args.top:
+        say(
+            f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}; -o VAR keeps all of them, "
+            "%config StreamState.rows = N shows more."
+        )
+    return page
+
+
+def _check_combination(args: argparse.Namespace) -> None:
+    """Raise where options exclude or need each other."""
+    given = {name for name, value in vars(args).items() if value not in (None, False)}
+    for option, others in _ALONE.items():
+        clash = [_flag(other) for other in others if other in given]
+        if option in given and clash:
+            raise InvalidArgumentError(f"{_flag(option)} cannot be combined with {', '.join(clash)}. Use one of them.")
+    if "history" in given and "key" not in given:
+        raise InvalidArgumentError("--history is that of one key: add --key COLUMN=VALUE for each key column.")
+    if "top" in given and "by" not in given:
+        raise InvalidArgumentError("--top needs the column to sort by: --top 10 --by COLUMN.")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def aware_time(text: str) -> datetime:
+    """A time with its zone: ISO 8601 with an offset, or followed by the zone's name.
+
+    Raises:
+        InvalidArgumentError: it is no time.
+        NaiveTimestampError: it has no zone.
+    """
+    from streamstate.state_inspect.timestamps import aware
+
+    written, _, zone = text.strip().rpartition(" ")
+    if not written or not zone[:1].isalpha():
+        return aware(text)
+    try:
+        return datetime.fromisoformat(written).replace(tzinfo=ZoneInfo(zone))
+    except (ValueError, LookupError, OSError) as error:  # ZoneInfo looks for a file of the zone's name
+        raise InvalidArgumentError(
+            f"--as-of {text!r} is not a time: {error}.\n"
+            "Write it like 2013-01-01T12:00+01:00 or '2013-01-01 12:00 Europe/Rome'."
+        ) from None
+
+
+STATE = Magic("line", "state", _parser(), _run)

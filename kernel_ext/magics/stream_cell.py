@@ -1,0 +1,181 @@
+"""``%%stream``: a cell that makes a streaming DataFrame becomes a query whose every epoch is captured."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from streamstate.magics.arguments import MagicParser, count, identifier
+from streamstate.magics.cell import cell_value, last_assigned
+from streamstate.magics.launch import Launch, Sink, trigger_options
+from streamstate.magics.magic import Magic
+from streamstate.magics.notebook import Notebook, checkpoint_beside, require_cell
+from streamstate.magics.output import say
+from streamstate.magics.plan import MODES, check_mode, check_state, first_line
+from streamstate.magics.preflight import check_name_free, check_store, query_id_of
+from streamstate.magics.running import RunningQuery
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.errors import InvalidSQLError, QueryError
+from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.names import check_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["STREAM_CELL", "run_launch"]
+
+_EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
+
+
+def _parser() -> MagicParser:
+    parser = MagicParser(
+        "%%stream",
+        "Start the streaming query that the cell makes, and capture the state of each of its epochs.\n\n"
+        "The cell ends with a streaming DataFrame (or, with --sql, is one SELECT over streaming views). The handle of\n"
+        "the query is returned at once. The same NAME again stops the query and resumes it from its checkpoint.",
+        epilog=f"Example:\n  %%stream delays --trigger 1s\n  {_EXAMPLE}",
+    )
+    parser.add("name", metavar="NAME", completes="query", help="what the query is called in the store and in SQL")
+    parser.add("--sql", action="store_true", help="the cell is SQL for Spark, not Python")
+    parser.add("--mode", choices=MODES, default="update", help="output mode (default: update)")
+    parser.add("--trigger", metavar="WHEN", help="1s, 500ms, 5m …; available-now; once (default: as data arrives)")
+    parser.add("--sink", default="noop", help="noop, memory, console or FORMAT:PATH (default: noop)")
+    parser.add("--store", metavar="DIR", completes="path", help="where the snapshots go (default: the last store used)")
+    parser.add("--checkpoint", metavar="DIR", completes="path", help="default: beside the store")
+    parser.add("--every", metavar="N", type=count, default=1, help="capture once per N epochs, all N of them")
+    parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
+    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the handle in a variable")
+    return parser
+
+
+def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuery:
+    """Check everything, then start."""
+    __tracebackhide__ = True
+    name, sink, store = check_name(args.name), Sink.parse(args.sink), notebook.store_path(args.store)
+    require_cell(cell, "%%stream", _EXAMPLE)
+    trigger_options(args.trigger)
+    sink.check(args.mode)
+    check_store(store)
+    frame = _sql_frame(notebook, cell) if args.sql else _python_frame(notebook, cell)
+    check_state(frame)
+    check_mode(frame, args.mode)
+    checkpoint = location(args.checkpoint or checkpoint_beside(store, name))
+    check_name_free(store, name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
+    launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions)
+    handle = run_launch(notebook, launch, store, args.every)
+    notebook.use_store(store)
+    notebook.assign(args.output, handle)
+    return handle
+
+
+def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> RunningQuery:
+    """Start a query that was found to be right, in the place of the one that has its name.
+
+    Raises:
+        QueryError: another running query has its name or its checkpoint, or Spark refuses it.
+    """
+    from streamstate.session import advise
+    from streamstate.snapshots.follow import follow
+
+    spark = launch.frame.sparkSession
+    before = notebook.running.get(launch.name)
+    _check_alone(notebook, launch)
+    advise(spark)
+    if before is not None:
+        before.stop()
+    _announce(launch, before)
+    query = launch.start()
+    try:
+        capture = follow(query, store, launch.name, every=every, spark=spark)
+    except BaseException:
+        query.stop()
+        raise
+    handle = RunningQuery(launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every)
+    notebook.running.pop(launch.name, None)
+    notebook.running[launch.name] = handle
+    return handle
+
+
+def _python_frame(notebook: Notebook, cell: str) -> DataFrame:
+    """The streaming DataFrame that the cell ends with."""
+    __tracebackhide__ = True
+    if "spark" not in notebook.shell.user_ns:
+        notebook.spark()
+    value = cell_value(notebook.shell, cell)
+    if value is not None:
+        return _streaming(value, "The cell's value")
+    assigned = last_assigned(notebook.shell, cell)
+    end = f"end it with a line that says just {assigned}" if assigned else "end it with the streaming DataFrame"
+    raise QueryError(f"The cell has no value: its last line is no expression, or is None.\nTo make a query, {end}.")
+
+
+def _sql_frame(notebook: Notebook, cell: str) -> DataFrame:
+    """The streaming DataFrame that the cell's SQL means."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    spark = notebook.spark()
+    try:
+        return _streaming(spark.sql(cell), "This SQL's result")
+    except ParseException as error:
+        raise InvalidSQLError(f"Spark cannot read this SQL: {str(error).strip()}") from None
+    except AnalysisException as error:
+        streaming = [table.name for table in spark.catalog.listTables() if table.isTemporary]
+        raise InvalidSQLError(
+            f"Spark refuses this SQL: {first_line(error)}\nTemporary views: {', '.join(streaming) or 'none'}. "
+            "Make one from a stream with createOrReplaceTempView."
+        ) from None
+
+
+def _streaming(value: Any, what: str) -> DataFrame:
+    """The value, where it is a streaming DataFrame."""
+    from pyspark.sql import DataFrame
+
+    kind = type(value).__name__
+    if not isinstance(value, DataFrame):
+        hint = "Leave out .writeStream and .start(): %%stream does that." if "Stream" in kind else _EXAMPLE
+        raise QueryError(f"{what} is a {kind}, not a streaming DataFrame.\n{hint}")
+    if not value.isStreaming:
+        raise QueryError(f"{what} is a DataFrame that is read once, not a stream.\nStart from spark.readStream.")
+    if not hasattr(value, "_jdf"):
+        raise QueryError("This DataFrame is of Spark Connect; state can be captured only beside a classic session.")
+    return value
+
+
+def _check_alone(notebook: Notebook, launch: Launch) -> None:
+    """Raise where another running query has the name or the checkpoint."""
+    own = notebook.running.get(launch.name)
+    mine = own.query.id if own is not None and own.query is not None else None
+    for other in launch.frame.sparkSession.streams.active:
+        if other.name == launch.name and other.id != mine:
+            raise QueryError(
+                f"Spark runs a query called {launch.name!r} already, which this notebook did not start with %%stream.\n"
+                "Stop it first (spark.streams.active lists them), or use another name."
+            )
+    for one in notebook.running.values():
+        if one.name != launch.name and one.checkpoint == launch.checkpoint and one.state in ("running", "followed"):
+            raise QueryError(
+                f"The checkpoint {launch.checkpoint} is in use by {one.name}.\n"
+                f"%stream stop {one.name} first, or give --checkpoint another folder."
+            )
+
+
+def _announce(launch: Launch, before: RunningQuery | None) -> None:
+    """Say in one line when a query goes on where it was, rather than from the start."""
+    checkpoint = Checkpoint(launch.checkpoint, launch.frame.sparkSession)
+    committed = checkpoint.committed()
+    stopped = f"{launch.name} was stopped. " if before is not None else ""
+    if committed:
+        say(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
+        _announce_partitions(launch, checkpoint, committed[-1])
+    elif stopped:
+        say(f"{stopped}{launch.name} starts from the beginning, in {launch.checkpoint}")
+
+
+def _announce_partitions(launch: Launch, checkpoint: Checkpoint, epoch: int) -> None:
+    planned = checkpoint.planned(epoch)
+    kept = planned.conf.get("spark.sql.shuffle.partitions") if planned else None
+    if launch.partitions is not None and kept not in (None, str(launch.partitions)):
+        say(f"{launch.name} keeps its {kept} partitions: a checkpoint fixes them.")
+
+
+STREAM_CELL = Magic("cell", "stream", _parser(), _run)

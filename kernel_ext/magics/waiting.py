@@ -1,0 +1,59 @@
+"""Waiting in a cell: progress in one place, and an interrupt that stops the waiting alone."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from IPython.display import display
+
+from streamstate.magics.output import say
+from streamstate.magics.running import QueryStatus, progress_line
+from streamstate.magics.table import Table
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["own_interrupt", "show_progress"]
+
+
+@contextmanager
+def show_progress(shell: InteractiveShell) -> Iterator[Callable[[QueryStatus], None]]:
+    """A function that shows a query's status in the cell's output: one line that changes.
+
+    A terminal has no output that changes: there a line is written whenever another epoch is captured.
+    """
+    seen: list[str] = []
+    shown = display(Table([], [], empty="…"), display_id=True) if hasattr(shell, "kernel") else None
+
+    def show(status: QueryStatus) -> None:
+        line = progress_line(status)
+        if seen[-1:] == [line]:
+            return
+        seen[:] = [line]
+        if shown is None:
+            say(line)
+        else:
+            shown.update(Table([], [], empty=line))
+
+    with own_interrupt():
+        yield show
+
+
+@contextmanager
+def own_interrupt() -> Iterator[None]:
+    """Make an interrupt raise KeyboardInterrupt and nothing else.
+
+    PySpark's own handler cancels every job of the session first, which would fail the query that is waited for.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,52 @@
+"""A pytest plugin that takes no silence for success: ``python -m pytest -p scripts.must_run``.
+
+The run fails when no test passed, when a browser test was skipped, and when there was no browser test in a full run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+_PASSED = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start counting."""
+    config.stash[_PASSED] = {"all": 0, "browser": 0}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count what passed, and make a skipped browser test a failed one."""
+    report = yield
+    browser = item.get_closest_marker("browser") is not None
+    if report.passed and report.when == "call":
+        item.config.stash[_PASSED]["all"] += 1
+        item.config.stash[_PASSED]["browser"] += browser
+    if report.skipped and browser and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"A browser test must run here, and was skipped: {report.longrepr}"
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail the run when nothing ran."""
+    if exitstatus == pytest.ExitCode.OK and _missing(session.config):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was counted."""
+    passed = config.stash[_PASSED]
+    terminalreporter.write_line(f"{passed['all']} tests passed, {passed['browser']} of them in a browser.")
+    if missing := _missing(config):
+        terminalreporter.write_line(f"Failed: no {missing} passed.", red=True)
+
+
+def _missing(config: pytest.Config) -> str:
+    """The kind of test of which none passed; a run that was asked for a part need not reach the browser."""
+    passed = config.stash[_PASSED]
+    chosen = config.getoption("keyword") or config.getoption("markexpr")
+    return "test" if not passed["all"] else "browser test" if not passed["browser"] and not chosen else ""

@@ -1,0 +1,271 @@
+"""Bring a store up to date with a checkpoint: one pass over the epochs committed since the last."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.errors import CaptureError, NoStateError
+from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.layout import CAPTURED, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.names import check_name, name_from
+from streamstate.snapshots.progress import BatchProgress, progress_of
+from streamstate.snapshots.registry import name_of, register
+from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.table_capture import Chain, TableCapture
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Bounds what one pass holds in memory; a capture that is further behind makes several passes.
+_EPOCHS_A_PASS = 50
+
+
+@dataclass(frozen=True)
+class CaptureReport:
+    """What a capture did."""
+
+    query: str
+    """The query's name in the store."""
+    store: str
+    """The store's path."""
+    epochs: tuple[int, ...] = ()
+    """Epochs captured now, ascending; none where the store was up to date."""
+    gaps: tuple[int, ...] = ()
+    """Epochs that Spark had purged before they were captured."""
+    rows: int = 0
+    """Change rows written, keyframes included."""
+    seconds: float = 0.0
+    """How long it took."""
+    advice: tuple[str, ...] = ()
+    """Settings that would make capture cheaper."""
+
+    def __add__(self, later: CaptureReport) -> CaptureReport:
+        """Both captures as one."""
+        return CaptureReport(
+            self.query,
+            self.store,
+            self.epochs + later.epochs,
+            self.gaps + later.gaps,
+            self.rows + later.rows,
+            self.seconds + later.seconds,
+            tuple(dict.fromkeys(self.advice + later.advice)),
+        )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The epochs of one pass: ``gaps`` are recorded, ``epochs`` are captured."""
+
+    gaps: Sequence[int]
+    epochs: Sequence[int]
+    broken: bool
+    """The first epoch does not follow a captured one, so its tables start with keyframes."""
+
+
+@dataclass
+class Capturer:
+    """Captures one query; it remembers between passes what it would have to read again.
+
+    Args:
+        spark: a running session.
+        checkpoint: where the query keeps its state.
+        store: where the snapshots go.
+        name: what the query is called in the store.
+    """
+
+    spark: SparkSession
+    checkpoint: Checkpoint
+    store: str
+    name: str
+    _tables: dict[str, TableCapture] = field(default_factory=dict)
+    _registered: bool = False
+
+    def __post_init__(self) -> None:
+        """Nothing is written before the first pass that has something to write."""
+        self.layout = Layout.at(self.store)
+        self.manifest = Manifest(self.layout, self.name)
+        self._reader = StateReader(self.spark, self.checkpoint)
+
+    def register(self) -> None:
+        """Take the query's name in the store.
+
+        Raises:
+            NameTakenError: where it is another query's.
+        """
+        register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path)
+        self._registered = True
+
+    def run(self) -> CaptureReport:
+        """One pass: capture what was committed since the last, at most 50 epochs of it.
+
+        Raises:
+            NoStateError: where the query keeps none.
+            CaptureError: where Spark cannot read the state.
+        """
+        started = time.monotonic()
+        if not self._registered:
+            self.register()
+        self.manifest.refresh()
+        plan = self._plan()
+        if not plan.epochs:
+            return CaptureReport(self.name, self.layout.root)
+        before = sum(table.written for table in self._tables.values())
+        plan = self._capture(plan)
+        return CaptureReport(
+            self.name,
+            self.layout.root,
+            tuple(plan.epochs),
+            tuple(plan.gaps),
+            sum(table.written for table in self._tables.values()) - before,
+            time.monotonic() - started,
+            tuple(table.advice for table in self._tables.values() if table.advice),
+        )
+
+    def behind(self) -> list[int]:
+        """Committed epochs that the store lacks."""
+        last = self.manifest.entries[-1].epoch if self.manifest.entries else -1
+        return [epoch for epoch in self.checkpoint.committed() if epoch > last]
+
+    def _plan(self) -> _Plan:
+        entries = self.manifest.entries
+        expected = entries[-1].epoch + 1 if entries else 0
+        epochs = self.behind()[:_EPOCHS_A_PASS]
+        gaps = range(expected, epochs[0]) if epochs else range(0)
+        follows = not gaps and (entries[-1].captured if entries else True)
+        return _Plan(gaps, epochs, broken=not follows)
+
+    def _capture(self, plan: _Plan) -> _Plan:
+        """Carry the plan out; where Spark purges epochs meanwhile, with a gap in their place."""
+        try:
+            self._advance(plan)
+        except (PySparkException, Py4JError):
+            # Purged under the reader, or a passing failure: plan again from what is there now.
+            self._forget()
+            plan = self._plan()
+            try:
+                self._advance(plan)
+            except (PySparkException, Py4JError):
+                self._forget()
+                plan = self._newest_only(plan)
+                try:
+                    self._advance(plan)
+                except (PySparkException, Py4JError) as error:
+                    self._forget()
+                    raise self._unreadable(plan, error) from error
+        except BaseException:
+            self._forget()
+            raise
+        return plan
+
+    def _newest_only(self, plan: _Plan) -> _Plan:
+        """The commit log may list epochs whose state files are gone: begin again at the newest."""
+        newest = plan.epochs[-1]
+        gaps = [*plan.gaps, *plan.epochs[:-1]]
+        return _Plan(gaps, [newest], broken=plan.broken or bool(gaps))
+
+    def _unreadable(self, plan: _Plan, error: Exception) -> CaptureError:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return CaptureError(
+            f"Spark cannot read the state of {self.name!r} at epoch {plan.epochs[-1]}: {reason}\n"
+            f"Nothing was lost: the store stands where it was. Checkpoint: {self.checkpoint.path}"
+        )
+
+    def _forget(self) -> None:
+        for table in self._tables.values():
+            table.forget()
+
+    def _advance(self, plan: _Plan) -> None:
+        entries = [Entry.gap(epoch) for epoch in plan.gaps]
+        captured: dict[int, dict[str, TableFacts]] = {epoch: {} for epoch in plan.epochs}
+        for table, capture in self._table_captures(plan.epochs[-1]).items():
+            for epoch, facts in capture.advance(plan.epochs, self._chain(table, plan)).items():
+                captured[epoch][table] = facts
+        progress = progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
+        entries += [self._entry(epoch, facts, progress.get(epoch)) for epoch, facts in captured.items()]
+        self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
+        self.manifest.refresh()
+
+    def _table_captures(self, epoch: int) -> dict[str, TableCapture]:
+        sources = self._reader.sources(epoch)
+        for source in sources:
+            if source.table not in self._tables:
+                self._tables[source.table] = TableCapture(
+                    self._reader,
+                    source,
+                    self.layout.change_log(self.name, source.table),
+                    f"{self.checkpoint.query_id}/{source.table}",
+                )
+        return {source.table: self._tables[source.table] for source in sources}
+
+    def _chain(self, table: str, plan: _Plan) -> Chain:
+        last = self.manifest.entries[-1] if self.manifest.entries and not plan.broken else None
+        facts = last.tables.get(table) if last else None
+        since = 0
+        for entry in reversed(self.manifest.entries):
+            one = entry.tables.get(table)
+            if facts is None or one is None or one.keyframe != facts.keyframe or entry.epoch == one.keyframe:
+                break
+            since += one.changes
+        return Chain(last.epoch if last else None, facts, since, plan.broken)
+
+    def _entry(self, epoch: int, facts: dict[str, TableFacts], progress: BatchProgress | None) -> Entry:
+        planned = self.checkpoint.planned(epoch)
+        return Entry(
+            epoch,
+            CAPTURED,
+            run_id=progress.run_id if progress else None,
+            committed_at=self.checkpoint.committed_at(epoch),
+            offsets=_as_json(planned.offsets) if planned else None,
+            watermark=planned.watermark if planned else None,
+            input_rows=progress.input_rows if progress else None,
+            tables=facts,
+        )
+
+
+def capture(checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession) -> CaptureReport:
+    """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
+    capturer = capturer_for(checkpoint, store, name, spark)
+    if capturer.checkpoint.committed() and not capturer.checkpoint.has_state():
+        raise NoStateError(
+            f"The query of {capturer.checkpoint.path} keeps no state, so there is nothing to capture.\n"
+            "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
+        )
+    report = CaptureReport(capturer.name, capturer.layout.root)
+    while True:
+        one = capturer.run()
+        report += one
+        if not one.epochs:
+            return report
+
+
+def capturer_for(
+    checkpoint: str | Path, store: str | Path, name: str | None, spark: SparkSession, *, fallback: str | None = None
+) -> Capturer:
+    """A capturer, with the name that the query has in the store already where none is given."""
+    if name is not None:
+        check_name(name)
+    found = Checkpoint(checkpoint, spark)
+    if name is None:
+        name = name_of(Layout.at(store), found.query_id) or name_from(fallback or found.path.rsplit("/", 1)[-1])
+    return Capturer(spark, found, location(store), name)
+
+
+def _as_json(offsets: Sequence[str | None]) -> str:
+    """The sources' offsets as one JSON array; an offset that is no JSON stays text."""
+    parsed = []
+    for offset in offsets:
+        try:
+            parsed.append(None if offset is None else json.loads(offset))
+        except ValueError:
+            parsed.append(offset)
+    return json.dumps(parsed)

@@ -1,0 +1,106 @@
+"""A streaming query's checkpoint: its identity, its committed epochs, their offsets and watermarks.
+
+The commit log is the authority: epoch N exists once ``commits/N`` does. ``offsets/N`` holds what the epoch
+read (one JSON line a source), the watermark that was in force and the settings that the query is pinned to.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.snapshots.errors import NotACheckpointError
+from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, local_path, location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What ``offsets/N`` says of epoch N."""
+
+    offsets: tuple[str | None, ...]
+    """End offset of each source, in the query's order, as that source's own JSON."""
+    watermark: datetime | None
+    """The watermark in force during the epoch; None where none was."""
+    conf: dict[str, str] = field(default_factory=dict)
+    """Spark settings that the query is pinned to."""
+
+
+class Checkpoint:
+    """A checkpoint as the files on disk tell it; it is only ever read.
+
+    Args:
+        path: the checkpoint location given to the query.
+        spark: needed where the location is not on the local disk.
+    """
+
+    def __init__(self, path: str | Path, spark: SparkSession | None = None) -> None:
+        self.path = location(path)
+        self._files: Files = LocalFiles() if local_path(path) is not None or spark is None else HadoopFiles(spark)
+
+    @cached_property
+    def query_id(self) -> str:
+        """The id of the query that owns the checkpoint.
+
+        Raises:
+            NotACheckpointError: where the path holds none.
+        """
+        text = self._files.text(f"{self.path}/metadata")
+        try:
+            return str(json.loads(text or "")["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise NotACheckpointError(
+                f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
+                "Give the checkpointLocation of a query that was started at least once."
+            ) from error
+
+    def committed(self) -> list[int]:
+        """Numbers of the committed epochs that the commit log still holds, ascending."""
+        return sorted(int(name) for name in self._files.names(f"{self.path}/commits") if name.isdigit())
+
+    def committed_at(self, epoch: int) -> datetime | None:
+        """When the epoch was committed; None once Spark has purged it."""
+        return self._files.modified(f"{self.path}/commits/{epoch}")
+
+    def planned(self, epoch: int) -> Planned | None:
+        """The epoch's offsets, watermark and settings; None once Spark has purged them."""
+        text = self._files.text(f"{self.path}/offsets/{epoch}")
+        if text is None:
+            return None
+        _version, head, *sources = text.splitlines()
+        metadata = json.loads(head) if head.strip() else {}
+        milliseconds = metadata.get("batchWatermarkMs", 0)
+        return Planned(
+            offsets=tuple(None if source == "-" else source for source in sources if source),
+            watermark=datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None,
+            conf=dict(metadata.get("conf", {})),
+        )
+
+    def format_version(self, epoch: int) -> str:
+        """Which state store checkpoint format the epoch was written in: format 2 names its files in the commit log."""
+        commit = (self._files.text(f"{self.path}/commits/{epoch}") or "").splitlines()
+        metadata = json.loads(commit[1]) if len(commit) > 1 and commit[1].startswith("{") else {}
+        return "2" if metadata.get("stateUniqueIds") else "1"
+
+    def has_state(self) -> bool:
+        """Whether a stateful operator has written anything."""
+        return bool(self.operators())
+
+    def operators(self) -> list[int]:
+        """Ids of the stateful operators, ascending."""
+        return sorted(int(name) for name in self._files.names(f"{self.path}/state") if name.isdigit())
+
+    def operators_fingerprint(self) -> tuple[str, ...]:
+        """Changes whenever a restart may have changed the operators or their state variables."""
+        found = []
+        for operator in self.operators():
+            folder = f"{self.path}/state/{operator}/_metadata"
+            names = [*self._files.names(folder), *self._files.names(f"{folder}/v2")]
+            found += [f"{operator}/{name}" for name in sorted(names)]
+        return tuple(found)

@@ -1,0 +1,169 @@
+"""The errors a user can meet.
+
+Each says what was wrong, lists what would be right and hints at the next step; each is also the
+builtin exception that fits, so that code which knows nothing of streamstate can catch it.
+
+StreamStateError
+├── UnknownNameError (LookupError): a name or epoch that does not exist
+│   ├── UnknownQueryError
+│   ├── UnknownTableError
+│   ├── UnknownColumnError
+│   └── UnknownEpochError
+├── InvalidArgumentError (ValueError): a value that cannot be meant
+│   ├── InvalidNameError
+│   ├── NaiveTimestampError
+│   └── InvalidSQLError
+├── StoreError (RuntimeError): the store cannot be used
+│   ├── NotAStoreError (also FileNotFoundError)
+│   ├── NewerStoreError
+│   └── NameTakenError
+├── CheckpointError (RuntimeError): the checkpoint cannot be used
+│   ├── NotACheckpointError (also FileNotFoundError)
+│   └── NoStateError
+├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
+├── QueryError (RuntimeError): a streaming query cannot be started or found
+├── SessionError (RuntimeError): Spark cannot be started as asked
+└── JavaNotFoundError (RuntimeError): Spark needs Java and none that fits was found
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CaptureError",
+    "CheckpointError",
+    "InvalidArgumentError",
+    "InvalidNameError",
+    "InvalidSQLError",
+    "JavaNotFoundError",
+    "NaiveTimestampError",
+    "NameTakenError",
+    "NewerStoreError",
+    "NoStateError",
+    "NotACheckpointError",
+    "NotAStoreError",
+    "QueryError",
+    "SessionError",
+    "StoreError",
+    "StreamStateError",
+    "UnknownColumnError",
+    "UnknownEpochError",
+    "UnknownNameError",
+    "UnknownQueryError",
+    "UnknownTableError",
+]
+
+_LISTED = 12
+
+
+def choices(names: Iterable[str]) -> str:
+    """Names as a list to read, cut where it grows long."""
+    listed = list(names)
+    if not listed:
+        return "none"
+    cut = listed[:_LISTED]
+    more = len(listed) - len(cut)
+    return ", ".join(cut) + (f" and {more} more" if more else "")
+
+
+class StreamStateError(Exception):
+    """Base of everything streamstate raises on purpose."""
+
+    def __str__(self) -> str:
+        """The message itself (``LookupError`` subclasses would quote it)."""
+        return str(self.args[0]) if self.args else ""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints instead of a traceback; the cell fails all the same."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UnknownNameError(StreamStateError, LookupError):
+    """A name or number that does not exist."""
+
+    @classmethod
+    def among(cls, kind: str, name: object, known: Iterable[str], *, where: str = "") -> UnknownNameError:
+        """The error for ``name``, listing what is known and the nearest spelling."""
+        listed = list(known)
+        place = f" {where}" if where else ""
+        near = difflib.get_close_matches(str(name), listed, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return cls(f"There is no {kind} {str(name)!r}{place}.{hint}\n{kind.capitalize()} names: {choices(listed)}.")
+
+
+class UnknownQueryError(UnknownNameError):
+    """No query of that name is in the store."""
+
+
+class UnknownTableError(UnknownNameError):
+    """The query has no state table of that name."""
+
+
+class UnknownColumnError(UnknownNameError):
+    """The state table has no column of that name."""
+
+
+class UnknownEpochError(UnknownNameError):
+    """The epoch was not captured; the message names the nearest that were."""
+
+
+class InvalidArgumentError(StreamStateError, ValueError):
+    """An argument whose value cannot be meant."""
+
+
+class InvalidNameError(InvalidArgumentError):
+    """A query name that cannot be a folder and an SQL relation."""
+
+
+class NaiveTimestampError(InvalidArgumentError):
+    """A timestamp without a time zone."""
+
+
+class InvalidSQLError(InvalidArgumentError):
+    """SQL that does not parse, or does more than read."""
+
+
+class StoreError(StreamStateError, RuntimeError):
+    """A store that cannot be used."""
+
+
+class NotAStoreError(StoreError, FileNotFoundError):
+    """The path holds no store."""
+
+
+class NewerStoreError(StoreError):
+    """The store was written by a newer version of streamstate."""
+
+
+class NameTakenError(StoreError):
+    """The name belongs to another query already."""
+
+
+class CheckpointError(StreamStateError, RuntimeError):
+    """A checkpoint that cannot be used."""
+
+
+class NotACheckpointError(CheckpointError, FileNotFoundError):
+    """The path holds no checkpoint of a streaming query."""
+
+
+class NoStateError(CheckpointError):
+    """The query keeps no state."""
+
+
+class CaptureError(StreamStateError, RuntimeError):
+    """A capture failed, or was asked for what it cannot do."""
+
+
+class QueryError(StreamStateError, RuntimeError):
+    """A streaming query cannot be started or found."""
+
+
+class SessionError(StreamStateError, RuntimeError):
+    """Spark cannot be started, or used, as asked."""
+
+
+class JavaNotFoundError(StreamStateError, RuntimeError):
+    """Spark needs Java 17 or 21 and none was found."""

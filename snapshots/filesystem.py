@@ -1,0 +1,101 @@
+"""Reading a checkpoint's files, on the local disk or on any file system that Spark can read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Files(Protocol):
+    """The three questions that reading a checkpoint asks of a file system."""
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, none where there is no such folder."""
+
+    def text(self, path: str) -> str | None:
+        """A file's text, or None where there is no such file."""
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was last written, or None where there is no such file."""
+
+
+class LocalFiles:
+    """The local disk, read without Java."""
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, none where there is no such folder."""
+        try:
+            return [entry.name for entry in Path(path).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def text(self, path: str) -> str | None:
+        """A file's text, or None where there is no such file."""
+        try:
+            return Path(path).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was last written, or None where there is no such file."""
+        try:
+            return datetime.fromtimestamp(Path(path).stat().st_mtime, tz=UTC)
+        except FileNotFoundError:
+            return None
+
+
+class HadoopFiles:
+    """Any file system that Spark is set up for, through Hadoop's own client."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # the JVM's context
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        where = self._jvm.org.apache.hadoop.fs.Path(path)
+        return where.getFileSystem(self._conf), where
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, none where there is no such folder."""
+        system, where = self._at(path)
+        if not system.exists(where):
+            return []
+        return [status.getPath().getName() for status in system.listStatus(where)]
+
+    def text(self, path: str) -> str | None:
+        """A file's text, or None where there is no such file."""
+        system, where = self._at(path)
+        if not system.exists(where):
+            return None
+        stream = system.open(where)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was last written, or None where there is no such file."""
+        system, where = self._at(path)
+        if not system.exists(where):
+            return None
+        return datetime.fromtimestamp(system.getFileStatus(where).getModificationTime() / 1000, tz=UTC)
+
+
+def local_path(path: str | Path) -> Path | None:
+    """The path on the local disk that a path or ``file:`` URI means, None for another file system."""
+    parts = urlsplit(str(path))
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    # A single letter is a Windows drive, not a scheme.
+    return Path(path).expanduser() if len(parts.scheme) <= 1 else None
+
+
+def location(path: str | Path) -> str:
+    """A path made absolute; the URI of another file system stays as it is."""
+    local = local_path(path)
+    return str(path).rstrip("/") if local is None else str(local.absolute())

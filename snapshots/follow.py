@@ -1,0 +1,248 @@
+"""Keep a store up to date in the background, out of the query's way."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from streamstate.snapshots.capture import Capturer, CaptureReport, capturer_for
+from streamstate.snapshots.errors import CaptureError, CheckpointError, InvalidArgumentError, NameTakenError
+from streamstate.snapshots.filesystem import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+# How often the commit log is looked at: a directory listing, cheap on a disk and not on an object store.
+_LOCAL_POLL, _REMOTE_POLL = 0.05, 1.0
+_LONGEST_RETRY = 30.0
+
+_running: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    """How a background capture stands."""
+
+    name: str
+    """The query's name in the store."""
+    state: str
+    """``waiting`` (nothing committed yet), ``running``, ``stopped`` or ``failed``."""
+    epoch: int | None = None
+    """The newest captured epoch."""
+    committed: int | None = None
+    """The newest committed epoch."""
+    behind: int = 0
+    """Committed epochs that are not captured yet."""
+    rows_per_second: float | None = None
+    """Change rows captured a second, in the last pass that wrote any."""
+    freshness: float | None = None
+    """Seconds from the newest captured epoch's commit to when it could be queried."""
+    gaps: int = 0
+    """Epochs that Spark purged before this capture could read them."""
+    error: str | None = None
+    """The last error; None once a pass has succeeded again."""
+    advice: tuple[str, ...] = ()
+    """Settings that would make capture cheaper."""
+
+
+class Capture:
+    """A capture that goes on in the background; :func:`streamstate.follow` starts one.
+
+    An error delays snapshots and shows in :attr:`status`; the capture tries again, less and less often. Only what
+    cannot heal, such as a name that is another query's, ends it.
+    """
+
+    def __init__(self, capturer: Capturer, every: int) -> None:
+        self._capturer = capturer
+        self._every = every
+        self._status = CaptureStatus(capturer.name, "waiting")
+        self._changed = threading.Condition()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=f"streamstate-capture-{capturer.name}", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The query's name in the store."""
+        return self._capturer.name
+
+    @property
+    def store(self) -> str:
+        """The store's path."""
+        return self._capturer.layout.root
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that is followed."""
+        return self._capturer.checkpoint.path
+
+    @property
+    def status(self) -> CaptureStatus:
+        """How the capture stands now."""
+        with self._changed:
+            return self._status
+
+    def wait(self, epoch: int | None = None, timeout: float | None = None) -> int:
+        """Wait until an epoch is captured, or without one until all that is committed now is.
+
+        Args:
+            epoch: the epoch to wait for.
+            timeout: seconds; without it there is no limit.
+
+        Returns:
+            The newest captured epoch (−1 where nothing has been committed yet).
+
+        Raises:
+            CaptureError: where the capture failed, or was stopped before it got there.
+            TimeoutError: where it takes longer than ``timeout``.
+        """
+        wanted = epoch if epoch is not None else max(self._capturer.checkpoint.committed(), default=-1)
+        with self._changed:
+            reached = self._changed.wait_for(lambda: self._there(wanted) or self._over(), timeout)
+            status = self._status
+        newest = -1 if status.epoch is None else status.epoch
+        if self._there(wanted):
+            return newest
+        if reached:
+            raise CaptureError(
+                f"The capture of {self.name!r} {status.state} at epoch {newest}, before epoch {wanted}"
+                + (f": {status.error}" if status.error else ".")
+            )
+        raise TimeoutError(
+            f"Epoch {wanted} of {self.name!r} was not captured within {timeout} s; the newest captured epoch is {newest}"
+            + (f". Last error: {status.error}" if status.error else ".")
+        )
+
+    def stop(self) -> None:
+        """Capture what is committed, then end. Stopping again does nothing."""
+        self._ending.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"<Capture {self.name!r}: {status.state}, epoch {status.epoch}, {status.behind} behind>"
+
+    def _there(self, wanted: int) -> bool:
+        return wanted < 0 or (self._status.epoch is not None and self._status.epoch >= wanted)
+
+    def _over(self) -> bool:
+        return self._status.state in ("stopped", "failed")
+
+    def _loop(self) -> None:
+        poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
+        pause = poll
+        while not self._ending.wait(pause):
+            pause = poll if self._attempt(self._every) else min(_LONGEST_RETRY, max(0.5, pause * 2))
+            if self._over():
+                return
+        self._attempt(1)
+        if not self._over():
+            self._tell(state="stopped")
+
+    def _attempt(self, every: int) -> bool:
+        """Capture where at least ``every`` epochs wait; False where that failed and is to be tried again."""
+        try:
+            while self._pass(every):
+                pass
+        except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
+            self._tell(state="failed", error=str(error))
+        except (PySparkException, Py4JError) as error:
+            self._tell(error=_first_line(error))
+            return False
+        except Exception as error:  # noqa: BLE001 (whatever goes wrong in the background is shown, and tried again)
+            self._tell(error=_first_line(error))
+            return False
+        return True
+
+    def _pass(self, every: int) -> bool:
+        waiting = self._waiting()
+        if len(waiting) < every or not waiting:
+            return False
+        self._tell(state="running")
+        report = self._capturer.run()
+        newest = self._capturer.manifest.newest
+        if newest is not None:
+            self._advanced(report, newest.epoch)
+        return bool(report.epochs)
+
+    def _waiting(self) -> list[int]:
+        """Epochs to capture; an empty checkpoint is waited for."""
+        committed = self._capturer.checkpoint.committed()
+        if not committed:
+            return []
+        waiting = self._capturer.behind()
+        self._tell(committed=committed[-1], behind=len(waiting))
+        return waiting
+
+    def _advanced(self, report: CaptureReport, epoch: int) -> None:
+        committed_at = self._capturer.checkpoint.committed_at(epoch)
+        freshness = (datetime.now(UTC) - committed_at).total_seconds() if committed_at and report.epochs else None
+        before = self.status
+        self._tell(
+            epoch=epoch,
+            behind=len(self._capturer.behind()),
+            rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
+            freshness=freshness if freshness is not None else before.freshness,
+            gaps=before.gaps + len(report.gaps),
+            error=None,
+            advice=report.advice or before.advice,
+        )
+
+    def _tell(self, **facts: object) -> None:
+        with self._changed:
+            self._status = replace(self._status, **facts)  # type: ignore[arg-type]  # fields by name
+            self._changed.notify_all()
+
+
+def follow(
+    query_or_checkpoint: StreamingQuery | str | Path,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: int = 1,
+    spark: SparkSession,
+) -> Capture:
+    """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
+    if not isinstance(every, int) or every < 1:
+        raise InvalidArgumentError(f"every={every!r} cannot be meant: give a whole number of epochs, 1 or more.")
+    if isinstance(query_or_checkpoint, (str, Path)):
+        capturer = capturer_for(query_or_checkpoint, store, name, spark)
+    else:
+        query = query_or_checkpoint
+        capturer = capturer_for(checkpoint_of(query), store, name, spark, fallback=query.name)
+    # Looked at before the thread starts, so that what cannot work is raised here.
+    if capturer.checkpoint.committed():
+        capturer.register()
+    return Capture(capturer, every)
+
+
+def checkpoint_of(query: StreamingQuery) -> str:
+    """The checkpoint location of a query of this process."""
+    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # type: ignore[attr-defined]  # no public way
+
+
+def stop_all() -> None:
+    """End every capture of this process without waiting for what they could still read."""
+    for capture in list(_running):
+        capture._ending.set()
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+# A capture that goes on while the interpreter ends would talk to a JVM that is gone.
+atexit.register(stop_all)

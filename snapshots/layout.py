@@ -1,0 +1,70 @@
+"""Where a store keeps what, and the columns of its two bookkeeping tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamstate.snapshots.filesystem import location
+
+FORMAT = 1
+"""The version of the layout; a store written in a higher one is refused."""
+
+TIME = pa.timestamp("us", tz="UTC")
+_PER_TABLE = pa.map_(pa.string(), pa.int64())
+
+QUERIES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("query_id", pa.string()),
+        ("checkpoint", pa.string()),
+        ("parent", pa.string()),
+        ("parent_epoch", pa.int64()),
+        ("created_at", TIME),
+        ("format", pa.int64()),
+    ]
+)
+
+CAPTURED, GAP = "captured", "gap"
+
+MANIFEST = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("status", pa.string()),
+        ("run_id", pa.string()),
+        ("committed_at", TIME),
+        ("captured_at", TIME),
+        ("offsets", pa.string()),
+        ("watermark", TIME),
+        ("input_rows", pa.int64()),
+        ("rows", _PER_TABLE),
+        ("changes", _PER_TABLE),
+        ("keyframes", _PER_TABLE),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tables of one store."""
+
+    root: str
+
+    @classmethod
+    def at(cls, store: object) -> Layout:
+        """The layout of the store at a path or URI."""
+        return cls(location(str(store)))
+
+    @property
+    def queries(self) -> str:
+        """The table of queries."""
+        return f"{self.root}/_queries"
+
+    def manifest(self, query: str) -> str:
+        """The table of a query's epochs."""
+        return f"{self.root}/{query}/_epochs"
+
+    def change_log(self, query: str, table: str) -> str:
+        """The change log of a state table."""
+        return f"{self.root}/{query}/{table}"

@@ -1,0 +1,110 @@
+"""The store's table of queries: which names exist and which query each belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, choices
+from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
+
+
+@dataclass(frozen=True)
+class RegisteredQuery:
+    """A row of the table of queries."""
+
+    name: str
+    query_id: str
+    checkpoint: str
+
+
+def registered(layout: Layout) -> dict[str, RegisteredQuery]:
+    """The store's queries by name; none where the store does not exist yet.
+
+    Raises:
+        NewerStoreError: where a newer version of streamstate wrote the store.
+    """
+    table = open_table(layout.queries)
+    return {} if table is None else _read(table, layout)
+
+
+def require_store(layout: Layout) -> None:
+    """Raise unless there is a store.
+
+    Raises:
+        NotAStoreError: where the path holds none.
+        NewerStoreError: where a newer version of streamstate wrote it.
+    """
+    table = open_table(layout.queries)
+    if table is None:
+        local = local_path(layout.root)
+        found = "the path does not exist" if local is not None and not local.exists() else "it has no _queries table"
+        raise NotAStoreError(
+            f"{layout.root} is not a store: {found}.\n"
+            "A store is the folder given to streamstate.capture, streamstate.follow or %%stream --store."
+        )
+    _read(table, layout)
+
+
+def register(layout: Layout, name: str, query_id: str, checkpoint: str) -> None:
+    """Take a name for a query; taking it again for the same query changes nothing.
+
+    Raises:
+        NameTakenError: where the name is another query's.
+    """
+    local = local_path(layout.root)
+    if local is not None and local.is_file():
+        raise NotAStoreError(f"{layout.root} is a file. A store is a folder; name one that is new or a store already.")
+    _check_free(registered(layout), name, query_id, checkpoint)
+    open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
+    # Names that differ in case alone share one identifier: they would share a folder on some disks, and an SQL name.
+    application = f"name/{name.casefold()}"
+    append_once(layout.queries, application, 1, lambda _: _row(name, query_id, checkpoint))
+    _check_free(registered(layout), name, query_id, checkpoint)
+
+
+def name_of(layout: Layout, query_id: str) -> str | None:
+    """The name under which a query is already in the store."""
+    return next((one.name for one in registered(layout).values() if one.query_id == query_id), None)
+
+
+def _check_free(known: dict[str, RegisteredQuery], name: str, query_id: str, checkpoint: str) -> None:
+    for other in known.values():
+        if other.name == name and other.query_id == query_id:
+            return
+        if other.name.casefold() == name.casefold():
+            raise NameTakenError(
+                f"The name {other.name!r} belongs to another query in this store: the one of {other.checkpoint}.\n"
+                f"Give the query of {checkpoint} another name (taken: {choices(known)}), or use another store."
+            )
+
+
+def _row(name: str, query_id: str, checkpoint: str) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "name": name,
+                "query_id": query_id,
+                "checkpoint": checkpoint,
+                "created_at": datetime.now(UTC),
+                "format": FORMAT,
+            }
+        ],
+        schema=QUERIES,
+    )
+
+
+def _read(table: DeltaTable, layout: Layout) -> dict[str, RegisteredQuery]:
+    rows = pa.table(table.scan(columns=["name", "query_id", "checkpoint", "format"])).to_pylist()
+    newest = max((row["format"] for row in rows), default=FORMAT)
+    if newest > FORMAT:
+        raise NewerStoreError(
+            f"{layout.root} was written by a newer version of streamstate (store format {newest}; this one reads up to "
+            f"{FORMAT}).\nUpgrade with: pip install --upgrade streamstate"
+        )
+    return {row["name"]: RegisteredQuery(row["name"], row["query_id"], row["checkpoint"]) for row in rows}

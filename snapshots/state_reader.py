@@ -1,0 +1,136 @@
+"""Spark's state data source, read into Arrow: the change feed of some epochs, or the whole state at one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.errors import NoStateError
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, Columns, Shape, StateSource, flatten, state_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Reading needs these whatever the reading session is set to; each has no effect where the query did not use it.
+_READING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_POOL = "streamstate"
+
+
+@dataclass(frozen=True)
+class StateRows:
+    """Rows of one state table as Spark gave them, in Spark's order.
+
+    ``rows`` has the columns ``_epoch``, ``_change`` (``update``, ``append``, ``delete``), ``_partition``, then the
+    key columns (without ``_position``, which Spark does not count) and the value columns.
+    """
+
+    columns: Columns
+    rows: pa.Table
+
+
+@dataclass
+class StateReader:
+    """Reads one checkpoint's state with the settings that its query is pinned to.
+
+    The settings go into a session of its own, so that the user's session stays as it is.
+    """
+
+    spark: SparkSession
+    checkpoint: Checkpoint
+    _session: SparkSession | None = None
+    _pinned: dict[str, str] = field(default_factory=dict)
+    _fingerprint: tuple[str, ...] = ()
+    _sources: list[StateSource] = field(default_factory=list)
+
+    def sources(self, epoch: int) -> list[StateSource]:
+        """The query's state tables, looked up again when a restart may have changed them.
+
+        Raises:
+            NoStateError: where the query has committed epochs but keeps no state.
+        """
+        fingerprint = self.checkpoint.operators_fingerprint()
+        if not fingerprint:
+            raise NoStateError(
+                f"The query of {self.checkpoint.path} keeps no state: it has committed epochs but no state store.\n"
+                "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
+            )
+        if fingerprint != self._fingerprint:
+            self._sources = state_sources(self._reading(epoch), self.checkpoint.path)
+            self._fingerprint = fingerprint
+        return self._sources
+
+    def changes(self, source: StateSource, first: int, last: int) -> StateRows:
+        """The change feed of epochs ``first`` to ``last``, both included."""
+        frame = self._load(
+            source,
+            last,
+            {"readChangeFeed": "true", "changeStartBatchId": str(first), "changeEndBatchId": str(last)},
+        )
+        return _rows(frame, source, "batch_id", "change_type")
+
+    def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
+        """The whole state at each of some epochs, in one job."""
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+        change = "append" if source.shape is Shape.LIST else "update"
+        frames = [
+            self._load(source, epoch, {"batchId": str(epoch)}).select(
+                F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*"
+            )
+            for epoch in epochs
+        ]
+        return _rows(reduce(lambda left, right: left.unionAll(right), frames), source, "batch_id", "change_type")
+
+    def _load(self, source: StateSource, epoch: int, options: dict[str, str]) -> DataFrame:
+        spark = self._reading(epoch)
+        # Capture's jobs share a pool, so that under a fair scheduler they cannot starve the query's.
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+        return spark.read.format("statestore").options(**source.options, **options).load(self.checkpoint.path)
+
+    def _reading(self, epoch: int) -> SparkSession:
+        planned = self.checkpoint.planned(epoch)
+        pinned = dict(planned.conf) if planned else dict(self._pinned)
+        pinned |= _READING
+        pinned["spark.sql.streaming.stateStore.checkpointFormatVersion"] = self.checkpoint.format_version(epoch)
+        if self._session is None or pinned != self._pinned:
+            self._session = self.spark.newSession()
+            for key, value in pinned.items():
+                if self._session.conf.isModifiable(key):
+                    self._session.conf.set(key, value)
+            self._pinned = pinned
+        return self._session
+
+
+def _rows(frame: DataFrame, source: StateSource, epoch: str, change: str) -> StateRows:
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    columns = flatten(frame.schema, source.shape)
+    fixed: list[Column] = [
+        F.col(epoch).alias(EPOCH),
+        F.col(change).alias(CHANGE),
+        F.col("partition_id").alias(PARTITION),
+    ]
+    rows = frame.select(*fixed, *columns.select).toArrow()
+    return StateRows(columns, rows.cast(pa.schema([_nullable(one) for one in rows.schema])))
+
+
+def _nullable(column: pa.Field) -> pa.Field:
+    """The field as Delta keeps it: the change feed and the whole state differ in what they call nullable."""
+    return pa.field(column.name, _nullable_type(column.type), nullable=True)
+
+
+def _nullable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_nullable(one) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _nullable_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable_type(kind.key_type), _nullable_type(kind.item_type))
+    return kind

@@ -1,0 +1,15 @@
+"""State as a database: snapshots at any epoch, diffs, a key's history and SQL, from the store alone.
+
+This package knows neither Spark nor notebooks.
+"""
+
+from __future__ import annotations
+
+from streamstate.state_inspect.diff import Diff
+from streamstate.state_inspect.history import History
+from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql import Result
+from streamstate.state_inspect.state_table import StateTable
+from streamstate.state_inspect.store import Store, open_store
+
+__all__ = ["Diff", "History", "Result", "Snapshot", "StateTable", "Store", "open_store"]

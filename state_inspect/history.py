@@ -1,0 +1,210 @@
+"""All captured epochs of one query."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import listed
+from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownEpochError, choices
+from streamstate.snapshots.layout import MANIFEST, TIME
+from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.diff import Diff
+from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.snapshot import Snapshot, choose_table
+from streamstate.state_inspect.state_table import bad_key, check_key, key_condition
+from streamstate.state_inspect.timestamps import aware
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.layout import Layout
+    from streamstate.state_inspect.index import Index
+
+
+class History:
+    """One query's snapshots; ``store["delays"]`` gives it.
+
+    Every call looks first whether new epochs have arrived.
+    """
+
+    def __init__(self, layout: Layout, name: str, index: Index) -> None:
+        self.name = name
+        """The query's name."""
+        self.index = index
+        self._manifest = Manifest(layout, name)
+
+    def epochs(self) -> pd.DataFrame:
+        """The manifest: one row per epoch, captured or a gap, ascending.
+
+        Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
+        ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
+        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from).
+        """
+        entries = self._entries()
+        plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])
+        frame = to_pandas(plain.cast(pa.schema(list(MANIFEST)[:8]))) if entries else _no_epochs()
+        for column, fact in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
+            facts = [{table: getattr(one, fact) for table, one in entry.tables.items()} for entry in entries]
+            frame[column] = pd.Series(facts, dtype=object)
+        return frame
+
+    def captured(self) -> list[int]:
+        """Numbers of the captured epochs, ascending."""
+        return [entry.epoch for entry in self._entries() if entry.captured]
+
+    def tables(self) -> list[str]:
+        """Names of all state tables that any epoch has."""
+        return list(dict.fromkeys(table for entry in self._entries() for table in entry.tables))
+
+    def live(self) -> Snapshot:
+        """The newest captured epoch's snapshot.
+
+        Raises:
+            UnknownEpochError: where no epoch is captured yet.
+        """
+        self._manifest.refresh()
+        if self._manifest.newest is None:
+            raise UnknownEpochError(f"No epoch of {self.name} is captured yet.\nWait for the first, or capture one.")
+        return Snapshot(self, self._manifest.newest)
+
+    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None) -> Snapshot:
+        """The snapshot at an epoch, or of the epoch that was in force at a moment.
+
+        Args:
+            epoch: the epoch's number.
+            timestamp: an aware datetime, instead of the epoch.
+
+        Raises:
+            UnknownEpochError: where the epoch is not captured; the message names the nearest ones that are.
+            NaiveTimestampError: where the timestamp has no time zone.
+            InvalidArgumentError: where not exactly one of the two is given, or the epoch is no whole number.
+
+        Example:
+            >>> history.at(12).table().head(3)  # doctest: +SKIP
+        """
+        if (epoch is None) == (timestamp is None):
+            raise InvalidArgumentError("Give an epoch, at(12), or a moment, at(timestamp=…): one of the two.")
+        if timestamp is not None:
+            return Snapshot(self, self._in_force(aware(timestamp)))
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise InvalidArgumentError(f"An epoch is a whole number, not {epoch!r}; for a moment use at(timestamp=…).")
+        return Snapshot(self, self._entry(epoch))
+
+    def diff(self, a: int, b: int, table: str | None = None) -> Diff:
+        """What differs in a state table from epoch ``a`` to epoch ``b``.
+
+        Args:
+            a: the epoch compared from.
+            b: the epoch compared to.
+            table: may be left out where there is one table.
+
+        Raises:
+            UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`.
+        """
+        both = [self.at(epoch) for epoch in (a, b)]
+        tables = list(dict.fromkeys(name for snapshot in both for name in snapshot.tables()))
+        chosen = choose_table(table, tables, self.name)
+        return Diff(self.index, self.interval_table(chosen, max(a, b)), chosen, a, b)
+
+    def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
+        """Every change of one key, ascending by epoch.
+
+        Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` where the log starts
+        anew and it is not known when the value was written), ``committed_at``, then the value columns.
+
+        Args:
+            table: may be left out where there is one table.
+            **key: a value for each key column.
+
+        Raises:
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+        """
+        newest = self.live()
+        intervals = self.interval_table(choose_table(table, self.tables(), self.name), newest.epoch)
+        check_key(key, intervals.key_columns, table or intervals.relation)
+        versions = self._versions(intervals, key)
+        captured = {entry.epoch: entry for entry in self._manifest.entries if entry.captured}
+        rows = []
+        for at, version in enumerate(versions):
+            start, end = version["_valid_from"], version["_valid_to"]
+            values = {name: version[name] for name in intervals.value_columns}
+            rows.append({"epoch": start, "change": "keyframe" if start in intervals.starts else "put", **values})
+            replaced = at + 1 < len(versions) and versions[at + 1]["_valid_from"] == end
+            if end in captured and not replaced:
+                rows.append({"epoch": end, "change": "delete"})
+        for row in rows:
+            row["committed_at"] = captured[row["epoch"]].committed_at
+        return to_pandas(pa.Table.from_pylist(rows, schema=_history_schema(intervals)))
+
+    def interval_table(self, table: str, epoch: int) -> IntervalTable:
+        """The temporal index of a state table, with the epoch and all before it."""
+        return self.index.table(self.name, table, self._manifest, epoch)
+
+    def __repr__(self) -> str:
+        captured = self.captured()
+        span = f"epochs {captured[0]} to {captured[-1]}" if captured else "no epoch captured yet"
+        return f"<History of {self.name}: {span}; tables {choices(self.tables())}>"
+
+    def _entries(self) -> list[Entry]:
+        self._manifest.refresh()
+        return list(self._manifest.entries)
+
+    def _entry(self, epoch: int) -> Entry:
+        entries = self._entries()
+        found = next((entry for entry in entries if entry.epoch == epoch), None)
+        if found is not None and found.captured:
+            return found
+        captured = [entry.epoch for entry in entries if entry.captured]
+        why = "was gone from Spark's checkpoint before it could be captured" if found is not None else "is not captured"
+        raise UnknownEpochError(f"Epoch {epoch} of {self.name} {why}.\n{_nearest(epoch, captured)}")
+
+    def _in_force(self, moment: datetime) -> Entry:
+        entries = self._entries()
+        known = [entry for entry in entries if entry.captured and entry.committed_at]
+        before = [entry for entry in known if entry.committed_at and entry.committed_at <= moment]
+        if not before:
+            first = f"Its first captured epoch, {known[0].epoch}, was committed at {known[0].committed_at}." if known else ""
+            raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.\n{first}".strip())
+        found = before[-1]
+        after = next((entry for entry in entries if entry.epoch == found.epoch + 1), None)
+        if after is not None and not after.captured:
+            raise UnknownEpochError(
+                f"Which epoch of {self.name} was in force at {moment.isoformat()} is not known: a gap follows epoch"
+                f" {found.epoch}.\n{_nearest(found.epoch + 1, [entry.epoch for entry in known])}"
+            )
+        return found
+
+    def _versions(self, intervals: IntervalTable, key: dict[str, Any]) -> list[dict[str, Any]]:
+        columns = listed(["_valid_from", "_valid_to", *intervals.value_columns])
+        sql = (
+            f"SELECT {columns} FROM {intervals.relation} WHERE {key_condition(intervals.key_columns)}"
+            f" AND _valid_from <= {intervals.epoch} ORDER BY _valid_from"
+        )
+        try:
+            return self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist()
+        except (duckdb.Error, InvalidSQLError) as error:
+            raise bad_key(key, intervals, error) from error
+
+
+def _nearest(epoch: int, captured: list[int]) -> str:
+    below = [one for one in captured if one < epoch][-1:]
+    above = [one for one in captured if one > epoch][:1]
+    if not below + above:
+        return "No epoch is captured yet."
+    span = f"{captured[0]} to {captured[-1]}" if len(captured) > 1 else str(captured[0])
+    return f"The nearest captured: {' and '.join(map(str, below + above))} (of {span})."
+
+
+def _no_epochs() -> pd.DataFrame:
+    return to_pandas(pa.schema(list(MANIFEST)[:8]).empty_table())
+
+
+def _history_schema(intervals: IntervalTable) -> pa.Schema:
+    fixed = [pa.field("epoch", pa.int64()), pa.field("change", pa.string()), pa.field("committed_at", TIME)]
+    return pa.schema([*fixed, *(intervals.schema.field(name).remove_metadata() for name in intervals.value_columns)])
+
+

@@ -1,0 +1,43 @@
+"""The store's temporal index: one embedded DuckDB with an interval table per state table that was asked for."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import embedded
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.manifest import Manifest
+from streamstate.state_inspect.interval_table import IntervalTable
+
+
+class Index:
+    """Made on first use, brought forward as epochs arrive, never the only copy of anything."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._db = embedded()
+        self._tables: dict[tuple[str, str], IntervalTable] = {}
+        self._loading = threading.RLock()
+
+    def table(self, query: str, name: str, manifest: Manifest, epoch: int) -> IntervalTable:
+        """The interval table, with the epoch and all before it."""
+        with self._loading:
+            found = self._tables.get((query, name))
+            if found is None:
+                uri = self._layout.change_log(query, name)
+                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", uri)
+            if found.epoch < epoch:
+                found.advance(manifest.entries, name)
+            return found
+
+    def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
+        """Run a statement that reads, isolated from what is loaded meanwhile."""
+        cursor: duckdb.DuckDBPyConnection = self._db.cursor()
+        try:
+            return cursor.sql(sql, params=parameters or None).to_arrow_table()
+        finally:
+            cursor.close()

@@ -1,0 +1,143 @@
+"""The temporal index of one state table: every version of every key with the epochs at which it held.
+
+``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the one that replaced or removed it (NULL while it
+holds), so that "at epoch e" is a filter and a key's history a lookup. It is made from the change log and can always
+be made again from it. Versions are only ever added and closed, never changed: what a reader sees at an epoch stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from streamstate.snapshots.change_log import KEYFRAME, PUT, key_columns, listed, quoted, same, value_columns
+from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.operators import PARTITION
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Epochs that follow each other without a gap; ``broken``: a gap comes before them."""
+
+    first: int
+    last: int
+    broken: bool
+    """The segment starts with a keyframe instead of following what came before."""
+    before: int | None
+    """The last captured epoch before the segment."""
+
+
+class IntervalTable:
+    """One state table's versions, kept in DuckDB.
+
+    Args:
+        database: a connection to the index; a cursor of it is used for loading.
+        name: the relation's name in the index.
+        uri: the change log.
+    """
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, uri: str) -> None:
+        self.relation = quoted(name)
+        self.epoch = -1
+        """The newest epoch that the index has."""
+        self.starts: set[int] = set()
+        """Epochs at which the log starts anew with a keyframe."""
+        self._log = DeltaTable(uri)
+        self._db = database.cursor()
+        self.schema = pa.schema(self._log.schema().to_arrow())
+        self.key_columns = key_columns(self.schema)
+        self.value_columns = value_columns(self.schema)
+        self._create()
+
+    @property
+    def columns(self) -> list[str]:
+        """Key columns, then value columns."""
+        return [*self.key_columns, *self.value_columns]
+
+    def at(self, epoch: int) -> str:
+        """SQL for the rows that held at an epoch."""
+        return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
+
+    def advance(self, entries: Sequence[Entry], table: str) -> None:
+        """Load what the manifest's entries add to what is indexed."""
+        newest = max((entry.epoch for entry in entries if entry.captured), default=-1)
+        if newest <= self.epoch:
+            return
+        self._log.update_incremental()
+        for segment in _segments(entries, self.epoch, table):
+            self._load(segment)
+        self.epoch = newest
+
+    def _create(self) -> None:
+        fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]
+        intervals = [pa.field("_valid_from", pa.int64()), pa.field("_valid_to", pa.int64())]
+        self._db.register("empty", pa.schema(intervals + fields).empty_table())
+        self._db.execute(f"CREATE OR REPLACE TABLE {self.relation} AS FROM empty")
+        self._db.unregister("empty")
+
+    def _load(self, segment: _Segment) -> None:
+        keys = listed(self.key_columns)
+        stream = pa.RecordBatchReader.from_stream(self._log.scan(predicate=_predicate(segment)))
+        self._db.register("feed", stream)
+        self._db.execute("BEGIN")
+        try:
+            self._db.execute(
+                "CREATE OR REPLACE TEMP TABLE incoming AS"
+                f" SELECT *, lead(_epoch) OVER (PARTITION BY {keys} ORDER BY _epoch) AS _until FROM feed"
+            )
+            self._close(segment)
+            self._db.execute(
+                f"INSERT INTO {self.relation} SELECT _epoch, _until, {listed([PARTITION, *self.columns])}"
+                f" FROM incoming WHERE _change IN ('{PUT}', '{KEYFRAME}')"
+            )
+            self._db.execute("DROP TABLE incoming")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._db.unregister("feed")
+
+    def _close(self, segment: _Segment) -> None:
+        """End the versions that the segment replaces or removes."""
+        if segment.broken:
+            if segment.before is not None:
+                ended = segment.before + 1
+                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to IS NULL")
+            self.starts.add(segment.first)
+            return
+        self._db.execute(
+            f"UPDATE {self.relation} AS held SET _valid_to = newer._epoch FROM ("
+            f" SELECT {listed(self.key_columns)}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL) AS newer"
+            f" WHERE held._valid_to IS NULL AND {same('held', 'newer', self.key_columns)}"
+        )
+
+
+def held_at(epoch: int) -> str:
+    """The SQL condition that a version held at an epoch."""
+    return f"_valid_from <= {epoch} AND (_valid_to IS NULL OR _valid_to > {epoch})"
+
+
+def _predicate(segment: _Segment) -> str:
+    changes = f"_change <> '{KEYFRAME}' AND _epoch <= {segment.last}"
+    if not segment.broken:
+        return f"{changes} AND _epoch >= {segment.first}"
+    return f"(_change = '{KEYFRAME}' AND _epoch = {segment.first}) OR ({changes} AND _epoch > {segment.first})"
+
+
+def _segments(entries: Sequence[Entry], after: int, table: str) -> Iterator[_Segment]:
+    """The captured epochs after one, cut at the gaps."""
+    captured = [entry for entry in entries if entry.captured]
+    before = max((entry.epoch for entry in captured if entry.epoch <= after), default=None)
+    new = [entry for entry in captured if entry.epoch > after]
+    cuts = [0, *(at + 1 for at, (one, two) in enumerate(pairwise(new)) if two.epoch != one.epoch + 1), len(new)]
+    for start, end in pairwise(cuts):
+        first, last = new[start].epoch, new[end - 1].epoch
+        follows = first == (0 if before is None else before + 1)
+        yield _Segment(first, last, broken=not follows, before=before)
+        before = last

@@ -1,0 +1,85 @@
+"""The state of every operator of one query at one epoch."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.errors import InvalidArgumentError, UnknownTableError
+from streamstate.state_inspect.state_table import StateTable
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.manifest import Entry
+    from streamstate.state_inspect.history import History
+
+
+class Snapshot:
+    """Pinned to its epoch: whatever is captured later does not change what it returns."""
+
+    def __init__(self, history: History, entry: Entry) -> None:
+        self._history = history
+        self._entry = entry
+
+    @property
+    def epoch(self) -> int:
+        """The epoch: Spark's batch id."""
+        return self._entry.epoch
+
+    @property
+    def offsets(self) -> list[Any] | None:
+        """The end offset of each source, as that source's own JSON; None where Spark had purged them."""
+        return None if self._entry.offsets is None else list(json.loads(self._entry.offsets))
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The event-time watermark that was in force during the epoch, None where there was none."""
+        return self._entry.watermark
+
+    @property
+    def committed_at(self) -> datetime | None:
+        """When Spark committed the epoch."""
+        return self._entry.committed_at
+
+    @property
+    def input_rows(self) -> int | None:
+        """Rows that the epoch read, None where Spark's progress events were not at hand."""
+        return self._entry.input_rows
+
+    def tables(self) -> list[str]:
+        """Names of the state tables."""
+        return list(self._entry.tables)
+
+    def rows(self) -> dict[str, int]:
+        """Live rows of each state table."""
+        return {name: facts.rows for name, facts in self._entry.tables.items()}
+
+    def table(self, name: str | None = None) -> StateTable:
+        """One state table.
+
+        Args:
+            name: may be left out where there is one table.
+
+        Raises:
+            UnknownTableError: where there is no such table at this epoch.
+            InvalidArgumentError: where the name is left out and there are several.
+        """
+        chosen = choose_table(name, self.tables(), self._history.name)
+        return StateTable(self._history.index, self._history.interval_table(chosen, self.epoch), chosen, self.epoch)
+
+    def __repr__(self) -> str:
+        tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.rows().items())
+        return f"<Snapshot of {self._history.name} at epoch {self.epoch}: {tables}>"
+
+
+def choose_table(name: str | None, tables: list[str], query: str) -> str:
+    """The table that a name means, or the only one where none is given."""
+    if name is None and len(tables) == 1:
+        return tables[0]
+    if name is None:
+        raise InvalidArgumentError(
+            f"{query} has {len(tables)} state tables; say which one.\nTables: {', '.join(tables) or 'none'}."
+        )
+    if name not in tables:
+        raise UnknownTableError.among("state table", name, tables, where=f"in {query}")
+    return name

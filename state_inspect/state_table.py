@@ -1,0 +1,197 @@
+"""One state table at one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import listed, quoted
+from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownColumnError
+from streamstate.state_inspect.expressions import predicate_sql
+from streamstate.state_inspect.frames import to_pandas, to_polars
+
+if TYPE_CHECKING:
+    import polars
+
+    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.interval_table import IntervalTable
+
+
+class StateTable:
+    """The rows of one state table as they were at one epoch; whatever is captured later does not change them."""
+
+    def __init__(self, index: Index, table: IntervalTable, name: str, epoch: int) -> None:
+        self._index = index
+        self._table = table
+        self.name = name
+        """The table's name, such as ``op0``."""
+        self.epoch = epoch
+        """The epoch."""
+
+    @property
+    def key_columns(self) -> list[str]:
+        """Names of the key columns, in the order on disk; together they single out a row."""
+        return list(self._table.key_columns)
+
+    @property
+    def value_columns(self) -> list[str]:
+        """Names of the value columns, in the order on disk."""
+        return list(self._table.value_columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the columns, keys first."""
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+
+    def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
+        """How many rows there are.
+
+        Args:
+            where: an SQL condition over the columns.
+            contains: text to be found in columns, upper and lower case alike.
+
+        Raises:
+            UnknownColumnError, InvalidSQLError: where the condition cannot be meant.
+        """
+        condition, parameters = self._condition(where, contains)
+        found = self._query(f"SELECT count(*) AS n FROM ({self._rows()}){condition}", parameters)
+        return int(found["n"][0].as_py())
+
+    def head(self, n: int = 10) -> pd.DataFrame:
+        """The first rows by key, at most ``n``."""
+        return self.page(limit=n)
+
+    def page(
+        self,
+        offset: int = 0,
+        limit: int = 20,
+        *,
+        order_by: str | None = None,
+        descending: bool = False,
+        where: str | None = None,
+        contains: Mapping[str, str] | None = None,
+    ) -> pd.DataFrame:
+        """Some of the rows, in an order that is the same at every call.
+
+        Args:
+            offset: rows to pass over.
+            limit: rows to give at most.
+            order_by: the column to sort by; by default the key columns.
+            descending: the largest first; missing values come last either way.
+            where: an SQL condition over the columns.
+            contains: text to be found in columns, upper and lower case alike.
+
+        Raises:
+            UnknownColumnError, InvalidSQLError, InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> table.page(limit=3, order_by="count", descending=True)  # doctest: +SKIP
+        """
+        if offset < 0 or limit < 0:
+            raise InvalidArgumentError(f"offset={offset} and limit={limit} cannot be meant: neither may be negative.")
+        condition, parameters = self._condition(where, contains)
+        order = [f"{quoted(key)} ASC NULLS LAST" for key in self._table.key_columns]
+        if order_by is not None:
+            self._check_column(order_by)
+            order.insert(0, f"{quoted(order_by)} {'DESC' if descending else 'ASC'} NULLS LAST")
+        sql = f"SELECT * FROM ({self._rows()}){condition} ORDER BY {', '.join(order)} LIMIT {limit} OFFSET {offset}"
+        return to_pandas(self._typed(self._query(sql, parameters)))
+
+    def lookup(self, **key: Any) -> dict[str, Any] | None:
+        """The row of a key, by column; None where the key is not in the state at this epoch.
+
+        Args:
+            **key: a value for each key column.
+
+        Raises:
+            UnknownColumnError: where a name is no key column.
+            InvalidArgumentError: where a key column is missing, or a value does not fit its type.
+
+        Example:
+            >>> table.lookup(carrier="UA", origin="EWR")  # doctest: +SKIP
+            {'carrier': 'UA', 'origin': 'EWR', 'count': 46087, 'sum': 579063.0}
+        """
+        check_key(key, self._table.key_columns, self.name)
+        condition = key_condition(self._table.key_columns)
+        sql = f"SELECT * FROM ({self._rows()}) WHERE {condition}"
+        try:
+            rows = self._typed(self._query(sql, [key[name] for name in self._table.key_columns])).to_pylist()
+        except (duckdb.Error, InvalidSQLError) as error:
+            raise bad_key(key, self._table, error) from error
+        return rows[0] if rows else None
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table with the column types on disk, sorted by key."""
+        order = listed(self._table.key_columns)
+        return self._typed(self._query(f"{self._rows()} ORDER BY {order}", []))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame, sorted by key."""
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a Polars frame, sorted by key."""
+        return to_polars(self.to_arrow())
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __repr__(self) -> str:
+        return (
+            f"<StateTable {self.name} at epoch {self.epoch}: {self.count():,} rows,"
+            f" key {', '.join(self.key_columns)}; {', '.join(self.value_columns) or 'no values'}>"
+        )
+
+    def _rows(self) -> str:
+        return self._table.at(self.epoch)
+
+    def _typed(self, found: pa.Table) -> pa.Table:
+        return found.cast(self.schema)
+
+    def _check_column(self, name: str) -> None:
+        if name not in self._table.columns:
+            raise UnknownColumnError.among("column", name, self._table.columns, where=f"in {self.name}")
+
+    def _condition(self, where: str | None, contains: Mapping[str, str] | None) -> tuple[str, list[str]]:
+        parts, parameters = [], []
+        if where is not None and where.strip():
+            parts.append(f"({predicate_sql(where, self._table.columns, self.name)})")
+        for name, text in (contains or {}).items():
+            self._check_column(name)
+            parts.append(f"contains(lower({quoted(name)}::VARCHAR), lower(?))")
+            parameters.append(text)
+        return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters
+
+    def _query(self, sql: str, parameters: list[Any]) -> pa.Table:
+        try:
+            return self._index.query(sql, parameters)
+        except duckdb.Error as error:
+            raise InvalidSQLError(f"The condition cannot be run: {str(error).splitlines()[0]}") from error
+
+
+def key_condition(keys: list[str]) -> str:
+    """The SQL condition that the key columns equal parameters, in their order."""
+    return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in keys)
+
+
+def check_key(key: Mapping[str, Any], keys: list[str], table: str) -> None:
+    """Raise unless there is a value for each key column and for nothing else."""
+    for name in key:
+        if name not in keys:
+            raise UnknownColumnError.among("key column", name, keys, where=f"in {table}")
+    missing = [name for name in keys if name not in key]
+    if missing:
+        raise InvalidArgumentError(
+            f"The key of {table} needs a value for: {', '.join(missing)}.\nIts key columns: {', '.join(keys)}."
+        )
+
+
+def bad_key(key: Mapping[str, Any], table: IntervalTable, error: Exception) -> InvalidArgumentError:
+    """The error for key values that do not fit the columns' types."""
+    given = ", ".join(f"{name}={value!r}" for name, value in key.items())
+    types = ", ".join(f"{name} {table.schema.field(name).type}" for name in table.key_columns)
+    return InvalidArgumentError(f"{given} does not fit the key: {str(error).splitlines()[0]}\nKey columns: {types}.")

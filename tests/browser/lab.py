@@ -1,0 +1,215 @@
+"""A real JupyterLab and a real Chromium, for tests that look at what a person sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import nbformat
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright, expect
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+CONFIG = """
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.port_retries = 0
+c.ServerApp.open_browser = False
+c.ServerApp.allow_root = True
+c.LabApp.expose_app_in_browser = True
+c.LabApp.news_url = None
+c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
+"""
+LOCAL = {"localhost", "127.0.0.1", ""}
+KNOWN_NOISE: tuple[re.Pattern[str], ...] = ()
+"""What JupyterLab itself says on the console, whatever the notebook shows."""
+
+
+def chromium() -> str | None:
+    """A Chromium that can be started: the system's, else none (Playwright may have its own)."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
+    """The first true value of ``condition``."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {timeout} s for {what}")
+        time.sleep(0.05)
+    return value
+
+
+@dataclass
+class Server:
+    """A running JupyterLab with a home of its own."""
+
+    folder: Path
+    url: str
+    token: str
+
+    def write(self, name: str, *cells: str) -> Path:
+        """A notebook of code cells in the server's folder."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, self.folder / name)
+        return self.folder / name
+
+    def api(self, path: str, method: str = "GET") -> Any:
+        """One call of the server's REST interface."""
+        request = urllib.request.Request(f"{self.url}/api/{path}", method=method)
+        request.add_header("Authorization", f"token {self.token}")
+        with urllib.request.urlopen(request) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    def end_kernels(self) -> None:
+        """End every session, so that the next notebook starts with a fresh kernel."""
+        for session in self.api("sessions"):
+            self.api(f"sessions/{session['id']}", "DELETE")
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Server]:
+    """JupyterLab on a free port of this machine only, with fresh settings, until the block ends."""
+    folder = home / "notebooks"
+    folder.mkdir(parents=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    config = home / "config" / "jupyter_lab_config.py"
+    config.parent.mkdir()
+    config.write_text(CONFIG)
+    command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"]
+    command += [f"--IdentityProvider.token={token}"]
+    with (home / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env=_environment(home), stdout=log, stderr=log)
+    server = Server(folder, f"http://127.0.0.1:{port}", token)
+    try:
+        wait_until(lambda: _answers(server, process), "JupyterLab to start", 60)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON"))}
+    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    return kept | {name: str(home / folder) for name, folder in folders.items()} | {"HOME": str(home)}
+
+
+def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
+    if process.poll() is not None:
+        raise RuntimeError(f"JupyterLab ended with {process.returncode}: see server.log")
+    try:
+        return bool(server.api("status"))
+    except OSError:
+        return False
+
+
+@dataclass
+class Watched:
+    """What a page did beside showing something."""
+
+    console: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    def watch(self, context: BrowserContext) -> None:
+        """Listen to every page of the context."""
+        context.on("console", self._said)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("request", lambda request: self._asked(request.url))
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not any(known.search(message.text) for known in KNOWN_NOISE):
+            self.console.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+    def _asked(self, url: str) -> None:
+        address = urlsplit(url)
+        if address.scheme in ("http", "https", "ws", "wss") and (address.hostname or "") not in LOCAL:
+            self.outside.append(url)
+
+    def assert_quiet(self) -> None:
+        """Nothing was said on the console, nothing failed, nothing was asked of another machine."""
+        assert (self.console, self.errors, self.outside) == ([], [], [])
+
+
+@dataclass
+class Lab:
+    """One notebook open in one page."""
+
+    server: Server
+    page: Page
+    watched: Watched
+
+    def open(self, name: str) -> None:
+        """Open a notebook and wait for its kernel."""
+        self.page.goto(f"{self.server.url}/lab/tree/{quote(name)}?reset&token={self.server.token}")
+        self.page.locator(".jp-Notebook").first.wait_for()
+        self.wait_idle()
+
+    def run(self, command: str) -> None:
+        """Run one of JupyterLab's commands by name."""
+        self.page.evaluate("command => window.jupyterapp.commands.execute(command)", command)
+
+    def wait_idle(self, timeout: float = 60) -> None:
+        """Wait until the kernel has nothing to do."""
+        idle = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").first
+        expect(idle).to_be_attached(timeout=timeout * 1000)
+
+    def run_all(self, timeout: float = 120) -> None:
+        """Run all cells and wait until the last has a number."""
+        self.run("notebook:run-all-cells")
+        self.wait_run(timeout)
+
+    def wait_run(self, timeout: float = 120) -> None:
+        """Wait until no cell waits or runs."""
+        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
+        expect(prompts.filter(has_text="[*]")).to_have_count(0, timeout=timeout * 1000)
+        self.wait_idle(timeout)
+
+    def save(self) -> None:
+        """Save the notebook and wait until it is on disk."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+    def outputs(self) -> Locator:
+        """The areas below the cells."""
+        return self.page.locator(".jp-OutputArea-output")
+
+
+@contextmanager
+def browsing(playwright: Playwright) -> Iterator[Browser]:
+    """A headless Chromium."""
+    browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+def texts(rows: Locator) -> Sequence[str]:
+    """The text of each element."""
+    return [text.strip() for text in rows.all_inner_texts()]

@@ -1,0 +1,140 @@
+"""Capture: every table at every epoch equals what Spark's own state reader says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import Source, counts, letters, run
+from oracle import compare
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+import streamstate as ss
+from streamstate.snapshots.errors import InvalidNameError, NameTakenError, NoStateError, NotACheckpointError
+
+
+def hours(epoch: int, rows: int = 12) -> dict[str, list[object]]:
+    """Input of one epoch with event times that move two hours on."""
+    start = pd.Timestamp("2013-01-01", tz="UTC") + pd.Timedelta(hours=2 * epoch)
+    times = [start + pd.Timedelta(minutes=10 * row) for row in range(rows)]
+    return {"k": [f"k{row % 3}" for row in range(rows)], "v": list(range(rows)), "t": times}
+
+
+@pytest.fixture
+def timed(spark: SparkSession, tmp_path: Path) -> Source:
+    """A source with event times, five epochs of it."""
+    source = Source(spark, tmp_path / "timed", "k string, v long, t timestamp")
+    for epoch in range(5):
+        source.add(hours(epoch))
+    return source
+
+
+def test_every_epoch_equals_sparks_reader(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+    """A keyed aggregate, with two value fields of one name."""
+    assert store["counts"].captured() == [0, 1, 2, 3, 4]
+    assert compare(spark, counted[0], store["counts"]) == 5
+
+
+def test_windows_leave_the_state_when_spark_evicts_them(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
+    """A windowed aggregate with a watermark: evicted windows are deletes."""
+    windows = timed.stream().withWatermark("t", "1 hour").groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
+    run(windows, tmp_path / "c")
+    ss.capture(tmp_path / "c", tmp_path / "s", "windows", spark=spark)
+    history = ss.open_store(tmp_path / "s")["windows"]
+    assert compare(spark, tmp_path / "c", history) == len(history.captured())
+    assert history.diff(1, history.live().epoch).counts["removed"] > 0
+
+
+def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
+    """A stream-stream join keeps op0_left and op0_right."""
+    left = timed.stream().withWatermark("t", "1 hour").alias("a")
+    right = timed.stream().withColumnRenamed("v", "w").withWatermark("t", "1 hour").alias("b")
+    near = F.expr("a.k = b.k AND a.t >= b.t AND a.t <= b.t + INTERVAL 1 HOUR")
+    run(left.join(right, near, "leftOuter"), tmp_path / "c", "append")
+    ss.capture(tmp_path / "c", tmp_path / "s", "joined", spark=spark)
+    history = ss.open_store(tmp_path / "s")["joined"]
+    assert history.tables() == ["op0_left", "op0_right"]
+    assert compare(spark, tmp_path / "c", history) == 2 * len(history.captured())
+
+
+def test_capture_again_changes_nothing(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+    """Repeating a capture writes no row and no epoch."""
+    before = store["counts"].epochs()
+    report = ss.capture(*counted, "counts", spark=spark)
+    assert (report.epochs, report.rows) == ((), 0)
+    pd.testing.assert_frame_equal(store["counts"].epochs(), before)
+
+
+def test_epochs_in_steps_equal_epochs_at_once(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """Capturing after each run gives the same log as capturing once at the end."""
+    for epoch in range(3):
+        source.add(letters(epoch))
+        run(counts(source), tmp_path / "c")
+        assert ss.capture(tmp_path / "c", tmp_path / "steps", "q", spark=spark).epochs == (epoch,)
+    ss.capture(tmp_path / "c", tmp_path / "once", "q", spark=spark)
+    steps, once = (ss.open_store(tmp_path / name)["q"] for name in ("steps", "once"))
+    assert compare(spark, tmp_path / "c", steps) == 3
+    columns = ["epoch", "status", "committed_at", "offsets", "watermark", "rows", "changes", "keyframes"]
+    pd.testing.assert_frame_equal(steps.epochs()[columns], once.epochs()[columns])
+
+
+def test_a_purged_beginning_is_a_gap_and_starts_with_a_keyframe(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """Where Spark purged the first epochs, the manifest says so and the first one left is complete."""
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "100ms")
+    try:
+        for epoch in range(6):
+            source.add(letters(epoch))
+        run(counts(source), tmp_path / "c")
+    finally:
+        spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
+        spark.conf.unset("spark.sql.streaming.stateStore.maintenanceInterval")
+    report = ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    history = ss.open_store(tmp_path / "s")["q"]
+    assert report.gaps == tuple(range(report.epochs[0]))
+    assert report.gaps
+    assert list(history.epochs()["status"]) == ["gap"] * len(report.gaps) + ["captured"] * len(report.epochs)
+    assert compare(spark, tmp_path / "c", history) == len(report.epochs)
+    with pytest.raises(LookupError, match=f"nearest captured: {report.epochs[0]} "):
+        history.at(0)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", 'say "x"', "it's", "two\nlines", "", "-x", "x" * 101])
+def test_names_that_cannot_be_used_write_nothing(counted: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    """A name has to be a folder and a relation."""
+    with pytest.raises(InvalidNameError, match="letters, digits"):
+        ss.capture(counted[0], tmp_path / "s", name)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_name_of_another_checkpoint_is_refused(
+    spark: SparkSession, counted: tuple[Path, Path], source: Source, tmp_path: Path
+) -> None:
+    """A name is one query's, also in other letter case."""
+    source.add(letters(0))
+    run(counts(source), tmp_path / "c")
+    for name in ("counts", "Counts"):
+        with pytest.raises(NameTakenError, match="another name"):
+            ss.capture(tmp_path / "c", counted[1], name, spark=spark)
+    assert ss.open_store(counted[1]).queries() == ["counts"]
+
+
+def test_what_is_no_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither a missing folder nor one of something else."""
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(NotACheckpointError, match="checkpointLocation"):
+            ss.capture(path, tmp_path / "s", spark=spark)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_query_without_state_is_refused(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """There is nothing to capture, and the error says which queries keep state."""
+    source.add(letters(0))
+    run(source.stream(), tmp_path / "c", "append")
+    with pytest.raises(NoStateError, match="Aggregations"):
+        ss.capture(tmp_path / "c", tmp_path / "s", spark=spark)
+    assert not (tmp_path / "s").exists()

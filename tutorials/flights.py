@@ -1,0 +1,113 @@
+"""Streaming queries over New York's departures of 2013.
+
+Each function returns a streaming DataFrame over the files that :func:`prepare` wrote; start it as any other. Between
+them they use the common kinds of state: a keyed aggregate, a windowed one, the two sides of a join, and the value,
+list, map and timer of ``transformWithState``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.tutorials.data import SCHEMAS, prepare
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["delays", "delays_daily", "flights", "prepare", "rotations", "weather", "weather_reports"]
+
+
+def flights(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """The departures as a stream, ``files`` files an epoch."""
+    return _stream(spark, data, "flights", files)
+
+
+def weather_reports(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """The hourly weather of the three airports as a stream, ``files`` files an epoch."""
+    return _stream(spark, data, "weather", files)
+
+
+def delays(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """Departures, flights that left, average and maximum delay per carrier and origin: a keyed aggregate.
+
+    Run it in update mode. The state keeps what the average is made of, a sum and a count.
+    """
+    return flights(spark, data, files=files).groupBy("carrier", "origin").agg(*_delay_figures())
+
+
+def delays_daily(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """The same figures per day: an aggregate over windows, which leave the state as the watermark passes them.
+
+    A query of its own: its watermark lets Spark forget days that are over, while the totals of :func:`delays`
+    are never over. Days begin at midnight of New York's winter, 05:00 UTC; nothing departs in the hour after.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    day = F.window("scheduled", "1 day", startTime="5 hours").alias("day")
+    departures = flights(spark, data, files=files).withWatermark("scheduled", "1 day")
+    return departures.groupBy(day, "carrier", "origin").agg(*_delay_figures())
+
+
+def weather(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """Each departure with the weather of its airport and hour: a join of two streams.
+
+    A left outer join, for append mode: a departure waits in the state until the watermark says that no weather
+    can come for it any more. Weather is missing for some hours, and for all of the last day of the year.
+    """
+    departures = (
+        flights(spark, data, files=files)
+        .select("time_hour", "origin", "scheduled", "carrier", "flight", "tailnum", "dest", "dep_delay")
+        .withWatermark("time_hour", "6 hours")
+    )
+    reports = (
+        weather_reports(spark, data, files=files)
+        .select("time_hour", "origin", "temp", "wind_speed", "wind_gust", "precip", "visib")
+        .withWatermark("time_hour", "6 hours")
+    )
+    return departures.join(reports, ["time_hour", "origin"], "leftOuter")
+
+
+def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+    """Where each aircraft went, its last five legs, its visits per airport: ``transformWithStateInPandas``.
+
+    Cancelled departures are left out; many of them never had an aircraft, and so no tail number. Run it in update
+    mode. :class:`streamstate.tutorials.rotations.Rotations` describes the state.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    from streamstate.tutorials.rotations import INPUT, OUTPUT, Rotations
+
+    departures = (
+        flights(spark, data, files=files)
+        .where("tailnum IS NOT NULL AND dep_delay IS NOT NULL")
+        .withColumn("scheduled_ms", F.unix_millis("scheduled"))
+        .withWatermark("scheduled", "6 hours")
+        .select("scheduled", "tailnum", *INPUT)
+    )
+    return departures.groupBy("tailnum").transformWithStateInPandas(
+        Rotations(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime"
+    )
+
+
+def _delay_figures() -> list:
+    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+    return [
+        F.count("*").alias("departures"),
+        F.avg("dep_delay").alias("average_delay"),
+        F.max("dep_delay").alias("maximum_delay"),
+    ]
+
+
+def _stream(spark: SparkSession, data: str | os.PathLike[str], name: str, files: int) -> DataFrame:
+    folder = Path(data).resolve() / name
+    reader = spark.readStream.schema(_ddl(SCHEMAS[name])).option("maxFilesPerTrigger", files)
+    return reader.parquet(str(folder))
+
+
+def _ddl(schema: pa.Schema) -> str:
+    types = {"timestamp[us, tz=UTC]": "timestamp", "int32": "int", "double": "double", "string": "string"}
+    return ", ".join(f"{field.name} {types[str(field.type)]}" for field in schema)

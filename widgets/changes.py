@@ -1,0 +1,97 @@
+"""What differs from the previous epoch: marks for the rows of a page, and a page of only what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamstate.widgets.selection import Selection
+from streamstate.widgets.values import canonical, cell
+from streamstate.widgets.view import Column, Counts, Row, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from streamstate.state_inspect import Diff, StateTable
+
+__all__ = ["ADDED", "CHANGED", "REMOVED", "changed_page", "counts", "marked"]
+
+ADDED, CHANGED, REMOVED = "+", "~", "−"
+
+
+def counts(diff: Diff) -> Counts:
+    """The numbers of a diff, in the words of the view."""
+    numbers = diff.counts
+    return Counts(int(diff.a), int(numbers["added"]), int(numbers["changed"]), int(numbers["removed"]))
+
+
+def marked(values: Mapping[str, Any], before: StateTable | None) -> Row:
+    """A row of the state with its mark: one lookup of its key in the epoch before."""
+    if before is None:
+        return Row([cell(value) for value in values.values()])
+    old = before.lookup(**{name: values[name] for name in before.key_columns})
+    if old is None:
+        return Row([cell(value) for value in values.values()], ADDED)
+    row = _compared(list(values.values()), [old.get(name) for name in values])
+    return Row(row.cells, CHANGED if row.was else "", row.was)
+
+
+def _compared(now: Sequence[Any], before: Sequence[Any]) -> Row:
+    """A row and, for each cell that differs, what it was."""
+    differ = [at for at, (new, old) in enumerate(zip(now, before, strict=True)) if canonical(new) != canonical(old)]
+    return Row([cell(value) for value in now], CHANGED, {at: cell(before[at]) for at in differ})
+
+
+def changed_page(diff: Diff, columns: Sequence[Column], selection: Selection) -> Rows:
+    """One page of the keys that were added, changed or removed."""
+    names = [column.name for column in columns]
+    frame = _wanted(_together(diff, columns), names, selection)
+    start = min(selection.page, max(0, (len(frame) - 1) // selection.size)) * selection.size
+    rows, keys = [], []
+    for record in frame.iloc[start : start + selection.size].itertuples(index=False):
+        now, before, mark = record[: len(names)], record[len(names) : -1], record[-1]
+        rows.append(_compared(now, before) if mark == CHANGED else Row([cell(value) for value in now], mark))
+        keys.append({column.name: now[at] for at, column in enumerate(columns) if column.key})
+    return Rows(columns, rows, start, len(frame), keys)
+
+
+def _together(diff: Diff, columns: Sequence[Column]) -> pd.DataFrame:
+    """Added, changed and removed keys in one frame: the values, the values before, and the mark.
+
+    The columns are numbers, because the state's own names are anyone's.
+    """
+    import pandas as pd
+
+    names = [column.name for column in columns]
+    old = [c.name if c.key else f"{c.name}_old" for c in columns]
+    new = [c.name if c.key else f"{c.name}_new" for c in columns]
+    parts = []
+    for mark, frame, now, before in (
+        (ADDED, diff.added, names, names),
+        (CHANGED, diff.changed, new, old),
+        (REMOVED, diff.removed, names, names),
+    ):
+        if len(frame):
+            part = pd.concat([frame[now], frame[before]], axis="columns").astype(object)
+            parts.append(part.set_axis(range(2 * len(names)), axis="columns").assign(mark=mark))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*range(2 * len(names)), "mark"])
+
+
+def _wanted(frame: pd.DataFrame, names: Sequence[str], selection: Selection) -> pd.DataFrame:
+    """The rows that hold the filter's text, in the order asked for."""
+    if selection.text and selection.column in names:
+        texts = frame[names.index(selection.column)].map(lambda value: cell(value).text)
+        frame = frame[texts.str.contains(selection.text, case=False, regex=False)]
+    if selection.order_by in names:
+        by = names.index(selection.order_by)
+        return frame.sort_values(by, ascending=not selection.descending, key=_sortable, kind="stable")
+    return frame
+
+
+def _sortable(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Values of one column as they are where they compare, else as text."""
+    from pandas.api.types import infer_dtype
+
+    if infer_dtype(values, skipna=True) in ("integer", "floating", "mixed-integer-float", "boolean", "datetime"):
+        return values.infer_objects()
+    return values.map(lambda value: cell(value).text)

@@ -1,0 +1,121 @@
+"""The line between a browser in the kernel and the pages that show it.
+
+A displayed browser is a static table and a small script. Where that script finds a kernel, through
+the JupyterLab extension that comes with Panel (``pyviz_comms``), it opens a comm; the kernel answers
+with the code of the live view and then with one message per drawing. Nothing of this is stored in
+the notebook: without a kernel, or where scripts are blocked, the static table simply stays.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, Protocol
+
+__all__ = ["EXEC", "Page", "Shown", "bootstrap", "hang_up", "offer", "withdraw"]
+
+TARGET = "streamstate.widgets"
+EXEC = "application/vnd.holoviews_exec.v0+json"
+"""The MIME type that makes JupyterLab hand an output its kernel."""
+KEPT = 32
+"""Browsers that a page can still connect to, for instance when it is loaded again; older ones close."""
+
+
+class Shown(Protocol):
+    """What pages connect to."""
+
+    def joined(self, page: Page) -> None:
+        """A page opened a line."""
+
+    def received(self, page: Page, content: Mapping[str, Any]) -> None:
+        """A page sent something."""
+
+    def left(self, page: Page) -> None:
+        """A page is gone."""
+
+    def close(self) -> None:
+        """Nobody can connect any more."""
+
+
+class Page:
+    """One page that shows a browser live."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+        self.handled = 0
+
+    def send(self, content: Mapping[str, Any]) -> None:
+        """Send one message; any thread may."""
+        self._comm.send(dict(content))
+
+    def close(self) -> None:
+        """Tell the page to go back to its static table, and hang up."""
+        self.send({"kind": "closed"})
+        self._comm.close()
+
+
+_offered: OrderedDict[str, Shown] = OrderedDict()
+
+
+def offer(shown: Shown) -> str | None:
+    """Let pages connect to ``shown``: its address, or ``None`` outside a Jupyter kernel."""
+    manager = _comm_manager()
+    if manager is None:
+        return None
+    if TARGET not in manager.targets:
+        manager.register_target(TARGET, _opened)
+    for address, known in _offered.items():
+        if known is shown:
+            return address
+    address = uuid.uuid4().hex
+    _offered[address] = shown
+    if len(_offered) > KEPT:
+        _offered.popitem(last=False)[1].close()
+    return address
+
+
+def withdraw(shown: Shown) -> None:
+    """No page can connect to ``shown`` any more."""
+    for address in [address for address, known in _offered.items() if known is shown]:
+        del _offered[address]
+
+
+def hang_up() -> None:
+    """Close all that was offered, and leave the kernel as it was before the first browser was shown."""
+    while _offered:
+        _offered.popitem()[1].close()
+    manager = _comm_manager()
+    if manager is not None and TARGET in manager.targets:
+        manager.unregister_target(TARGET, _opened)
+
+
+def bootstrap(address: str, display: str) -> str:
+    """The script that looks for a kernel and connects the display to the browser at ``address``."""
+    script = _resource("connect.js")
+    return f'<script>({script})("{TARGET}", "{address}", "{display}")</script>'
+
+
+def _opened(comm: Any, message: Mapping[str, Any]) -> None:
+    shown = _offered.get(str(message["content"]["data"].get("browser")))
+    page = Page(comm)
+    if shown is None:
+        page.close()
+        return
+    comm.on_msg(lambda sent: shown.received(page, sent["content"]["data"]))
+    comm.on_close(lambda _: shown.left(page))
+    page.send({"kind": "module", "script": _resource("view.js"), "style": _resource("view.css")})
+    shown.joined(page)
+
+
+def _resource(name: str) -> str:
+    return files("streamstate.widgets").joinpath(name).read_text("utf-8")
+
+
+def _comm_manager() -> Any:
+    """The comm manager of the kernel this runs in, if it runs in one."""
+    from IPython.core.getipython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return getattr(kernel, "comm_manager", None)

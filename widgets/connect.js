@@ -1,0 +1,67 @@
+function (target, browser, display) {
+  // Finds the kernel of this output and lets it bring the static table to life; without one the table stays.
+  const script = document.currentScript;
+  const output = script && script.parentElement;
+  if (!output) return;
+  const still = output.querySelector(".streamstate-static");
+  const kernels = () => (window.PyViz && window.PyViz.kernels) || {};
+  let kernel, line, live, watch;
+  let listeners = [], kept = [];
+
+  function send(content) {
+    if (line) line.send(content);
+  }
+  function heard(message) {
+    const content = message.content.data;
+    if (content.kind === "module") bring(content);
+    else if (content.kind === "closed") end();
+    else if (listeners.length) listeners.forEach((listener) => listener(content));
+    else kept = [content];
+  }
+  async function bring(module) {
+    const url = URL.createObjectURL(new Blob([module.script], { type: "text/javascript" }));
+    const view = await import(url);
+    URL.revokeObjectURL(url);
+    if (!line) return; // closed meanwhile
+    live = document.createElement("div");
+    live.className = "streamstate-live";
+    live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
+    const root = live.attachShadow({ mode: "open" });
+    const model = { send, on: (listener) => listeners.push(listener) };
+    view.render({ model, root, style: module.style });
+    kept.forEach((content) => listeners.forEach((listener) => listener(content)));
+    output.appendChild(live);
+    still.hidden = true;
+  }
+  function end() {
+    clearInterval(watch);
+    window.removeEventListener("pagehide", leave);
+    listeners = [];
+    if (live) live.remove();
+    still.hidden = false;
+    line = live = undefined;
+  }
+  function leave() {
+    send({ do: "leave" });
+  }
+  function check() {
+    // JupyterLab forgets the kernel of an output that was removed, and of a kernel that restarted.
+    if (kernels()[display] === kernel) return;
+    leave();
+    end();
+  }
+  function connect() {
+    kernel = kernels()[display];
+    if (!kernel) return;
+    line = kernel.connectToComm(target);
+    line.onMsg = heard;
+    let tries = 0;
+    (function open() {
+      if (line.active) line.open({ browser });
+      else if (++tries < 40) setTimeout(open, 250); // the kernel is still starting
+    })();
+    watch = setInterval(check, 1000);
+    window.addEventListener("pagehide", leave);
+  }
+  setTimeout(connect, 0);
+}

@@ -1,0 +1,143 @@
+"""Builds views from a history, keeping what two views in a row have in common."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
+from streamstate.widgets.changes import changed_page, counts, marked
+from streamstate.widgets.key_history import key_history
+from streamstate.widgets.selection import Selection
+from streamstate.widgets.values import plain, timestamp
+from streamstate.widgets.view import Column, Rows, View
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import Diff, History, StateTable
+
+__all__ = ["Reader"]
+
+
+class Reader:
+    """Reads views of one history, one at a time whichever threads ask."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.name = history.name
+        self._lock = threading.Lock()
+        self._manifest: tuple[int, dict[int, Mapping[str, Any]]] = (-1, {})
+        self._diff: Diff | None = None
+
+    def captured(self) -> list[int]:
+        """The epochs there are now, ascending."""
+        with self._lock:
+            return self.history.captured()
+
+    def check(self, selection: Selection) -> None:
+        """Raise what :meth:`view` would for a table or an epoch that does not exist."""
+        captured = self.history.captured()
+        if captured:
+            _epoch(selection, captured)
+            self._table_name(selection.table)
+
+    def view(self, selection: Selection) -> View:
+        """What ``selection`` shows now.
+
+        Raises:
+            UnknownTableError: the history has no such table.
+            UnknownEpochError: the epoch was never captured.
+        """
+        with self._lock:
+            captured = self.history.captured()
+            if not captured:
+                return View(self.name, selection=selection)
+            return self._view(selection, captured)
+
+    def _view(self, selection: Selection, captured: Sequence[int]) -> View:
+        epoch = _epoch(selection, captured)
+        name = self._table_name(selection.table)
+        table = self.history.at(epoch).table(name)
+        before = captured[captured.index(epoch) - 1] if epoch != captured[0] else None
+        diff = self._difference(before, epoch, name)
+        return View(
+            name=self.name,
+            tables=self.history.tables(),
+            table=name,
+            captured=captured,
+            epoch=epoch,
+            facts=self._facts(epoch, captured),
+            total=table.count(),
+            counts=counts(diff) if diff else None,
+            page=self._page(table, diff, before, selection),
+            history=key_history(self.history, name, selection.key) if selection.key else None,
+            selection=selection,
+        )
+
+    def release(self) -> None:
+        """Let go of what is kept between views."""
+        with self._lock:
+            self._diff = None
+            self._manifest = (-1, {})
+
+    def _table_name(self, name: str | None) -> str:
+        tables = self.history.tables()
+        if name is not None and name not in tables:
+            raise UnknownTableError.among("table", name, tables, where=f"in {self.name!r}")
+        return name or tables[0]
+
+    def _page(self, table: StateTable, diff: Diff | None, before: int | None, selection: Selection) -> Rows:
+        keys = set(table.key_columns)
+        columns = [Column(name, name in keys) for name in (*table.key_columns, *table.value_columns)]
+        if selection.rows == "changed":
+            return changed_page(diff, columns, selection) if diff else Rows(columns)
+        return self._state_page(table, before, columns, selection)
+
+    def _state_page(
+        self, table: StateTable, before: int | None, columns: Sequence[Column], selection: Selection
+    ) -> Rows:
+        contains = {selection.column: selection.text} if selection.text and selection.column else None
+        matching = table.count(contains=contains)
+        start = min(selection.page, max(0, (matching - 1) // selection.size)) * selection.size
+        frame = table.page(
+            start, selection.size, order_by=selection.order_by, descending=selection.descending, contains=contains
+        )
+        earlier = self.history.at(before).table(table.name) if before is not None else None
+        records = [dict(zip(frame.columns, values, strict=True)) for values in frame.itertuples(index=False, name=None)]
+        keys = [{name: record[name] for name in table.key_columns} for record in records]
+        return Rows(columns, [marked(record, earlier) for record in records], start, matching, keys)
+
+    def _difference(self, before: int | None, epoch: int, table: str) -> Diff | None:
+        """The diff to the previous captured epoch, kept while the same epoch is looked at."""
+        if before is None:
+            return None
+        kept = self._diff
+        if kept is None or (kept.a, kept.b, kept.table) != (before, epoch, table):
+            self._diff = kept = self.history.diff(before, epoch, table=table)
+        return kept
+
+    def _facts(self, epoch: int, captured: Sequence[int]) -> list[tuple[str, str]]:
+        """What the manifest says of the epoch."""
+        if self._manifest[0] != captured[-1]:
+            frame = self.history.epochs()
+            rows = frame[frame["status"] == "captured"].to_dict("records")
+            self._manifest = (captured[-1], {int(row["epoch"]): row for row in rows})
+        row = self._manifest[1].get(epoch, {})
+        known = ((label, plain(row.get(column))) for label, column in (("committed", "committed_at"), ("watermark", "watermark")))
+        return [(label, _shown(value)) for label, value in known if value is not None]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return "none yet" if value.timestamp() <= 0 else timestamp(value)
+    return str(value)
+
+
+def _epoch(selection: Selection, captured: Sequence[int]) -> int:
+    if selection.epoch is None:
+        return captured[-1]
+    if selection.epoch in captured:
+        return selection.epoch
+    near = sorted(sorted(captured, key=lambda known: abs(known - (selection.epoch or 0)))[:2])
+    raise UnknownEpochError(f"Epoch {selection.epoch} was not captured.\nThe nearest that were: {near}.")
