@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
 from streamstate.magics.notebook import Notebook
-from streamstate.magics.output import say
 from streamstate.magics.snapshots_line import SNAPSHOTS
 from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
@@ -55,9 +54,10 @@ class Extension:
         self.shell = shell
         self.notebook = Notebook(shell)
         self._matcher = make_matcher(self.notebook, MAGICS)
+        registry: Any = shell  # IPython is not typed
         for magic in MAGICS:
-            shell.register_magic_function(as_function(magic, self.notebook), magic.kind, magic.name)
-        shell.configurables.append(self.notebook.settings)
+            registry.register_magic_function(as_function(magic, self.notebook), magic.kind, magic.name)
+        registry.configurables.append(self.notebook.settings)
         shell.Completer.custom_matchers.append(self._matcher)
         shell.input_transformers_cleanup.append(keep_empty_cell)
         atexit.register(self._close_quietly)
@@ -70,9 +70,9 @@ class Extension:
         trouble = self.notebook.close()
         _close_widgets()
         if stopped:
-            say(f"Stopped: {', '.join(stopped)}. The Spark session stays.")
+            print(f"Stopped: {', '.join(stopped)}. The Spark session stays.")
         for line in trouble:
-            say(line)
+            print(line)
 
     def _close_quietly(self) -> None:
         """At the end of the process there is nobody left to tell."""

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamstate.java import require_java
 from streamstate.snapshots.errors import SessionError
@@ -85,7 +85,7 @@ def session(**conf: object) -> SparkSession:
 def advise(spark: SparkSession) -> None:
     """Say once per session which settings it lacks for cheap capture, and how to set them."""
     lacking = {key: value for key, value in CAPTURE_SETTINGS.items() if spark.conf.get(key, None) != value}
-    session_id = spark._jsparkSession.sessionUUID()  # noqa: SLF001 (a session has no public identity)
+    session_id = spark._jsparkSession.sessionUUID()
     if not lacking or session_id in _advised:
         return
     _advised.add(session_id)
@@ -103,7 +103,7 @@ def running_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     # getActiveSession() is per thread and says None in others than the one that started Spark.
-    context = SparkContext._active_spark_context  # noqa: SLF001 (PySpark has no public way to ask)
+    context = SparkContext._active_spark_context
     return None if context is None else SparkSession.builder.getOrCreate()
 
 
@@ -115,7 +115,7 @@ def _start(wanted: dict[str, str]) -> SparkSession:
     # Without it the workers run whatever `python3` is first on PATH, not the kernel's environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="streamstate-") as folder:
-        settings = {**_defaults(), **wanted}
+        settings: dict[str, Any] = {**_defaults(), **wanted}
         _quieten(settings, Path(folder, "log4j2.properties"))
         try:
             return SparkSession.builder.config(map=settings).getOrCreate()
@@ -151,7 +151,7 @@ def _driver_memory() -> int:
     return min(max(available // 4, _GIB), 4 * _GIB)
 
 
-def _quieten(settings: dict[str, str], file: Path) -> None:
+def _quieten(settings: dict[str, Any], file: Path) -> None:
     """Point Spark to a logging configuration of ours, unless the user chose how Spark logs."""
     options = settings.get("spark.driver.extraJavaOptions", "")
     if "log4j" in options or os.environ.get("SPARK_CONF_DIR"):

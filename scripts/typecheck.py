@@ -51,16 +51,22 @@ def with_own_paths(report: str, mapping: dict[str, Path], tree: Path) -> str:
     return report
 
 
+def bases() -> list[Path]:
+    """Where imports start: at the package, at the repository, and, as pytest has it, beside each test."""
+    beside = {test.parent for test in (ROOT / "tests").rglob("*.py") if not (test.parent / "__init__.py").exists()}
+    return [TREE, *sorted(beside), ROOT]
+
+
 def main(arguments: list[str]) -> int:
     """Run mypy over the package, the tests, the benchmarks and the scripts; arguments are passed on to it."""
     mapping = folders()
     lay_out(mapping, TREE)
     checked = [os.path.relpath(TREE / "streamstate", ROOT)]
-    checked += [name for name in OTHERS if any((ROOT / name).glob("*.py"))]
+    checked += [name for name in OTHERS if any((ROOT / name).rglob("*.py"))]
     result = subprocess.run(
         [sys.executable, "-m", "mypy", *arguments, *checked],
         cwd=ROOT,
-        env={**os.environ, "MYPYPATH": os.pathsep.join([str(TREE), str(ROOT)])},
+        env={**os.environ, "MYPYPATH": os.pathsep.join(map(str, bases()))},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownNameError
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    StreamStateError,
+    UnknownColumnError,
+    UnknownNameError,
+)
 from streamstate.state_inspect.expressions import first_error
 from streamstate.state_inspect.frames import to_pandas, to_polars
 from streamstate.state_inspect.timestamps import aware
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
     from streamstate.state_inspect.index import Index
     from streamstate.state_inspect.snapshot import Snapshot
+    from streamstate.state_inspect.state_table import StateTable
 
 # Table functions that make rows from their arguments alone.
 _HARMLESS = {"unnest", "range", "generate_series", "values"}
@@ -80,12 +88,15 @@ def run(sql: str, index: Index, travel: Travel, queries: list[str], at: int | da
         UnknownNameError: where a relation, column or epoch does not exist.
     """
     statement = _parsed(sql)
+    columns: list[str] = []
     for relation in list(_relations(statement)):
-        relation.replace(_subquery(relation, travel, queries, at))
+        table = _state_table(relation, travel, queries, at)
+        columns += [*table.key_columns, *table.value_columns]
+        relation.replace(_subquery(relation, table))
     try:
         return Result(index.query(statement.sql(dialect="duckdb")))
     except duckdb.Error as error:
-        raise InvalidSQLError("\n".join(_said(error))) from error
+        raise _failed(error, columns) from error
 
 
 def _parsed(sql: str) -> exp.Query:
@@ -129,24 +140,26 @@ def _makes_rows(relation: exp.Table) -> bool:
     )
 
 
-def _subquery(relation: exp.Table, travel: Travel, queries: list[str], at: int | datetime | None) -> exp.Expression:
-    """What stands in a relation's place: the rows that held at its epoch, under its own name."""
+def _state_table(relation: exp.Table, travel: Travel, queries: list[str], at: int | datetime | None) -> StateTable:
+    """The state table that a relation means, at its epoch."""
     query, table = (relation.db, relation.name) if relation.db else (relation.name, None)
     known = {name.casefold(): name for name in queries}
     if relation.catalog or query.casefold() not in known:
-        raise UnknownNameError.among("relation", relation.sql(dialect="duckdb").split(" ")[0], queries)
+        raise UnknownNameError.among("relation", ".".join(part.name for part in relation.parts), queries)
     snapshot = travel(known[query.casefold()], _epoch(relation, at))
     if table is not None:
         table = {name.casefold(): name for name in snapshot.tables()}.get(table.casefold(), table)
-    found = snapshot.table(table)
-    rows = sqlglot.parse_one(found._rows(), read="duckdb")
+    return snapshot.table(table)
+
+
+def _subquery(relation: exp.Table, table: StateTable) -> exp.Subquery:
+    """What stands in the relation's place: the rows that held at its epoch, under its own name."""
+    rows = sqlglot.parse_one(table.rows_sql(), read="duckdb")
     assert isinstance(rows, exp.Query)
     replacement = rows.subquery(relation.alias or relation.name, copy=False)
-    for part in ("joins", "pivots", "sample", "laterals"):
+    for part in ("alias", "joins", "pivots", "sample", "laterals"):
         if relation.args.get(part):
             replacement.set(part, relation.args[part])
-    if relation.args.get("alias"):
-        replacement.set("alias", relation.args["alias"])
     return replacement
 
 
@@ -168,7 +181,10 @@ def _epoch(relation: exp.Table, at: int | datetime | None) -> int | datetime | N
         raise InvalidArgumentError(f"An epoch is a whole number, not {wanted.name!r}: VERSION AS OF 12.") from error
 
 
-def _said(error: duckdb.Error) -> list[str]:
-    """DuckDB's message without its picture of the statement, which is not the one the user wrote."""
+def _failed(error: duckdb.Error, columns: list[str]) -> StreamStateError:
+    """DuckDB's error in our words; without its picture of the statement, which is not the one the user wrote."""
+    unknown = re.search(r'Referenced column "([^"]+)" not found', str(error))
+    if unknown:
+        return UnknownColumnError.among("column", unknown.group(1), dict.fromkeys(columns))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return [line for line in lines if not line.startswith(("LINE ", "^"))][:3]
+    return InvalidSQLError("\n".join([line for line in lines if not line.startswith(("LINE ", "^"))][:3]))

@@ -47,6 +47,10 @@ class StateTable:
         """Names and Arrow types of the columns, keys first."""
         return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
 
+    def rows_sql(self) -> str:
+        """The rows as SQL over the temporal index."""
+        return self._table.at(self.epoch)
+
     def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
         """How many rows there are.
 
@@ -58,7 +62,7 @@ class StateTable:
             UnknownColumnError, InvalidSQLError: where the condition cannot be meant.
         """
         condition, parameters = self._condition(where, contains)
-        found = self._query(f"SELECT count(*) AS n FROM ({self._rows()}){condition}", parameters)
+        found = self._query(f"SELECT count(*) AS n FROM ({self.rows_sql()}){condition}", parameters)
         return int(found["n"][0].as_py())
 
     def head(self, n: int = 10) -> pd.DataFrame:
@@ -98,7 +102,7 @@ class StateTable:
         if order_by is not None:
             self._check_column(order_by)
             order.insert(0, f"{quoted(order_by)} {'DESC' if descending else 'ASC'} NULLS LAST")
-        sql = f"SELECT * FROM ({self._rows()}){condition} ORDER BY {', '.join(order)} LIMIT {limit} OFFSET {offset}"
+        sql = f"SELECT * FROM ({self.rows_sql()}){condition} ORDER BY {', '.join(order)} LIMIT {limit} OFFSET {offset}"
         return to_pandas(self._typed(self._query(sql, parameters)))
 
     def lookup(self, **key: Any) -> dict[str, Any] | None:
@@ -117,7 +121,7 @@ class StateTable:
         """
         check_key(key, self._table.key_columns, self.name)
         condition = key_condition(self._table.key_columns)
-        sql = f"SELECT * FROM ({self._rows()}) WHERE {condition}"
+        sql = f"SELECT * FROM ({self.rows_sql()}) WHERE {condition}"
         try:
             rows = self._typed(self._query(sql, [key[name] for name in self._table.key_columns])).to_pylist()
         except (duckdb.Error, InvalidSQLError) as error:
@@ -127,7 +131,7 @@ class StateTable:
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table with the column types on disk, sorted by key."""
         order = listed(self._table.key_columns)
-        return self._typed(self._query(f"{self._rows()} ORDER BY {order}", []))
+        return self._typed(self._query(f"{self.rows_sql()} ORDER BY {order}", []))
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame, sorted by key."""
@@ -145,9 +149,6 @@ class StateTable:
             f"<StateTable {self.name} at epoch {self.epoch}: {self.count():,} rows,"
             f" key {', '.join(self.key_columns)}; {', '.join(self.value_columns) or 'no values'}>"
         )
-
-    def _rows(self) -> str:
-        return self._table.at(self.epoch)
 
     def _typed(self, found: pa.Table) -> pa.Table:
         return found.cast(self.schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,11 @@ def _text(values: list[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """Spark's rows and Arrow's structs as lists, moments in UTC, so that both sides spell a value the same."""
     if isinstance(value, Row):
         return [_plain(one) for one in value]
-    if hasattr(value, "isoformat"):
-        return value.replace(tzinfo=None).isoformat()
+    if isinstance(value, dict):
+        return [_plain(one) for one in value.values()]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
     return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)

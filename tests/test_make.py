@@ -177,7 +177,7 @@ def test_the_type_check_sees_every_part(tmp_path: Path) -> None:
     wrong = "from streamstate.snapshots.epochs import newest\n\nname: str = newest()\n"
     (tmp_path / "kernel_ext" / "magics" / "wrong.py").write_text(wrong)
     (tmp_path / "widgets" / "wrong.py").write_text(wrong)
-    check = [sys.executable, tmp_path / "scripts" / "typecheck.py"]
+    check: list[str | Path] = [sys.executable, tmp_path / "scripts" / "typecheck.py"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     found = {line.partition(": error:")[0] for line in done.stdout.splitlines() if ": error:" in line}
     assert found == {"kernel_ext/magics/wrong.py:3", "widgets/wrong.py:3"}, done.stdout

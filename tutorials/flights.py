@@ -44,7 +44,7 @@ def delays_daily(spark: SparkSession, data: str | os.PathLike[str], *, files: in
     A query of its own: its watermark lets Spark forget days that are over, while the totals of :func:`delays`
     are never over. Days begin at midnight of New York's winter, 05:00 UTC; nothing departs in the hour after.
     """
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
 
     day = F.window("scheduled", "1 day", startTime="5 hours").alias("day")
     departures = flights(spark, data, files=files).withWatermark("scheduled", "1 day")
@@ -76,7 +76,7 @@ def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int =
     Cancelled departures are left out; many of them never had an aircraft, and so no tail number. Run it in update
     mode. :class:`streamstate.tutorials.rotations.Rotations` describes the state.
     """
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
 
     from streamstate.tutorials.rotations import INPUT, OUTPUT, Rotations
 
@@ -93,7 +93,7 @@ def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int =
 
 
 def _delay_figures() -> list:
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
 
     return [
         F.count("*").alias("departures"),

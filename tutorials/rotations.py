@@ -48,7 +48,7 @@ class Rotations(StatefulProcessor):
         self._legs = handle.getListState("legs", _LEG)
         self._visits = handle.getMapState("visits", "airport string", "visits long")
 
-    def handleInputRows(  # noqa: N802 (Spark's name)
+    def handleInputRows(
         self, key: tuple[Any, ...], rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Take in the departures of one aircraft in one epoch; what they change is state, so nothing is emitted."""
@@ -62,7 +62,7 @@ class Rotations(StatefulProcessor):
         self._set_timer(_utc(before[3]) if before else None, away_at)
         return iter(())
 
-    def handleExpiredTimer(  # noqa: N802 (Spark's name)
+    def handleExpiredTimer(
         self, key: tuple[Any, ...], timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         """End the rotation of an aircraft that was not seen for a day, and emit it."""

@@ -69,6 +69,8 @@ def plain(value: Any) -> Any:
         return None
     if kind.__module__.startswith("numpy"):
         return value.tolist() if hasattr(value, "dtype") and value.dtype.kind not in "mM" else value.item()
+    if kind.__name__ == "Timestamp":
+        return value.to_pydatetime(warn=False)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     return value
@@ -106,6 +108,8 @@ def _pieces(value: Any) -> Iterator[str]:
             yield "0x" + value[: WHOLE // 2 + 1].hex()
         case dt.datetime():
             yield timestamp(value)
+        case {"start": dt.datetime() as start, "end": dt.datetime() as end} if len(value) == 2:
+            yield _window(start, end)
         case Mapping():
             yield from _joined("{", ((f"{_text(k)}: ", v) for k, v in value.items()), "}")
         case list() | tuple():
@@ -122,6 +126,12 @@ def _joined(start: str, items: Iterator[tuple[str, Any]], end: str) -> Iterator[
     yield end
 
 
+def _window(start: dt.datetime, end: dt.datetime) -> str:
+    """A time window, as Spark's ``window`` makes them; a day that both ends share is named once."""
+    first, last = timestamp(start), timestamp(end)
+    return f"{first} – {last[11:] if first[:10] == last[:10] else last}"
+
+
 def _text(value: Any) -> str:
     return "".join(_pieces(value))
 
@@ -134,12 +144,13 @@ def _printable(text: str) -> str:
 
 
 def timestamp(value: dt.datetime) -> str:
-    """A time in the zone of this machine with its offset; a time without a zone as it is.
+    """A time in the zone of this machine, with its offset; a time without a zone as it is.
 
     Example:
         >>> timestamp(dt.datetime(2013, 1, 1, 5, 15))
         '2013-01-01 05:15:00'
     """
+    value = plain(value)
     shown = value.astimezone() if value.tzinfo else value
     text = shown.replace(tzinfo=None).isoformat(" ", "milliseconds" if value.microsecond else "seconds")
-    return f"{text} {shown.strftime('%z')}".rstrip()
+    return f"{text} {shown.isoformat()[-6:]}" if value.tzinfo else text

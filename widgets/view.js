@@ -3,12 +3,12 @@
 // All text enters the page as text nodes, never as HTML.
 
 const ICONS = {
-  first: "M3 2h2v12H3zM14 2v12L6 8z",
-  previous: "M12 2v12L4 8z",
+  first: "M3 2h2v12H3zM13 3.4L8.4 8l4.6 4.6-1.4 1.4-6-6 6-6z",
+  previous: "M11 3.4L6.4 8l4.6 4.6L9.6 14l-6-6 6-6z",
   play: "M4 2l9 6-9 6z",
   pause: "M3 2h4v12H3zM9 2h4v12H9z",
-  next: "M4 2l8 6-8 6z",
-  last: "M11 2h2v12h-2zM2 2l8 6-8 6z",
+  next: "M5 3.4L9.6 8 5 12.6 6.4 14l6-6-6-6z",
+  last: "M11 2h2v12h-2zM3 3.4L7.6 8 3 12.6 4.4 14l6-6-6-6z",
 };
 const KINDS = { "+": "added", "~": "changed", "−": "removed" };
 const SAID = { "+": "added", "~": "changed", "−": "removed", "": "unchanged" };
@@ -91,13 +91,13 @@ export function render({ model, root, style }) {
 
   // Rows: which rows of the table.
   const all = element("button", { type: "button", onclick: () => act("rows", "all") }, "All rows");
-  const only = element("button", { type: "button", onclick: () => act("rows", "changed") }, "Changed");
+  const only = element("button", { type: "button", onclick: () => act("rows", "changed") }, "Changes");
   const column = element("select", { "aria-label": "Column to filter", onchange: () => sought() });
   const text = element("input", { type: "search", placeholder: "contains…", "aria-label": "Text to filter for" });
   let typing;
   const sought = () => act("filter", { column: column.value, text: text.value });
   text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(sought, 250); });
-  const span = element("span", { class: "faint" });
+  const span = element("span", { class: "pager faint" });
   const back = element("button", { type: "button", "aria-label": "Previous page", title: "Previous page", onclick: () => act("page", page() - 1) }, icon("previous"));
   const on = element("button", { type: "button", "aria-label": "Next page", title: "Next page", onclick: () => act("page", page() + 1) }, icon("next"));
   const size = element("select", { "aria-label": "Rows per page", onchange: () => act("size", Number(size.value)) },
@@ -214,7 +214,7 @@ export function render({ model, root, style }) {
     const title = was ? `was ${was.whole || was.text}` : cell.whole;
     const classes = [numeric && "number", cell.kind === "null" && "null", differs && "differs"].filter(Boolean).join(" ");
     return element("td", { class: classes, title },
-      was && only ? element("s", {}, was.text) : "", cell.text, was && !only ? element("span", { class: "hidden" }, `, was ${was.text}`) : "");
+      was && only ? element("s", {}, was.text) : "", element("span", { class: "text" }, cell.text), was && !only ? element("span", { class: "hidden" }, `, was ${was.text}`) : "");
   }
 
   function drawHistory() {

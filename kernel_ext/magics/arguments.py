@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from streamstate.magics.output import say
 from streamstate.snapshots.errors import InvalidArgumentError, choices
 
 __all__ = ["Argument", "Completes", "HelpShown", "MagicParser", "count", "epoch", "identifier"]
@@ -97,7 +96,7 @@ class MagicParser(argparse.ArgumentParser):
     def _hint(self, message: str) -> str:
         """The choices there are, and the one that was probably meant."""
         if not message.startswith("unrecognized arguments"):
-            return f"\n{' '.join(self.format_usage().split()).capitalize()}"
+            return f"\nUsage: {' '.join(self.format_usage().split()[1:])}"
         given = message.partition(": ")[2].split()
         flags = [flag for argument in self.arguments for flag in argument.flags if flag.startswith("--")]
         near = difflib.get_close_matches(given[0], flags, n=1)
@@ -109,7 +108,7 @@ class _ShowHelp(argparse.Action):
     """Print the help and stop reading the line."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        say(parser.format_help())
+        print(parser.format_help())
         raise HelpShown
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+from typing import Any
 
 __all__ = ["cell_value", "last_assigned"]
 
 
-def cell_value(shell: InteractiveShell, cell: str) -> Any:
+def cell_value(shell: Any, cell: str) -> Any:
     """Run a cell's code in the user's namespace.
 
     Args:
-        shell: whose namespace and transformations apply.
+        shell: IPython's shell, whose namespace and transformations apply.
         cell: Python, in which line magics and shell commands work as in any cell.
 
     Returns:
@@ -35,7 +32,7 @@ def cell_value(shell: InteractiveShell, cell: str) -> Any:
     return eval(shell.compile(ast.Expression(last.value), filename, "eval"), shell.user_ns)  # noqa: S307 (likewise)
 
 
-def last_assigned(shell: InteractiveShell, cell: str) -> str | None:
+def last_assigned(shell: Any, cell: str) -> str | None:
     """The variable that the cell's last statement assigns to, for telling people what to end it with."""
     body = shell.compile.ast_parse(shell.transform_cell(cell)).body
     if body and isinstance(body[-1], ast.Assign) and isinstance(body[-1].targets[0], ast.Name):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
@@ -123,8 +124,7 @@ def _relation(line: _Line) -> str:
 
 def _store(line: _Line) -> str | None:
     """The store that the line names."""
-    after = zip(line.words, [*line.words[1:], ""], strict=True)
-    return next((value.strip("\"'") for word, value in after if word == "--store" and value), None)
+    return next((value.strip("\"'") for word, value in pairwise(line.words) if word == "--store"), None)
 
 
 def _complete_sql(context: CompletionContext, offers: Offers) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ from streamstate.snapshots.errors import InvalidArgumentError, QueryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Launch", "Sink", "trigger_options"]
 

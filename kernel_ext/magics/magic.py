@@ -35,7 +35,7 @@ def as_function(magic: Magic, notebook: Notebook) -> Callable[..., Any]:
     """The function to register with the shell; its docstring, which ``?`` shows, is the parser's help."""
 
     # IPython would fill variables into SQL too; the parser does it, word by word.
-    @no_var_expand  # type: ignore[untyped-decorator]  # IPython is not typed
+    @no_var_expand
     def function(line: str, cell: str = "") -> Any:
         __tracebackhide__ = True
         try:
@@ -49,7 +49,7 @@ def as_function(magic: Magic, notebook: Notebook) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = magic.name
     function.__doc__ = magic.parser.format_help()
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _show_traceback(error: StreamStateError, notebook: Notebook) -> None:
@@ -59,4 +59,4 @@ def _show_traceback(error: StreamStateError, notebook: Notebook) -> None:
         shown = notebook.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
         return list(shown)
 
-    error._render_traceback_ = render  # type: ignore[method-assign]  # for this one error
+    error.__dict__["_render_traceback_"] = render  # for this one error

@@ -103,13 +103,13 @@ class Notebook:
             return known
         started = session()
         if "spark" not in self.shell.user_ns:
-            self.shell.push({"spark": started})
+            self.shell.user_ns["spark"] = started
         return started
 
     def assign(self, variable: str | None, value: Any) -> None:
         """Keep a value in a variable of the user's, where one was asked for."""
         if variable is not None:
-            self.shell.push({variable: value})
+            self.shell.user_ns[variable] = value
 
     def close(self) -> list[str]:
         """Stop every query and capture of this notebook; the Spark session stays.

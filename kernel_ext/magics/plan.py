@@ -87,7 +87,7 @@ def check_mode(frame: DataFrame, mode: str) -> None:
 
 
 def _analyzed(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 (PySpark has no public way to a plan)
+    return frame._jdf.queryExecution().analyzed()
 
 
 def _streaming(node: Any) -> Iterator[Any]:
@@ -111,7 +111,7 @@ def _refusal(frame: DataFrame, mode: str) -> str:
     """Why Spark would refuse the mode; empty where it would not."""
     from pyspark.errors import AnalysisException
 
-    jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 (nor to what Spark checks it with)
+    jvm: Any = frame.sparkSession._jvm
     output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     try:
@@ -124,4 +124,4 @@ def _refusal(frame: DataFrame, mode: str) -> str:
 def first_line(error: BaseException) -> str:
     """What Spark says is wrong, without its class of error, its plan and its stack."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0]
+    return line.partition(" SQLSTATE:")[0].rstrip(";")

@@ -13,7 +13,7 @@ from streamstate.magics.table import Table
 from streamstate.snapshots.errors import QueryError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.magics.launch import Launch
     from streamstate.snapshots import Capture

@@ -17,6 +17,4 @@ class StreamState(Configurable):
     rows = Int(20, min=1, help="How many rows of a state table %state shows; with -o it returns them all.").tag(
         config=True
     )
-    tracebacks = Bool(default_value=False, help="Show where in the code an error of streamstate was raised.").tag(
-        config=True
-    )
+    tracebacks = Bool(default_value=False, help="Show where in the code an error was raised.").tag(config=True)

@@ -11,7 +11,6 @@ from streamstate.magics.arguments import MagicParser, count, epoch, identifier
 from streamstate.magics.keys import typed_key
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
-from streamstate.magics.output import say
 from streamstate.snapshots.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def _parser() -> MagicParser:
         "  %state delays --key carrier=UA --key origin=JFK --history\n"
         "  %state rotations.op0_legs --diff 10 12 -o changes",
     )
-    parser.add("relation", metavar="NAME[.TABLE]", completes="relation", help="a query, or one of its state tables")
+    parser.add("relation", metavar="NAME[.TABLE]", completes="relation", help="a query, or one of its tables")
     parser.add("--at", metavar="EPOCH", type=epoch, completes="epoch", help="the state at an epoch (default: newest)")
     parser.add(
         "--as-of", metavar="TIME", help="the state at a time that names its zone, such as 2013-01-01T12:00+01:00"
@@ -76,7 +75,8 @@ def _answer(
 ) -> Any:
     """What the line asked for."""
     if args.diff:
-        return history.diff(*args.diff, table=table)
+        before, after = args.diff
+        return history.diff(before, after, table=table)
     if args.history:
         state = history.live().table(table)
         return history.key_history(state.name, **typed_key(state, args.key))
@@ -97,7 +97,7 @@ def _snapshot(history: History, at: int | None, moment: datetime | None) -> Snap
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
     found = state.lookup(**typed_key(state, given))
     if found is None:
-        say(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
+        print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
     return found
 
 
@@ -107,7 +107,7 @@ def _rows(notebook: Notebook, args: argparse.Namespace, state: StateTable) -> pd
     limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)
     page = state.page(limit=limit, order_by=args.by, descending=args.by is not None, where=args.where)
     if len(page) < total and not args.top:
-        say(
+        print(
             f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}; -o VAR keeps all of them, "
             "%config StreamState.rows = N shows more."
         )

@@ -30,7 +30,8 @@ def _parser() -> MagicParser:
 
 def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> Any:
     __tracebackhide__ = True
-    result = notebook.open(args.store).sql(require_cell(cell, "%%statesql", _EXAMPLE), at=args.at).to_pandas()
+    query = require_cell(cell, "%%statesql", _EXAMPLE)
+    result = notebook.open(args.store).sql(query, at=args.at).to_pandas()
     notebook.assign(args.output, result)
     return result
 

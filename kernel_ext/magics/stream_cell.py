@@ -10,7 +10,6 @@ from streamstate.magics.cell import cell_value, last_assigned
 from streamstate.magics.launch import Launch, Sink, trigger_options
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook, checkpoint_beside, require_cell
-from streamstate.magics.output import say
 from streamstate.magics.plan import MODES, check_mode, check_state, first_line
 from streamstate.magics.preflight import check_name_free, check_store, query_id_of
 from streamstate.magics.running import RunningQuery
@@ -165,17 +164,17 @@ def _announce(launch: Launch, before: RunningQuery | None) -> None:
     committed = checkpoint.committed()
     stopped = f"{launch.name} was stopped. " if before is not None else ""
     if committed:
-        say(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
+        print(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
         _announce_partitions(launch, checkpoint, committed[-1])
     elif stopped:
-        say(f"{stopped}{launch.name} starts from the beginning, in {launch.checkpoint}")
+        print(f"{stopped}{launch.name} starts from the beginning, in {launch.checkpoint}")
 
 
 def _announce_partitions(launch: Launch, checkpoint: Checkpoint, epoch: int) -> None:
     planned = checkpoint.planned(epoch)
     kept = planned.conf.get("spark.sql.shuffle.partitions") if planned else None
     if launch.partitions is not None and kept not in (None, str(launch.partitions)):
-        say(f"{launch.name} keeps its {kept} partitions: a checkpoint fixes them.")
+        print(f"{launch.name} keeps its {kept} partitions: a checkpoint fixes them.")
 
 
 STREAM_CELL = Magic("cell", "stream", _parser(), _run)

@@ -21,7 +21,7 @@ from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.names import check_name
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["STREAM_LINE", "VERBS", "Verb"]
 

@@ -6,11 +6,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from IPython.display import display
+from IPython.display import DisplayHandle
 
-from streamstate.magics.output import say
 from streamstate.magics.running import QueryStatus, progress_line
 from streamstate.magics.table import Table
 
@@ -27,7 +26,7 @@ def show_progress(shell: InteractiveShell) -> Iterator[Callable[[QueryStatus], N
     A terminal has no output that changes: there a line is written whenever another epoch is captured.
     """
     seen: list[str] = []
-    shown = display(Table([], [], empty="…"), display_id=True) if hasattr(shell, "kernel") else None
+    shown = _changing_output() if hasattr(shell, "kernel") else None
 
     def show(status: QueryStatus) -> None:
         line = progress_line(status)
@@ -35,12 +34,19 @@ def show_progress(shell: InteractiveShell) -> Iterator[Callable[[QueryStatus], N
             return
         seen[:] = [line]
         if shown is None:
-            say(line)
+            print(line)
         else:
             shown.update(Table([], [], empty=line))
 
     with own_interrupt():
         yield show
+
+
+def _changing_output() -> Any:
+    """An output of the cell that can be replaced."""
+    handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]  # IPython is not typed
+    handle.display(Table([], [], empty="…"))
+    return handle
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import nbformat
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, expect
 
 FLAGS = [
     "--no-sandbox",
@@ -40,14 +40,16 @@ c.LabApp.expose_app_in_browser = True
 c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
 """
+SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 LOCAL = {"localhost", "127.0.0.1", ""}
 KNOWN_NOISE: tuple[re.Pattern[str], ...] = ()
 """What JupyterLab itself says on the console, whatever the notebook shows."""
 
 
 def chromium() -> str | None:
-    """A Chromium that can be started: the system's, else none (Playwright may have its own)."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    """The Chromium to start: the one that was named, the system's, or none, which means Playwright's own."""
+    named = os.environ.get("STREAMSTATE_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
@@ -101,6 +103,9 @@ def serving(home: Path) -> Iterator[Server]:
     config = home / "config" / "jupyter_lab_config.py"
     config.parent.mkdir()
     config.write_text(CONFIG)
+    settings = config.parent / "labconfig" / "default_setting_overrides.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps(SETTINGS))
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}"]
     command += [f"--IdentityProvider.token={token}"]
     with (home / "server.log").open("wb") as log:
@@ -169,47 +174,42 @@ class Lab:
         """Open a notebook and wait for its kernel."""
         self.page.goto(f"{self.server.url}/lab/tree/{quote(name)}?reset&token={self.server.token}")
         self.page.locator(".jp-Notebook").first.wait_for()
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.ready")
         self.wait_idle()
 
     def run(self, command: str) -> None:
-        """Run one of JupyterLab's commands by name."""
-        self.page.evaluate("command => window.jupyterapp.commands.execute(command)", command)
+        """Start one of JupyterLab's commands by name, without waiting for it."""
+        self.page.evaluate("command => void window.jupyterapp.commands.execute(command)", command)
 
     def wait_idle(self, timeout: float = 60) -> None:
-        """Wait until the kernel has nothing to do."""
-        idle = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").first
-        expect(idle).to_be_attached(timeout=timeout * 1000)
+        """Wait until the kernel is there and has nothing to do."""
+        idle = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+        self.page.wait_for_function(idle, timeout=timeout * 1000)
+
+    def set_source(self, cell: int, code: str) -> None:
+        """Write into a cell."""
+        self.page.evaluate(
+            "([cell, code]) => window.jupyterapp.shell.currentWidget.content.widgets[cell].model.sharedModel.setSource(code)",
+            [cell, code],
+        )
 
     def run_all(self, timeout: float = 120) -> None:
-        """Run all cells and wait until the last has a number."""
-        self.run("notebook:run-all-cells")
+        """Run all cells and wait until all have run."""
+        self.page.evaluate(RUN_ALL)
         self.wait_run(timeout)
 
     def wait_run(self, timeout: float = 120) -> None:
         """Wait until no cell waits or runs."""
-        prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
-        expect(prompts.filter(has_text="[*]")).to_have_count(0, timeout=timeout * 1000)
+        done = """() => window.jupyterapp.shell.currentWidget.content.widgets.every((cell) =>
+            cell.model.type !== "code" || cell.model.sharedModel.getSource() === "" || cell.model.executionCount !== null
+            && cell.model.executionState === "idle")"""
+        self.page.wait_for_function(done, timeout=timeout * 1000)
         self.wait_idle(timeout)
 
     def save(self) -> None:
         """Save the notebook and wait until it is on disk."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.run("docmanager:save")
 
     def outputs(self) -> Locator:
         """The areas below the cells."""
         return self.page.locator(".jp-OutputArea-output")
-
-
-@contextmanager
-def browsing(playwright: Playwright) -> Iterator[Browser]:
-    """A headless Chromium."""
-    browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-    try:
-        yield browser
-    finally:
-        browser.close()
-
-
-def texts(rows: Locator) -> Sequence[str]:
-    """The text of each element."""
-    return [text.strip() for text in rows.all_inner_texts()]

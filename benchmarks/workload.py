@@ -1,0 +1,77 @@
+"""A keyed aggregate over many keys of which each epoch changes some."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass
+class Workload:
+    """Input files, one an epoch: the first brings every key, each later one changes some at random.
+
+    Args:
+        spark: the session that runs the query.
+        folder: where input and checkpoint go.
+        keys: how many keys the state has.
+        changes: how many of them an epoch changes.
+    """
+
+    spark: SparkSession
+    folder: Path
+    keys: int
+    changes: int
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """The first file brings all keys."""
+        self._random = np.random.default_rng(2013)
+        self.checkpoint = self.folder / "checkpoint"
+        (self.folder / "input").mkdir(parents=True)
+        self._write(np.arange(self.keys))
+
+    def change(self) -> None:
+        """Add one more epoch's input."""
+        self._write(self._random.choice(self.keys, self.changes, replace=False))
+
+    def query(self) -> DataFrame:
+        """Count, sum and maximum per key."""
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+        reader = self.spark.readStream.schema("key string, value double").option("maxFilesPerTrigger", 1)
+        frame = reader.parquet(str(self.folder / "input"))
+        return frame.groupBy("key").agg(F.count("*").alias("n"), F.sum("value"), F.max("value"))
+
+    def run(self) -> None:
+        """Run the query over all input that is there, then end it."""
+        self._writer().trigger(availableNow=True).start().awaitTermination()
+
+    def start(self) -> StreamingQuery:
+        """Start the query and leave it running."""
+        return self._writer().start()
+
+    def _writer(self):  # type: ignore[no-untyped-def]  # noqa: ANN202 (PySpark's writer, used on the spot)
+        writer = self.query().writeStream.format("noop").outputMode("update")
+        return writer.option("checkpointLocation", str(self.checkpoint))
+
+    def _write(self, keys: np.ndarray) -> None:
+        values = self._random.random(len(keys))
+        file = self.folder / "input" / f"{next(self._numbers):05}.parquet"
+        hidden = file.with_name(f"_{file.name}")
+        pq.write_table(pa.table({"key": np.char.add("key-", keys.astype(str)), "value": values}), hidden)
+        hidden.rename(file)
+
+
+def whole_state(spark: SparkSession, checkpoint: Path, epoch: int) -> DataFrame:
+    """The state at an epoch as Spark's own reader gives it: what a user has without streamstate."""
+    return spark.read.format("statestore").option("batchId", epoch).load(str(checkpoint))

@@ -1,0 +1,57 @@
+"""What a person sees of a live state browser, and does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from playwright.sync_api import Locator, expect
+
+from streamstate.widgets.values import cell
+
+
+class Shown:
+    """One live browser on a page."""
+
+    def __init__(self, view: Locator) -> None:
+        self.view = view
+        self.slider = view.get_by_label("Epoch", exact=True)
+        self.epoch = view.locator(".epoch")
+        self.grid = view.locator("table").first
+        self.rows = self.grid.locator("tbody tr")
+        self.history = view.get_by_role("region", name="History of one key")
+        self.counts = view.locator(".head .count")
+        self.pager = view.locator(".pager")
+        self.status = view.get_by_role("status")
+
+    def wait(self) -> None:
+        """Wait until something is drawn."""
+        expect(self.view.locator(".browser")).to_be_visible()
+
+    def button(self, name: str) -> Locator:
+        """A button by its name."""
+        return self.view.get_by_role("button", name=name, exact=True)
+
+    def at(self, epoch: int) -> None:
+        """Expect an epoch to be shown."""
+        expect(self.epoch).to_have_text(f"Epoch {epoch}")
+
+    def go(self, position: int) -> None:
+        """Move the slider to one of its positions."""
+        self.slider.fill(str(position))
+
+    def expect_rows(self, frame: pd.DataFrame) -> None:
+        """Expect exactly the rows of a frame, as text, in its order."""
+        wanted = [[cell(value).text for value in row] for row in frame.itertuples(index=False, name=None)]
+        expect(self.rows).to_have_count(len(wanted))
+        for row, texts in zip(self.rows.all(), wanted, strict=True):
+            expect(row.locator("td:not(.mark) .text")).to_have_text(texts)
+
+    def marks(self) -> Sequence[str]:
+        """The sign of each row."""
+        return [mark.inner_text() for mark in self.rows.locator("td.mark [aria-hidden]").all()]
+
+    def said(self) -> list[Any]:
+        """The counts of changes as they are shown: added, changed, removed."""
+        return [text.split()[0] for text in self.counts.all_inner_texts()]

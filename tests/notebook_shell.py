@@ -1,0 +1,85 @@
+"""A real IPython shell in which tests run cells, as a notebook does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from pyspark.sql import SparkSession
+from traitlets.config import Config
+
+from streamstate.extension import load, loaded, unload
+from streamstate.magics.notebook import Notebook
+
+
+class Shell:
+    """Runs cells and keeps what they said."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.ipython = shell
+        self.said = ""
+        """What the last cell printed, errors included."""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The user's variables."""
+        return self.ipython.user_ns
+
+    @property
+    def notebook(self) -> Notebook:
+        """What the magics share."""
+        extension = loaded(self.ipython)
+        assert extension is not None
+        return extension.notebook
+
+    def run(self, cell: str) -> Any:
+        """The value of a cell that works."""
+        result = self._run(cell)
+        result.raise_error()
+        return result.result
+
+    def fails(self, cell: str, error: type[BaseException]) -> str:
+        """What a cell says that fails with an error."""
+        raised = self._run(cell).error_in_exec
+        assert isinstance(raised, error), f"{raised!r}\n{self.said}"
+        return str(raised)
+
+    def completions(self, cell: str) -> list[str]:
+        """What Tab offers at the ``|`` in a cell."""
+        before, _, after = cell.partition("|")
+        with provisionalcompleter():
+            found = self.ipython.Completer.completions(before + after, len(before))
+            return [completion.text for completion in found]
+
+    def _run(self, cell: str) -> Any:
+        with capture_output() as captured:
+            result = self.ipython.run_cell(cell)
+        self.said = captured.stdout + captured.stderr
+        return result
+
+
+@pytest.fixture
+def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    """A shell with the extension loaded and no ``spark``, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environ, "IPYTHONDIR", str(tmp_path / ".ipython"))
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell.instance(config=config)
+    shell.reset(new_session=True)
+    load(shell)
+    yield Shell(shell)
+    unload(shell)
+
+
+@pytest.fixture
+def shell(bare_shell: Shell, spark: SparkSession) -> Shell:
+    """A shell in which ``spark`` is the session."""
+    bare_shell.names["spark"] = spark
+    return bare_shell

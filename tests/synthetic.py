@@ -1,0 +1,80 @@
+"""Stores made without Spark, from a history given as plain dicts: what reading is checked against."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
+from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.layout import CAPTURED, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.registry import register
+
+LOG = pa.schema(
+    [
+        ("_epoch", pa.int64()),
+        ("_change", pa.string()),
+        ("_partition", pa.int32()),
+        ("key", pa.string()),
+        ("value", pa.int64()),
+    ]
+)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+State = dict[str, int]
+
+
+def write(path: Path, states: list[State | None], *, keyframe_every: int = 0, commit_every: int = 1) -> None:
+    """A store with one query ``q`` whose state at each epoch is given; None is a gap.
+
+    Args:
+        path: where.
+        states: the whole state at each epoch from 0 on, None for a gap.
+        keyframe_every: a keyframe at every so many epochs, beside those that gaps need.
+        commit_every: so many epochs a commit.
+    """
+    layout = Layout.at(path)
+    register(layout, "q", "id", "checkpoint")
+    open_or_create(layout.change_log("q", "op0"), log_schema(LOG, ["key"]), "log")
+    manifest = Manifest(layout, "q")
+    for start in range(0, len(states), commit_every):
+        epochs = range(start, min(start + commit_every, len(states)))
+        rows, entries = [], []
+        for epoch in epochs:
+            added, entry = _epoch(states, epoch, keyframe_every)
+            rows += added
+            entries.append(entry)
+        table = pa.Table.from_pylist(rows, schema=LOG)
+        append_once(layout.change_log("q", "op0"), "q/op0", epochs[-1], lambda _, table=table: table)
+        manifest.append(entries, "q/_epochs")
+
+
+def _epoch(states: list[State | None], epoch: int, keyframe_every: int) -> tuple[list[dict[str, Any]], Entry]:
+    state, before = states[epoch], states[epoch - 1] if epoch else {}
+    if state is None:
+        return [], Entry.gap(epoch)
+    changes = [] if before is None else _changes(before, state, epoch)
+    broken = before is None
+    keyframe = broken or bool(keyframe_every and epoch and epoch % keyframe_every == 0)
+    rows = changes + ([_row(epoch, KEYFRAME, key, value) for key, value in state.items()] if keyframe else [])
+    newest = epoch if keyframe else next((e for e in range(epoch, -1, -1) if _is_keyframe(states, e, keyframe_every)), None)
+    facts = {"op0": TableFacts(len(state), len(changes), newest)}
+    return rows, Entry(epoch, CAPTURED, committed_at=START + timedelta(minutes=epoch), offsets="[0]", tables=facts)
+
+
+def _is_keyframe(states: list[State | None], epoch: int, every: int) -> bool:
+    broken = epoch > 0 and states[epoch - 1] is None
+    return states[epoch] is not None and (broken or bool(every and epoch and epoch % every == 0))
+
+
+def _changes(before: State, state: State, epoch: int) -> list[dict[str, Any]]:
+    puts = [_row(epoch, PUT, key, value) for key, value in state.items() if before.get(key) != value]
+    return puts + [_row(epoch, DELETE, key, None) for key in before if key not in state]
+
+
+def _row(epoch: int, change: str, key: str, value: int | None) -> dict[str, Any]:
+    return {"_epoch": epoch, "_change": change, "_partition": 0, "key": key, "value": value}

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import Source, run
+from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+import streamstate as ss
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    NaiveTimestampError,
+    NotAStoreError,
+    UnknownColumnError,
+    UnknownEpochError,
+    UnknownQueryError,
+    UnknownTableError,
+)
+
+
+@pytest.fixture
+def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
+    """A shell that reads the store of ``counts``, five epochs of it."""
+    bare_shell.run(f"%config StreamState.store = {str(counted[1])!r}")
+    return bare_shell
+
+
+def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
+    """The same rows as the Python interface gives."""
+    expected = store["counts"].at(2).table().to_pandas()
+    pd.testing.assert_frame_equal(reader.run("%state counts --at 2"), expected)
+    pd.testing.assert_frame_equal(reader.run("%state counts.op0 --at 2"), expected)
+
+
+def test_a_python_variable_fills_a_line_but_not_its_sql(reader: Shell, store: ss.Store) -> None:
+    """``{epoch}`` is the user's variable; braces and dollars in a condition are SQL's."""
+    reader.run("epoch = 2; k = 'k1'")
+    found = reader.run("%state counts --at {epoch} --where \"k <> '{k}$k' AND k IN ('k1', 'k2')\"")
+    assert found["k"].tolist() == ["k1", "k2"]
+
+
+def test_a_time_with_a_zone_finds_its_epoch(reader: Shell, store: ss.Store) -> None:
+    """An offset or the zone's name; a naive time is refused."""
+    epochs = store["counts"].epochs()
+    moment = epochs["committed_at"].iloc[3].tz_convert("Europe/Rome")
+    expected = store["counts"].at(3).table().to_pandas()
+    pd.testing.assert_frame_equal(reader.run(f"%state counts --as-of {moment.isoformat()}"), expected)
+    named = f"{moment.tz_localize(None)} Europe/Rome"
+    pd.testing.assert_frame_equal(reader.run(f'%state counts --as-of "{named}"'), expected)
+    assert "no time zone" in reader.fails("%state counts --as-of 2026-01-01T12:00", NaiveTimestampError)
+    assert "Write it like" in reader.fails('%state counts --as-of "yesterday Europe/Rome"', InvalidArgumentError)
+    assert "Nowhere" in reader.fails('%state counts --as-of "2026-01-01 Nowhere"', InvalidArgumentError)
+
+
+def test_top_rows_come_largest_first(reader: Shell, store: ss.Store) -> None:
+    """--top N --by COL, at the newest epoch."""
+    found = reader.run("%state counts --top 3 --by max")
+    assert found["max"].tolist() == store["counts"].live().table().to_pandas()["max"].nlargest(3).tolist()
+
+
+def test_shown_rows_are_cut_and_kept_rows_are_not(reader: Shell, store: ss.Store) -> None:
+    """What is left out is said; -o keeps everything."""
+    total = store["counts"].live().table().count()
+    reader.run("%config StreamState.rows = 4")
+    assert len(reader.run("%state counts --at 4")) == 4
+    assert f"4 of {total} rows" in reader.said
+    assert len(reader.run("%state counts --at 4 -o kept")) == total
+    assert len(reader.names["kept"]) == total
+    assert "rows of" not in reader.said
+
+
+def test_a_key_is_a_dict(reader: Shell, store: ss.Store) -> None:
+    """Typed as the column is; a key that is not there says so."""
+    assert reader.run("%state counts --key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
+    assert reader.run('%state counts --key "k=no such"') is None
+    assert "has no row with k=no such at epoch 4" in reader.said
+
+
+def test_a_keys_values_have_their_columns_types(
+    bare_shell: Shell, spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """Numbers, dates, truth values, times and structs are written as text and found."""
+    source.add({"k": ["a", "b"], "v": [1, 2]})
+    kinds = source.stream().select(
+        F.col("v").cast("int").alias("number"),
+        F.expr("v = 1").alias("flag"),
+        F.expr("date'2013-01-01' + cast(v as int)").alias("day"),
+        F.expr("timestamp'2013-01-01 00:00:00Z' + make_interval(0, 0, 0, 0, v)").alias("time"),
+        F.expr("named_struct('x', v, 'y', k)").alias("pair"),
+        F.expr("cast(v as decimal(9, 2))").alias("amount"),
+    )
+    run(kinds.groupBy(*kinds.columns).count(), tmp_path / "checkpoint")
+    ss.capture(tmp_path / "checkpoint", tmp_path / "store", "kinds", spark=spark)
+    found = bare_shell.run(
+        f"%state kinds --store {tmp_path}/store --key number=1 --key flag=true --key day=2013-01-02 "
+        "--key time=2013-01-01T02:00+01:00 --key 'pair={\"x\": 1, \"y\": \"a\"}' --key amount=1.00"
+    )
+    assert found is not None
+    assert found["count"] == 1
+    assert "of type int32" in bare_shell.fails("%state kinds --key number=one", InvalidArgumentError)
+    assert "of type bool" in bare_shell.fails("%state kinds --key flag=perhaps", InvalidArgumentError)
+    assert "is no such value" in bare_shell.fails("%state kinds --key pair=1,a", InvalidArgumentError)
+
+
+def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
+    """As the Python interface gives them."""
+    history = reader.run("%state counts --key k=k1 --history")
+    pd.testing.assert_frame_equal(history, store["counts"].key_history("op0", k="k1"))
+    assert reader.run("%state counts --diff 1 3 -o changes").counts == store["counts"].diff(1, 3).counts
+    assert reader.names["changes"].a == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        ("%state", InvalidArgumentError, "NAME[.TABLE]"),
+        ("%state count --at 1", UnknownQueryError, "Did you mean 'counts'?"),
+        ("%state counts.op1 --at 1", UnknownTableError, "op0"),
+        ("%state counts --at 99", UnknownEpochError, "4"),
+        ("%state counts --at newest", InvalidArgumentError, "number of an epoch"),
+        ("%state counts --top 3 --by mxa", UnknownColumnError, "Did you mean 'max'?"),
+        ("%state counts --top 3", InvalidArgumentError, "--by COLUMN"),
+        ("%state counts --key max=3", UnknownColumnError, "k"),
+        ("%state counts --key k1", InvalidArgumentError, "COLUMN=VALUE"),
+        ("%state counts --history", InvalidArgumentError, "--key COLUMN=VALUE"),
+        ("%state counts --diff 1", InvalidArgumentError, "expected 2 arguments"),
+        ("%state counts --diff 1 2 --at 3", InvalidArgumentError, "cannot be combined with --at"),
+        ("%state counts --key k=k1 --top 3 --by n", InvalidArgumentError, "cannot be combined"),
+        ("%state counts --where 'n >'", InvalidSQLError, "does not parse"),
+        ("%state counts --where \"n > 'x\"", InvalidSQLError, "does not parse"),
+        ("%state counts --where 'n > 3", InvalidArgumentError, "is not closed"),
+        ("%state counts --where n > 3", InvalidArgumentError, "needs quotes"),
+        ("%state counts --at 2 --store nowhere", NotAStoreError, "nowhere"),
+        ("%snapshots count", UnknownQueryError, "Did you mean 'counts'?"),
+        ("%%statesql\n \n", InvalidArgumentError, "SELECT * FROM"),
+        ("%%statesql\nSELECT * FROM count", LookupError, "counts"),
+        ("%%statesql\nDROP TABLE counts", InvalidSQLError, "SELECT"),
+        ("%%statesql --engine spark\nSELECT 1", InvalidArgumentError, "'duckdb'"),
+        ("%%statesql --at 77\nSELECT * FROM counts", UnknownEpochError, "4"),
+    ],
+)
+def test_a_wrong_line_names_the_choices(reader: Shell, line: str, error: type[Exception], said: str) -> None:
+    """In a few plain lines without a traceback, and the cell fails."""
+    assert said in reader.fails(line, error)
+    assert "Traceback" not in reader.said
+    assert len(reader.said.strip().splitlines()) <= 4
+
+
+def test_sql_arrives_as_it_was_written(reader: Shell, store: ss.Store) -> None:
+    """Braces, dollars and shifts are not IPython's; the result is a frame, and -o keeps it."""
+    reader.run("k = 'wrong'")
+    sql = "SELECT k, 1 << 2 AS four, '{k} $k' AS text FROM counts VERSION AS OF 1 WHERE k = 'k1'"
+    found = reader.run(f"%%statesql -o kept\n{sql}")
+    assert found.iloc[0].tolist() == ["k1", 4, "{k} $k"]
+    assert reader.names["kept"] is found
+
+
+def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: ss.Store) -> None:
+    """--at is the epoch of relations that name none."""
+    found = reader.run("%%statesql --at 1\nSELECT sum(count) AS total FROM counts")
+    assert found["total"][0] == store["counts"].at(1).table().to_pandas()["count"].sum()
+
+
+def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Store) -> None:
+    """With a name its epochs, without one the store's queries."""
+    pd.testing.assert_frame_equal(reader.run("%snapshots counts -o epochs"), store["counts"].epochs())
+    assert len(reader.names["epochs"]) == 5
+    overview = reader.run("%snapshots")
+    assert overview[["query", "epochs", "gaps", "newest"]].iloc[0].tolist() == ["counts", 5, 0, 4]
+
+
+def test_a_store_named_once_stays_in_use(bare_shell: Shell, counted: tuple[Path, Path]) -> None:
+    """--store on one line is what the next lines read."""
+    assert len(bare_shell.run(f"%snapshots --store {counted[1]}")) == 1
+    assert len(bare_shell.run("%snapshots counts")) == 5
+
+
+def test_tracebacks_can_be_asked_for(reader: Shell) -> None:
+    """%config StreamState.tracebacks shows where an error came from."""
+    reader.run("%config StreamState.tracebacks = True")
+    reader.fails("%state nope --at 1", UnknownQueryError)
+    assert "Traceback" in reader.said

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Source, counts, letters
+from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
+from pyspark.sql import SparkSession
+
+from streamstate.magics.running import RunningQuery
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidNameError,
+    InvalidSQLError,
+    NameTakenError,
+    NoStateError,
+    NotACheckpointError,
+    NotAStoreError,
+    QueryError,
+)
+
+
+@pytest.fixture
+def letters_in(source: Source, shell: Shell) -> Source:
+    """Three epochs of input, and the stream as ``stream`` in the notebook."""
+    for epoch in range(3):
+        source.add(letters(epoch))
+    shell.names.update(stream=source.stream(), counted=counts(source))
+    return source
+
+
+def nothing_started(shell: Shell, spark: SparkSession, folder: Path) -> bool:
+    """Whether no query runs and nothing was written."""
+    return not spark.streams.active and not shell.notebook.running and not (folder / "streamstate").exists()
+
+
+def test_a_cell_becomes_a_captured_query(shell: Shell, letters_in: Source, tmp_path: Path) -> None:
+    """The handle comes back at once and leads to the query, the capture and the default store."""
+    handle = shell.run("%%stream counts --trigger available-now -o mine\ncounted")
+    assert isinstance(handle, RunningQuery)
+    assert shell.names["mine"] is handle
+    assert handle.wait(timeout=60) == 2
+    assert handle.state == "finished"
+    assert handle.store == str(tmp_path / "streamstate" / "store")
+    assert (tmp_path / "streamstate" / "checkpoints" / "counts" / "metadata").exists()
+
+
+def test_the_handle_has_a_text_and_an_escaped_html_form(shell: Shell, letters_in: Source) -> None:
+    """Both name the query, what it does and the newest epoch."""
+    handle = shell.run("%%stream counts --trigger available-now\ncounted")
+    handle.wait(timeout=60)
+    for form in (repr(handle), handle._repr_html_()):
+        assert "counts" in form
+        assert "finished" in form
+        assert "epoch 2" in form
+    assert "<b>counts</b>" in handle._repr_html_()
+
+
+def test_the_cell_runs_in_the_users_namespace(shell: Shell, letters_in: Source) -> None:
+    """What it defines is there afterwards, and its last expression is the query."""
+    shell.run('%%stream counts --trigger available-now\nby_k = stream.groupBy("k")\nby_k.count()').wait(timeout=60)
+    assert "by_k" in shell.names
+
+
+def test_sql_makes_a_query_too(shell: Shell, letters_in: Source) -> None:
+    """With --sql the cell is one SELECT over streaming views; dollars and braces in it are its own."""
+    shell.run('stream.createOrReplaceTempView("letters"); k = "wrong"')
+    handle = shell.run("%%stream q --sql --trigger available-now\nSELECT k, '{k} $k <<' AS t, 1 << 2, count(*) FROM letters GROUP BY k")
+    assert handle.wait(timeout=60) == 2
+    assert "{k} $k <<" in handle.launch.frame.columns or "t" in handle.launch.frame.columns
+
+
+def test_the_same_name_again_resumes(shell: Shell, letters_in: Source) -> None:
+    """The old query is stopped and the new one goes on from its checkpoint, which is said in one line."""
+    shell.run("%%stream counts --trigger 1s\ncounted").wait(epoch=2, timeout=60)
+    letters_in.add(letters(3))
+    handle = shell.run("%%stream counts --trigger available-now\ncounted")
+    assert "counts was stopped. counts resumes after epoch" in shell.said
+    assert len(shell.said.strip().splitlines()) == 2  # the line, and Out[…]
+    assert handle.wait(timeout=60) == 3
+    assert [one.name for one in shell.notebook.running.values()] == ["counts"]
+
+
+def test_partitions_are_set_for_the_query_only(shell: Shell, letters_in: Source, spark: SparkSession) -> None:
+    """The session keeps its own number."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    handle = shell.run("%%stream counts --partitions 3 --trigger available-now\ncounted")
+    handle.wait(timeout=60)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert handle.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == 3
+
+
+def test_a_sink_is_a_format_and_a_path(shell: Shell, letters_in: Source, tmp_path: Path) -> None:
+    """Files are written in append mode, and a name with a colon stays one path."""
+    cell = f'%%stream seen --mode append --sink json:{tmp_path}/out --trigger once\nstream.dropDuplicates(["k"])'
+    shell.run(cell).wait(timeout=60)
+    assert list((tmp_path / "out").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        ("%%stream", InvalidArgumentError, "NAME"),
+        ("%%stream ../x", InvalidNameError, "letters, digits"),
+        ("%%stream a/b", InvalidNameError, "letters, digits"),
+        ("%%stream counts --mode upsert", InvalidArgumentError, "'update', 'append', 'complete'"),
+        ("%%stream counts --mode append", QueryError, "Use --mode update (complete would work too)"),
+        ("%%stream counts --trigger soon", InvalidArgumentError, "available-now"),
+        ("%%stream counts --sink nowhere", InvalidArgumentError, "noop"),
+        ("%%stream counts --sink parquet:out", QueryError, "--mode append"),
+        ("%%stream counts --every 0", InvalidArgumentError, "from 1 on"),
+        ("%%stream counts --partitions many", InvalidArgumentError, "from 1 on"),
+        ("%%stream counts -o 1x", InvalidArgumentError, "Python variable"),
+        ("%%stream counts --tigger 1s", InvalidArgumentError, "Did you mean --trigger?"),
+    ],
+)
+def test_a_wrong_line_starts_nothing(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path, line: str, error: type[Exception], said: str
+) -> None:
+    """The error names what would be right, and the cell fails."""
+    assert said in shell.fails(f"{line}\ncounted", error)
+    assert nothing_started(shell, spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "error", "said"),
+    [
+        (" ", InvalidArgumentError, "needs something in the cell"),
+        ("frame = counted", QueryError, "end it with a line that says just frame"),
+        ("42", QueryError, "is a int, not a streaming DataFrame"),
+        ("spark.range(3)", QueryError, "spark.readStream"),
+        ("counted.writeStream", QueryError, "Leave out .writeStream"),
+        ("stream", NoStateError, "keeps no state"),
+        ('stream.join(spark.createDataFrame([("k1", 1)], "k string, w int").groupBy("k").count(), "k")', NoStateError, ""),
+        ('stream.groupBy("k").count().orderBy("k")', QueryError, "Use --mode complete."),
+        ('stream.orderBy("k").dropDuplicates(["k"])', QueryError, "Sorting is not supported"),
+    ],
+)
+def test_a_cell_that_is_no_stateful_stream_starts_nothing(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path, cell: str, error: type[Exception], said: str
+) -> None:
+    """The error says what the cell's value was."""
+    assert said in shell.fails(f"%%stream counts\n{cell}", error)
+    assert nothing_started(shell, spark, tmp_path)
+
+
+@pytest.mark.parametrize("sql", ["SELEC k FROM letters", "SELECT nope FROM letters", "SELECT 1", "SELECT * FROM nowhere"])
+def test_wrong_sql_starts_nothing(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path, sql: str
+) -> None:
+    """SQL that does not parse or does not fit is refused in a few lines."""
+    shell.run('stream.createOrReplaceTempView("letters")')
+    message = shell.fails(f"%%stream counts --sql\n{sql}", (InvalidSQLError, QueryError))
+    assert len(message.splitlines()) <= 8
+    assert nothing_started(shell, spark, tmp_path)
+
+
+def test_an_error_in_the_cell_is_the_users_own(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+    """Its traceback shows the cell's line and none of ours."""
+    shell.fails("%%stream counts\nx = 1\nmissing_name + x", NameError)
+    assert "missing_name + x" in shell.said
+    assert "cell_value" not in shell.said
+    assert nothing_started(shell, spark, tmp_path)
+
+
+def test_a_name_of_another_checkpoint_is_refused(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+    """The message names the checkpoint that has it; the store stays as it is."""
+    shell.run("%%stream counts --trigger available-now\ncounted").wait(timeout=60)
+    shell.run("%stream stop counts")
+    message = shell.fails(f"%%stream counts --checkpoint {tmp_path}/other\ncounted", NameTakenError)
+    assert "streamstate/checkpoints/counts" in message
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_store_or_checkpoint_that_is_none_is_refused(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+    """A file is no store; a folder with other things in it is no checkpoint."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("x")
+    assert "is a file" in shell.fails("%%stream counts --store file\ncounted", NotAStoreError)
+    assert "is not empty" in shell.fails("%%stream counts --checkpoint full\ncounted", NotACheckpointError)
+    assert nothing_started(shell, spark, tmp_path)
+
+
+def test_a_query_that_spark_runs_already_keeps_its_name(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+    """One that the user started with the same name is not touched."""
+    other = counts(letters_in).writeStream.queryName("counts").format("noop").outputMode("update")
+    query = other.option("checkpointLocation", str(tmp_path / "other")).start()
+    try:
+        assert "did not start with" in shell.fails("%%stream counts\ncounted", QueryError)
+        assert query.isActive
+        assert shell.run("%stream list").to_pandas()["state"].tolist() == ["not captured"]
+    finally:
+        query.stop()

@@ -1,0 +1,150 @@
+"""SQL over state: relations, time travel, and nothing but reading."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from synthetic import START, State, write
+
+import streamstate as ss
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    NaiveTimestampError,
+    UnknownColumnError,
+    UnknownEpochError,
+    UnknownNameError,
+)
+
+STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+    """A store with one query ``q`` of three epochs."""
+    folder = tmp_path_factory.mktemp("small")
+    write(folder, STATES)
+    return ss.open_store(folder)
+
+
+def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tuple[object, ...]]:
+    """What a statement gives."""
+    found = store.sql(sql, at).to_arrow()
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT * FROM q ORDER BY key", [("b", 6), ("c", 7)]),
+        ("SELECT key FROM q.op0 ORDER BY key", [("b",), ("c",)]),
+        ("SELECT * FROM Q.OP0 VERSION AS OF 0", [("a", 1)]),
+        ("SELECT * FROM q FOR VERSION AS OF 1 ORDER BY key", [("a", 2), ("b", 5)]),
+        ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01T00:00:30+00:00'", [("a", 1)]),
+        ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01T02:01:30+02:00' ORDER BY key", [("a", 2), ("b", 5)]),
+        ("SELECT new.value - old.value FROM q AS new JOIN q VERSION AS OF 1 AS old USING (key)", [(1,)]),
+        ("SELECT n.value, o.value FROM q n LEFT JOIN q VERSION AS OF 1 o ON n.key = o.key ORDER BY 1", [(6, 5), (7, None)]),
+        ("WITH x AS (SELECT * FROM q VERSION AS OF 0) SELECT count(*) FROM x", [(1,)]),
+        ("WITH q AS (SELECT 1 AS one) SELECT one FROM q", [(1,)]),
+        ("SELECT (SELECT max(value) FROM q VERSION AS OF 1) - (SELECT max(value) FROM q)", [(-2,)]),
+        ("SELECT key FROM q EXCEPT SELECT key FROM q VERSION AS OF 1", [("c",)]),
+        ("FROM q SELECT value WHERE key = 'c'", [(7,)]),
+        ("SELECT e, (SELECT count(*) FROM q) FROM range(2) AS r(e)", [(0, 2), (1, 2)]),
+        ("SELECT 1 << 2", [(4,)]),
+    ],
+)
+def test_statements(small: ss.Store, sql: str, expected: list[tuple[object, ...]]) -> None:
+    """Queries are relations; each may stand at an epoch of its own."""
+    assert rows(small, sql) == expected
+
+
+def test_at_is_the_epoch_of_relations_that_do_not_say(small: ss.Store) -> None:
+    """``at`` is a default, by epoch or by moment."""
+    assert rows(small, "SELECT * FROM q", at=0) == [("a", 1)]
+    assert rows(small, "SELECT * FROM q", at=START + timedelta(seconds=1)) == [("a", 1)]
+    assert rows(small, "SELECT count(*) FROM q VERSION AS OF 2", at=0) == [(2,)]
+
+
+def test_columns_of_one_name_stay_two(small: ss.Store) -> None:
+    """A join may give two columns one name; each keeps its values."""
+    frame = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 o USING (key)").to_pandas()
+    assert frame.to_numpy().tolist() == [[6, 5]]
+
+
+def test_results_as_frames(small: ss.Store) -> None:
+    """A result converts, and says how many rows it has."""
+    result = small.sql("SELECT * FROM q ORDER BY key")
+    assert result.to_pandas()["value"].tolist() == result.to_polars()["value"].to_list() == [6, 7]
+    assert (len(result), "2 rows" in repr(result), "2 rows" in result._repr_html_()) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE q",
+        "INSERT INTO q VALUES ('z', 1)",
+        "UPDATE q SET value = 0",
+        "DELETE FROM q",
+        "COPY q TO 'x.csv'",
+        "ATTACH 'x.db'",
+        "INSTALL httpfs",
+        "PRAGMA version",
+        "SET memory_limit = '1GB'",
+        "SELECT * FROM read_csv('/etc/hostname')",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT content FROM (SELECT * FROM glob('/*'))",
+        "SELECT 1; SELECT 2",
+        "SELEC 1",
+        "SELECT * FROM",
+        "  ",
+    ],
+)
+def test_statements_that_do_more_than_read_are_refused(small: ss.Store, sql: str) -> None:
+    """Nothing is written, no file is reached, and the store reads on as before."""
+    with pytest.raises(InvalidSQLError):
+        small.sql(sql)
+    assert rows(small, "SELECT count(*) FROM q") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "says"),
+    [
+        ("SELECT * FROM nope", UnknownNameError, "Relation names: q"),
+        ("SELECT * FROM '/etc/hostname'", UnknownNameError, "Relation names: q"),
+        ("SELECT * FROM information_schema.tables", UnknownNameError, "Relation names: q"),
+        ("SELECT * FROM q.op1", UnknownNameError, "op0"),
+        ('SELECT * FROM "q/op0"', UnknownNameError, "Relation names: q"),
+        ("SELECT nope FROM q", UnknownColumnError, "Column names: key, value"),
+        ("SELECT * FROM q VERSION AS OF 9", UnknownEpochError, "nearest captured: 2"),
+        ("SELECT * FROM q VERSION AS OF 'x'", InvalidArgumentError, "whole number"),
+        ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01'", NaiveTimestampError, "time zone"),
+        ("SELECT * FROM q TIMESTAMP AS OF 'soon'", InvalidArgumentError, "ISO 8601"),
+        ("SELECT * FROM q TIMESTAMP AS OF '2020-01-01T00:00:00Z'", UnknownEpochError, "first captured epoch, 0"),
+    ],
+)
+def test_errors_name_what_would_be_right(small: ss.Store, sql: str, error: type[Exception], says: str) -> None:
+    """Unknown names list the known ones; times and epochs say what is there."""
+    with pytest.raises(error, match=says):
+        small.sql(sql)
+
+
+def test_a_naive_moment_is_refused(small: ss.Store) -> None:
+    """Also as a Python datetime."""
+    with pytest.raises(NaiveTimestampError):
+        small.sql("SELECT 1 FROM q", at=datetime(2026, 1, 1))  # noqa: DTZ001 (the point of the test)
+    with pytest.raises(NaiveTimestampError):
+        small["q"].at(timestamp=datetime(2026, 1, 1))  # noqa: DTZ001 (the point of the test)
+
+
+def test_a_moment_in_a_gap_is_not_guessed(tmp_path: Path) -> None:
+    """Which epoch was in force in a gap is not known."""
+    write(tmp_path, [{"a": 1}, None, {"a": 3}])
+    history = ss.open_store(tmp_path)["q"]
+    with pytest.raises(UnknownEpochError, match="a gap follows epoch 0"):
+        history.at(timestamp=START + timedelta(minutes=1))
+    assert history.at(timestamp=datetime(2030, 1, 1, tzinfo=UTC)).epoch == 2
