@@ -7,6 +7,7 @@ import statistics
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
         load.run()
         ours.append(timed(capturer.run))
         copy = str(folder / "capture" / "copies" / str(epoch))
-        other.append(timed(lambda e=epoch, to=copy: whole_state(spark, load.checkpoint, e).write.parquet(to)))
+        other.append(timed(partial(whole_state(spark, load.checkpoint, epoch).write.parquet, copy)))
     yield Measurement(
         "capture one epoch",
         "changes to Delta",
@@ -67,11 +68,14 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     past, newest = size.epochs // 2, size.epochs
     history.at(past).table().count()
 
+    def in_index(epoch: int) -> object:
+        return history.at(epoch).table().lookup(key="key-77")
+
     def in_spark(epoch: int) -> object:
         return whole_state(spark, load.checkpoint, epoch).where("key.key = 'key-77'").collect()
 
     for name, epoch in (("live", newest), ("past", past)):
-        ours, other = alternate(lambda e=epoch: history.at(e).table().lookup(key="key-77"), lambda e=epoch: in_spark(e), 5)
+        ours, other = alternate(partial(in_index, epoch), partial(in_spark, epoch), 5)
         yield Measurement(f"look up one key, {name}", "lookup", ours, "Spark's reader, filtered", other, 5, str(size))
 
     def top() -> object:

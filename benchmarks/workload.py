@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Workload:
 
     def query(self) -> DataFrame:
         """Count, sum and maximum per key."""
-        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+        from pyspark.sql import functions as F
 
         reader = self.spark.readStream.schema("key string, value double").option("maxFilesPerTrigger", 1)
         frame = reader.parquet(str(self.folder / "input"))
@@ -60,7 +60,7 @@ class Workload:
         """Start the query and leave it running."""
         return self._writer().start()
 
-    def _writer(self):  # type: ignore[no-untyped-def]  # noqa: ANN202 (PySpark's writer, used on the spot)
+    def _writer(self) -> DataStreamWriter:
         writer = self.query().writeStream.format("noop").outputMode("update")
         return writer.option("checkpointLocation", str(self.checkpoint))
 

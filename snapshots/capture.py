@@ -232,7 +232,9 @@ class Capturer:
         )
 
 
-def capture(checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession) -> CaptureReport:
+def capture(
+    checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession
+) -> CaptureReport:
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
     capturer = capturer_for(checkpoint, store, name, spark)
     if capturer.checkpoint.committed() and not capturer.checkpoint.has_state():

@@ -69,7 +69,9 @@ def state_at(uri: str, keys: Sequence[str], epoch: int, keyframe: int | None, co
         f" OR (_epoch = {since} AND _change = '{KEYFRAME}')",
     )
     stream = pa.RecordBatchReader.from_stream(scan)
-    found = embedded().from_arrow(stream).query("log", _newest(keys, columns)).to_arrow_table()
+    database = embedded()
+    database.register("log", stream)
+    found = database.sql(_newest(keys, columns)).to_arrow_table()
     kept = pa.schema(table.schema().to_arrow())
     return found.cast(pa.schema([kept.field(name).remove_metadata() for name in columns]))
 

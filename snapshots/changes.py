@@ -90,7 +90,8 @@ class FeedFollower:
         )
         put = self._db.sql(
             f"SELECT _row, row_number() OVER (PARTITION BY {keys} ORDER BY _row) - 1"
-            f" + CASE WHEN _restart IS NULL THEN _before ELSE 0 END AS {POSITION} FROM elements WHERE _kept ORDER BY _row"
+            f" + CASE WHEN _restart IS NULL THEN _before ELSE 0 END AS {POSITION}"
+            " FROM elements WHERE _kept ORDER BY _row"
         ).to_arrow_table()
         gone = self._db.sql(
             f"SELECT _row, unnest(range(n, _before)) AS {POSITION} FROM settled WHERE n < _before ORDER BY ALL"

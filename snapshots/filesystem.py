@@ -54,7 +54,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
-        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # the JVM's context
+        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 import weakref
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -120,15 +119,19 @@ class Capture:
                 + (f": {status.error}" if status.error else ".")
             )
         raise TimeoutError(
-            f"Epoch {wanted} of {self.name!r} was not captured within {timeout} s; the newest captured epoch is {newest}"
+            f"Epoch {wanted} of {self.name!r} was not captured within {timeout} s; the newest captured is {newest}"
             + (f". Last error: {status.error}" if status.error else ".")
         )
 
     def stop(self) -> None:
         """Capture what is committed, then end. Stopping again does nothing."""
-        self._ending.set()
+        self.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+    def end(self) -> None:
+        """Begin to stop, and return at once."""
+        self._ending.set()
 
     def __repr__(self) -> str:
         status = self.status
@@ -215,7 +218,7 @@ def follow(
     spark: SparkSession,
 ) -> Capture:
     """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
-    if not isinstance(every, int) or every < 1:
+    if every < 1 or every != int(every):
         raise InvalidArgumentError(f"every={every!r} cannot be meant: give a whole number of epochs, 1 or more.")
     if isinstance(query_or_checkpoint, (str, Path)):
         capturer = capturer_for(query_or_checkpoint, store, name, spark)
@@ -230,13 +233,13 @@ def follow(
 
 def checkpoint_of(query: StreamingQuery) -> str:
     """The checkpoint location of a query of this process."""
-    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # type: ignore[attr-defined]  # no public way
+    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
 
 
 def stop_all() -> None:
     """End every capture of this process without waiting for what they could still read."""
     for capture in list(_running):
-        capture._ending.set()
+        capture.end()
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ def check_name(name: str) -> str:
     Raises:
         InvalidNameError: where it cannot be a folder and an SQL relation.
     """
-    if isinstance(name, str) and _NAME.fullmatch(name):
+    if _NAME.fullmatch(str(name)):
         return name
     raise InvalidNameError(
         f"A query cannot be called {name!r}.\n"

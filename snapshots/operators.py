@@ -114,7 +114,7 @@ def flatten(schema: StructType, shape: Shape) -> Columns:
 
 
 def _flatten_part(schema: StructType, part: str, names: list[str], select: list[Column]) -> None:
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
     from pyspark.sql.types import NullType, StructField, StructType
 
     if part not in schema.names:

@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.errors import NoStateError
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, Columns, Shape, StateSource, flatten, state_sources
+from streamstate.snapshots.operators import (
+    CHANGE,
+    EPOCH,
+    PARTITION,
+    Columns,
+    Shape,
+    StateSource,
+    flatten,
+    state_sources,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -77,7 +86,7 @@ class StateReader:
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
         """The whole state at each of some epochs, in one job."""
-        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+        from pyspark.sql import functions as F
 
         change = "append" if source.shape is Shape.LIST else "update"
         frames = [
@@ -109,7 +118,7 @@ class StateReader:
 
 
 def _rows(frame: DataFrame, source: StateSource, epoch: str, change: str) -> StateRows:
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
 
     columns = flatten(frame.schema, source.shape)
     fixed: list[Column] = [

@@ -120,8 +120,8 @@ class TableCapture:
             except PySparkException:
                 whole = self._reader.whole(self._source, epochs)
                 self.advice = (
-                    f"{self._source.table}: Spark gives no change feed, so each epoch's whole state is read; with RocksDB,"
-                    " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true makes capture cheap"
+                    f"{self._source.table}: Spark gives no change feed, so each epoch's whole state is read;"
+                    " with RocksDB, spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true makes capture cheap"
                 )
                 return whole, False
         return self._reader.whole(self._source, epochs), False

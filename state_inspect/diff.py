@@ -60,7 +60,11 @@ class Diff:
         added = self.added.rename(columns={name: f"{name}_new" for name in values})
         removed = self.removed.rename(columns={name: f"{name}_old" for name in values})
         parts = [("added", added), ("removed", removed), ("changed", self.changed)]
-        columns = ["_change", *self._table.key_columns, *(f"{name}_{side}" for name in values for side in ("old", "new"))]
+        columns = [
+            "_change",
+            *self._table.key_columns,
+            *(f"{name}_{side}" for name in values for side in ("old", "new")),
+        ]
         labelled = [part.assign(_change=change).reindex(columns=columns) for change, part in parts if len(part)]
         return pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame(columns=columns)
 
@@ -91,9 +95,7 @@ class Diff:
     def _both_sided(self) -> pa.Table:
         keys = [f"new.{quoted(name)}" for name in self._table.key_columns]
         values = self._table.value_columns
-        pairs = [
-            f"{side}.{quoted(name)} AS {quoted(f'{name}_{side}')}" for name in values for side in ("old", "new")
-        ]
+        pairs = [f"{side}.{quoted(name)} AS {quoted(f'{name}_{side}')}" for name in values for side in ("old", "new")]
         differs = " OR ".join(f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}" for name in values) or "false"
         return self._index.query(
             f"{self._sides()} SELECT {', '.join([*keys, *pairs])} FROM old"

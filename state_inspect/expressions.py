@@ -26,7 +26,9 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
             f"Write it as after WHERE, such as: {columns[-1]} IS NOT NULL"
         ) from error
     if isinstance(parsed, (exp.Query, exp.DDL, exp.DML, exp.Command)) or parsed.find(exp.Query, exp.Table):
-        raise InvalidSQLError(f"{text!r} is not a condition over the columns of {table}: leave out SELECT and the like.")
+        raise InvalidSQLError(
+            f"{text!r} is not a condition over the columns of {table}: leave out SELECT and the like."
+        )
     known = {name.casefold(): name for name in columns}
     for column in parsed.find_all(exp.Column):
         if column.name.casefold() not in known:

@@ -167,7 +167,11 @@ class History:
         known = [entry for entry in entries if entry.captured and entry.committed_at]
         before = [entry for entry in known if entry.committed_at and entry.committed_at <= moment]
         if not before:
-            first = f"Its first captured epoch, {known[0].epoch}, was committed at {known[0].committed_at}." if known else ""
+            first = (
+                f"Its first captured epoch, {known[0].epoch}, was committed at {known[0].committed_at}."
+                if known
+                else ""
+            )
             raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.\n{first}".strip())
         found = before[-1]
         after = next((entry for entry in entries if entry.epoch == found.epoch + 1), None)
@@ -185,7 +189,7 @@ class History:
             f" AND _valid_from <= {intervals.epoch} ORDER BY _valid_from"
         )
         try:
-            return self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist()
+            return list(self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist())
         except (duckdb.Error, InvalidSQLError) as error:
             raise bad_key(key, intervals, error) from error
 
@@ -206,5 +210,3 @@ def _no_epochs() -> pd.DataFrame:
 def _history_schema(intervals: IntervalTable) -> pa.Schema:
     fixed = [pa.field("epoch", pa.int64()), pa.field("change", pa.string()), pa.field("committed_at", TIME)]
     return pa.schema([*fixed, *(intervals.schema.field(name).remove_metadata() for name in intervals.value_columns)])
-
-

@@ -31,7 +31,7 @@ class Index:
                 uri = self._layout.change_log(query, name)
                 found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", uri)
             if found.epoch < epoch:
-                found.advance(manifest.entries, name)
+                found.advance(manifest.entries)
             return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:

@@ -63,13 +63,13 @@ class IntervalTable:
         """SQL for the rows that held at an epoch."""
         return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
 
-    def advance(self, entries: Sequence[Entry], table: str) -> None:
+    def advance(self, entries: Sequence[Entry]) -> None:
         """Load what the manifest's entries add to what is indexed."""
         newest = max((entry.epoch for entry in entries if entry.captured), default=-1)
         if newest <= self.epoch:
             return
         self._log.update_incremental()
-        for segment in _segments(entries, self.epoch, table):
+        for segment in _segments(entries, self.epoch):
             self._load(segment)
         self.epoch = newest
 
@@ -130,7 +130,7 @@ def _predicate(segment: _Segment) -> str:
     return f"(_change = '{KEYFRAME}' AND _epoch = {segment.first}) OR ({changes} AND _epoch > {segment.first})"
 
 
-def _segments(entries: Sequence[Entry], after: int, table: str) -> Iterator[_Segment]:
+def _segments(entries: Sequence[Entry], after: int) -> Iterator[_Segment]:
     """The captured epochs after one, cut at the gaps."""
     captured = [entry for entry in entries if entry.captured]
     before = max((entry.epoch for entry in captured if entry.epoch <= after), default=None)

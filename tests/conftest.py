@@ -66,7 +66,7 @@ def source(spark: SparkSession, tmp_path: Path) -> Source:
 
 def counts(source: Source) -> DataFrame:
     """A small keyed aggregate; ``avg`` beside ``count`` gives Spark's value struct two fields named count."""
-    from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+    from pyspark.sql import functions as F
 
     return source.stream().groupBy("k").agg(F.count("*").alias("n"), F.avg("v").alias("mean"), F.max("v").alias("most"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,12 @@ def write(path: Path, states: list[State | None], *, keyframe_every: int = 0, co
             rows += added
             entries.append(entry)
         table = pa.Table.from_pylist(rows, schema=LOG)
-        append_once(layout.change_log("q", "op0"), "q/op0", epochs[-1], lambda _, table=table: table)
+        append_once(layout.change_log("q", "op0"), "q/op0", epochs[-1], partial(_all_of, table))
         manifest.append(entries, "q/_epochs")
+
+
+def _all_of(table: pa.Table, _stands: int) -> pa.Table:
+    return table
 
 
 def _epoch(states: list[State | None], epoch: int, keyframe_every: int) -> tuple[list[dict[str, Any]], Entry]:
@@ -61,7 +66,9 @@ def _epoch(states: list[State | None], epoch: int, keyframe_every: int) -> tuple
     broken = before is None
     keyframe = broken or bool(keyframe_every and epoch and epoch % keyframe_every == 0)
     rows = changes + ([_row(epoch, KEYFRAME, key, value) for key, value in state.items()] if keyframe else [])
-    newest = epoch if keyframe else next((e for e in range(epoch, -1, -1) if _is_keyframe(states, e, keyframe_every)), None)
+    newest = (
+        epoch if keyframe else next((e for e in range(epoch, -1, -1) if _is_keyframe(states, e, keyframe_every)), None)
+    )
     facts = {"op0": TableFacts(len(state), len(changes), newest)}
     return rows, Entry(epoch, CAPTURED, committed_at=START + timedelta(minutes=epoch), offsets="[0]", tables=facts)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import Source, counts, letters, run
 from oracle import compare
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.snapshots.errors import InvalidNameError, NameTakenError, NoStateError, NotACheckpointError
 
 
-def hours(epoch: int, rows: int = 12) -> dict[str, list[object]]:
+def hours(epoch: int, rows: int = 12) -> dict[str, list[Any]]:
     """Input of one epoch with event times that move two hours on."""
     start = pd.Timestamp("2013-01-01", tz="UTC") + pd.Timedelta(hours=2 * epoch)
     times = [start + pd.Timedelta(minutes=10 * row) for row in range(rows)]

@@ -84,7 +84,7 @@ def test_a_wait_that_cannot_end_says_so(spark: SparkSession, counted: tuple[Path
     """A timeout names the newest captured epoch; a stopped capture does not keep its waiters."""
     capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
     capture.wait(timeout=60)
-    with pytest.raises(TimeoutError, match="newest captured epoch is 4"):
+    with pytest.raises(TimeoutError, match="newest captured is 4"):
         capture.wait(epoch=99, timeout=0.1)
     capture.stop()
     with pytest.raises(CaptureError, match="stopped at epoch 4, before epoch 99"):

@@ -15,7 +15,9 @@ from streamstate.snapshots.change_log import state_at
 from streamstate.snapshots.errors import UnknownEpochError
 
 STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=6)
-HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(lambda h: h[-1] is not None)
+HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
+    lambda h: h[-1] is not None
+)
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -66,7 +68,7 @@ def check_diffs(history: ss.History, known: dict[int, State]) -> None:
 def check_keys(history: ss.History, states: list[State | None]) -> None:
     """A key's history holds each of its changes, and after a gap what was found."""
     for key in "abcdef":
-        expected = []
+        expected: list[tuple[int, str, int | None]] = []
         for epoch, state in enumerate(states):
             before = states[epoch - 1] if epoch else {}
             if state is None:

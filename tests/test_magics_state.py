@@ -7,7 +7,7 @@ import pytest
 from conftest import Source, run
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.snapshots.errors import (
@@ -97,7 +97,7 @@ def test_a_keys_values_have_their_columns_types(
     ss.capture(tmp_path / "checkpoint", tmp_path / "store", "kinds", spark=spark)
     found = bare_shell.run(
         f"%state kinds --store {tmp_path}/store --key number=1 --key flag=true --key day=2013-01-02 "
-        "--key time=2013-01-01T02:00+01:00 --key 'pair={\"x\": 1, \"y\": \"a\"}' --key amount=1.00"
+        '--key time=2013-01-01T02:00+01:00 --key \'pair={"x": 1, "y": "a"}\' --key amount=1.00'
     )
     assert found is not None
     assert found["count"] == 1
@@ -131,7 +131,7 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%state counts --diff 1 2 --at 3", InvalidArgumentError, "cannot be combined with --at"),
         ("%state counts --key k=k1 --top 3 --by n", InvalidArgumentError, "cannot be combined"),
         ("%state counts --where 'n >'", InvalidSQLError, "does not parse"),
-        ("%state counts --where \"n > 'x\"", InvalidSQLError, "does not parse"),
+        ('%state counts --where "n > \'x"', InvalidSQLError, "does not parse"),
         ("%state counts --where 'n > 3", InvalidArgumentError, "is not closed"),
         ("%state counts --where n > 3", InvalidArgumentError, "needs quotes"),
         ("%state counts --at 2 --store nowhere", NotAStoreError, "nowhere"),

@@ -65,7 +65,9 @@ def test_the_cell_runs_in_the_users_namespace(shell: Shell, letters_in: Source) 
 def test_sql_makes_a_query_too(shell: Shell, letters_in: Source) -> None:
     """With --sql the cell is one SELECT over streaming views; dollars and braces in it are its own."""
     shell.run('stream.createOrReplaceTempView("letters"); k = "wrong"')
-    handle = shell.run("%%stream q --sql --trigger available-now\nSELECT k, '{k} $k <<' AS t, 1 << 2, count(*) FROM letters GROUP BY k")
+    handle = shell.run(
+        "%%stream q --sql --trigger available-now\nSELECT k, '{k} $k <<' AS t, 1 << 2, count(*) FROM letters GROUP BY k"
+    )
     assert handle.wait(timeout=60) == 2
     assert "{k} $k <<" in handle.launch.frame.columns or "t" in handle.launch.frame.columns
 
@@ -131,7 +133,11 @@ def test_a_wrong_line_starts_nothing(
         ("spark.range(3)", QueryError, "spark.readStream"),
         ("counted.writeStream", QueryError, "Leave out .writeStream"),
         ("stream", NoStateError, "keeps no state"),
-        ('stream.join(spark.createDataFrame([("k1", 1)], "k string, w int").groupBy("k").count(), "k")', NoStateError, ""),
+        (
+            'stream.join(spark.createDataFrame([("k1", 1)], "k string, w int").groupBy("k").count(), "k")',
+            NoStateError,
+            "",
+        ),
         ('stream.groupBy("k").count().orderBy("k")', QueryError, "Use --mode complete."),
         ('stream.orderBy("k").dropDuplicates(["k"])', QueryError, "Sorting is not supported"),
     ],
@@ -144,7 +150,9 @@ def test_a_cell_that_is_no_stateful_stream_starts_nothing(
     assert nothing_started(shell, spark, tmp_path)
 
 
-@pytest.mark.parametrize("sql", ["SELEC k FROM letters", "SELECT nope FROM letters", "SELECT 1", "SELECT * FROM nowhere"])
+@pytest.mark.parametrize(
+    "sql", ["SELEC k FROM letters", "SELECT nope FROM letters", "SELECT 1", "SELECT * FROM nowhere"]
+)
 def test_wrong_sql_starts_nothing(
     shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path, sql: str
 ) -> None:
@@ -155,7 +163,9 @@ def test_wrong_sql_starts_nothing(
     assert nothing_started(shell, spark, tmp_path)
 
 
-def test_an_error_in_the_cell_is_the_users_own(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_in_the_cell_is_the_users_own(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
+) -> None:
     """Its traceback shows the cell's line and none of ours."""
     shell.fails("%%stream counts\nx = 1\nmissing_name + x", NameError)
     assert "missing_name + x" in shell.said
@@ -163,7 +173,9 @@ def test_an_error_in_the_cell_is_the_users_own(shell: Shell, letters_in: Source,
     assert nothing_started(shell, spark, tmp_path)
 
 
-def test_a_name_of_another_checkpoint_is_refused(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_name_of_another_checkpoint_is_refused(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
+) -> None:
     """The message names the checkpoint that has it; the store stays as it is."""
     shell.run("%%stream counts --trigger available-now\ncounted").wait(timeout=60)
     shell.run("%stream stop counts")
@@ -172,7 +184,9 @@ def test_a_name_of_another_checkpoint_is_refused(shell: Shell, letters_in: Sourc
     assert not (tmp_path / "other").exists()
 
 
-def test_a_store_or_checkpoint_that_is_none_is_refused(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_or_checkpoint_that_is_none_is_refused(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
+) -> None:
     """A file is no store; a folder with other things in it is no checkpoint."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()
@@ -182,7 +196,9 @@ def test_a_store_or_checkpoint_that_is_none_is_refused(shell: Shell, letters_in:
     assert nothing_started(shell, spark, tmp_path)
 
 
-def test_a_query_that_spark_runs_already_keeps_its_name(shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_spark_runs_already_keeps_its_name(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
+) -> None:
     """One that the user started with the same name is not touched."""
     other = counts(letters_in).writeStream.queryName("counts").format("noop").outputMode("update")
     query = other.option("checkpointLocation", str(tmp_path / "other")).start()

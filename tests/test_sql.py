@@ -45,7 +45,10 @@ def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tu
         ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01T00:00:30+00:00'", [("a", 1)]),
         ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01T02:01:30+02:00' ORDER BY key", [("a", 2), ("b", 5)]),
         ("SELECT new.value - old.value FROM q AS new JOIN q VERSION AS OF 1 AS old USING (key)", [(1,)]),
-        ("SELECT n.value, o.value FROM q n LEFT JOIN q VERSION AS OF 1 o ON n.key = o.key ORDER BY 1", [(6, 5), (7, None)]),
+        (
+            "SELECT n.value, o.value FROM q n LEFT JOIN q VERSION AS OF 1 o ON n.key = o.key ORDER BY 1",
+            [(6, 5), (7, None)],
+        ),
         ("WITH x AS (SELECT * FROM q VERSION AS OF 0) SELECT count(*) FROM x", [(1,)]),
         ("WITH q AS (SELECT 1 AS one) SELECT one FROM q", [(1,)]),
         ("SELECT (SELECT max(value) FROM q VERSION AS OF 1) - (SELECT max(value) FROM q)", [(-2,)]),

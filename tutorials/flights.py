@@ -11,34 +11,53 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.tutorials.data import SCHEMAS, prepare
+from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.tutorials.data import SCHEMAS, file_names, prepare
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["delays", "delays_daily", "flights", "prepare", "rotations", "weather", "weather_reports"]
 
 
-def flights(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
-    """The departures as a stream, ``files`` files an epoch."""
-    return _stream(spark, data, "flights", files)
+def flights(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
+    """The departures as a stream.
+
+    Args:
+        spark: the session to read with.
+        data: the directory that :func:`prepare` filled.
+        files: how many files an epoch takes in.
+        until: leave out the files after the first so many; by default all are read.
+
+    Raises:
+        InvalidArgumentError: the directory was not filled by :func:`prepare`.
+    """
+    return _stream(spark, data, "flights", files, until)
 
 
-def weather_reports(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
-    """The hourly weather of the three airports as a stream, ``files`` files an epoch."""
-    return _stream(spark, data, "weather", files)
+def weather_reports(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
+    """The hourly weather of the three airports as a stream; arguments as for :func:`flights`."""
+    return _stream(spark, data, "weather", files, until)
 
 
-def delays(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+def delays(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
     """Departures, flights that left, average and maximum delay per carrier and origin: a keyed aggregate.
 
     Run it in update mode. The state keeps what the average is made of, a sum and a count.
     """
-    return flights(spark, data, files=files).groupBy("carrier", "origin").agg(*_delay_figures())
+    return flights(spark, data, files=files, until=until).groupBy("carrier", "origin").agg(*_delay_figures())
 
 
-def delays_daily(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+def delays_daily(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
     """The same figures per day: an aggregate over windows, which leave the state as the watermark passes them.
 
     A query of its own: its watermark lets Spark forget days that are over, while the totals of :func:`delays`
@@ -47,30 +66,34 @@ def delays_daily(spark: SparkSession, data: str | os.PathLike[str], *, files: in
     from pyspark.sql import functions as F
 
     day = F.window("scheduled", "1 day", startTime="5 hours").alias("day")
-    departures = flights(spark, data, files=files).withWatermark("scheduled", "1 day")
+    departures = flights(spark, data, files=files, until=until).withWatermark("scheduled", "1 day")
     return departures.groupBy(day, "carrier", "origin").agg(*_delay_figures())
 
 
-def weather(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+def weather(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
     """Each departure with the weather of its airport and hour: a join of two streams.
 
     A left outer join, for append mode: a departure waits in the state until the watermark says that no weather
     can come for it any more. Weather is missing for some hours, and for all of the last day of the year.
     """
     departures = (
-        flights(spark, data, files=files)
+        flights(spark, data, files=files, until=until)
         .select("time_hour", "origin", "scheduled", "carrier", "flight", "tailnum", "dest", "dep_delay")
         .withWatermark("time_hour", "6 hours")
     )
     reports = (
-        weather_reports(spark, data, files=files)
+        weather_reports(spark, data, files=files, until=until)
         .select("time_hour", "origin", "temp", "wind_speed", "wind_gust", "precip", "visib")
         .withWatermark("time_hour", "6 hours")
     )
     return departures.join(reports, ["time_hour", "origin"], "leftOuter")
 
 
-def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1) -> DataFrame:
+def rotations(
+    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+) -> DataFrame:
     """Where each aircraft went, its last five legs, its visits per airport: ``transformWithStateInPandas``.
 
     Cancelled departures are left out; many of them never had an aircraft, and so no tail number. Run it in update
@@ -81,7 +104,7 @@ def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int =
     from streamstate.tutorials.rotations import INPUT, OUTPUT, Rotations
 
     departures = (
-        flights(spark, data, files=files)
+        flights(spark, data, files=files, until=until)
         .where("tailnum IS NOT NULL AND dep_delay IS NOT NULL")
         .withColumn("scheduled_ms", F.unix_millis("scheduled"))
         .withWatermark("scheduled", "6 hours")
@@ -92,7 +115,7 @@ def rotations(spark: SparkSession, data: str | os.PathLike[str], *, files: int =
     )
 
 
-def _delay_figures() -> list:
+def _delay_figures() -> list[Column]:
     from pyspark.sql import functions as F
 
     return [
@@ -102,12 +125,20 @@ def _delay_figures() -> list:
     ]
 
 
-def _stream(spark: SparkSession, data: str | os.PathLike[str], name: str, files: int) -> DataFrame:
+def _stream(
+    spark: SparkSession, data: str | os.PathLike[str], name: str, files: int, until: int | None
+) -> DataFrame:
     folder = Path(data).resolve() / name
+    names = file_names(data)
+    if not names:
+        raise InvalidArgumentError(f"{folder.parent} holds no prepared flights.\nWrite them with prepare({str(data)!r}).")
     reader = spark.readStream.schema(_ddl(SCHEMAS[name])).option("maxFilesPerTrigger", files)
+    if until is not None:
+        reader = reader.option("pathGlobFilter", f"{{{','.join(names[:until])}}}")
     return reader.parquet(str(folder))
 
 
 def _ddl(schema: pa.Schema) -> str:
+    """The schema in Spark's words: the file source wants to be told."""
     types = {"timestamp[us, tz=UTC]": "timestamp", "int32": "int", "double": "double", "string": "string"}
     return ", ".join(f"{field.name} {types[str(field.type)]}" for field in schema)

@@ -41,6 +41,10 @@ c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
 """
 SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+RUN_ALL = """async (limit) => {
+    const ran = window.jupyterapp.commands.execute("notebook:run-all-cells").then(() => "ran");
+    return Promise.race([ran, new Promise((resolve) => setTimeout(() => resolve("late"), limit))]);
+}"""
 LOCAL = {"localhost", "127.0.0.1", ""}
 KNOWN_NOISE: tuple[re.Pattern[str], ...] = ()
 """What JupyterLab itself says on the console, whatever the notebook shows."""
@@ -195,16 +199,8 @@ class Lab:
 
     def run_all(self, timeout: float = 120) -> None:
         """Run all cells and wait until all have run."""
-        self.page.evaluate(RUN_ALL)
-        self.wait_run(timeout)
-
-    def wait_run(self, timeout: float = 120) -> None:
-        """Wait until no cell waits or runs."""
-        done = """() => window.jupyterapp.shell.currentWidget.content.widgets.every((cell) =>
-            cell.model.type !== "code" || cell.model.sharedModel.getSource() === "" || cell.model.executionCount !== null
-            && cell.model.executionState === "idle")"""
-        self.page.wait_for_function(done, timeout=timeout * 1000)
-        self.wait_idle(timeout)
+        assert self.page.evaluate(RUN_ALL, timeout * 1000) == "ran", f"the cells ran longer than {timeout} s"
+        self.wait_idle()
 
     def save(self) -> None:
         """Save the notebook and wait until it is on disk."""

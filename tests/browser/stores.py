@@ -88,7 +88,7 @@ def more_flights(state: State, epoch: int) -> None:
     """What one more epoch does to the state of :func:`flights`."""
     for number, (key, (count, mean)) in enumerate(list(state.items())):
         if number % 7 == epoch % 7:
-            state[key] = (count + 10, mean + 0.5)
+            state[key] = (count + 10, (mean or 0.0) + 0.5)
     state["N", f"X{epoch:02}"] = (epoch, None)
     state.pop((f"C{epoch:02}", "LGA"), None)
 

@@ -1,0 +1,172 @@
+"""The state browser in JupyterLab: what a person does and then sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser.conftest import Show
+from browser.stores import HOSTILE
+from playwright.sync_api import expect
+
+import streamstate as ss
+from streamstate.widgets.values import cell
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def delays(stored: Path) -> ss.History:
+    """The same history as the notebook shows, read by the test."""
+    return ss.open_store(stored)["delays"]
+
+
+def test_it_opens_at_the_newest_epoch_and_follows(show: Show, delays: ss.History) -> None:
+    """Nothing has to be chosen: the newest epoch's first page is there, and the next epoch will be."""
+    shown = show("delays")
+    shown.at(6)
+    shown.expect_rows(delays.live().table().head(10))
+    expect(shown.button("Follow live")).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_slider_shows_exactly_the_state_of_its_epoch(show: Show, delays: ss.History) -> None:
+    """Each position is a captured epoch, without the gap; the rows are those of ``history.at(epoch)``."""
+    shown = show("delays")
+    for position, epoch in enumerate([0, 1, 2, 3, 5, 6]):
+        shown.go(position)
+        shown.at(epoch)
+        shown.expect_rows(delays.at(epoch).table().head(10))
+    expect(shown.slider).to_have_attribute("aria-valuetext", "epoch 6, 6 of 6")
+
+
+def test_the_buttons_step_through_epochs(show: Show) -> None:
+    """First, next and last; at the end there is nothing to step to."""
+    shown = show("delays")
+    shown.button("First epoch").click()
+    shown.at(0)
+    shown.button("Next epoch").click()
+    shown.at(1)
+    shown.button("Last epoch").click()
+    shown.at(6)
+    expect(shown.button("Next epoch")).to_be_disabled()
+
+
+def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: ss.History) -> None:
+    """Played from the end it starts over; at the end it can be played again."""
+    shown = show("delays")
+    shown.button("Play").click()
+    expect(shown.button("Pause")).to_be_visible()
+    shown.at(1)
+    shown.at(6)
+    expect(shown.button("Play")).to_be_visible()
+    shown.expect_rows(delays.at(6).table().head(10))
+
+
+def test_pages_are_read_one_at_a_time(show: Show, delays: ss.History) -> None:
+    """The next page holds the next rows, and only they are on the page."""
+    shown = show("delays", epoch=3)
+    table = delays.at(3).table()
+    shown.button("Next page").click()
+    shown.expect_rows(table.page(10, 10))
+    expect(shown.pager).to_have_text(f"11–20 of {table.count()}")
+    shown.view.get_by_label("Rows per page").select_option("25")
+    shown.expect_rows(table.page(0, 25))
+
+
+def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: ss.History) -> None:
+    """Up, then down; the first page of the whole table, not the page that was there in another order."""
+    shown = show("delays")
+    heading = shown.grid.get_by_role("columnheader", name="flights")
+    heading.get_by_role("button").click()
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    shown.expect_rows(delays.live().table().page(0, 10, order_by="flights"))
+    heading.get_by_role("button").click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    shown.expect_rows(delays.live().table().page(0, 10, order_by="flights", descending=True))
+
+
+def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> None:
+    """The whole table is searched, upper and lower case alike, and the count follows."""
+    shown = show("delays")
+    shown.view.get_by_label("Column to filter").select_option("origin")
+    shown.view.get_by_label("Text to filter for").fill("jf")
+    expected = delays.live().table().page(0, 10, contains={"origin": "jf"})
+    expect(shown.pager).to_have_text(f"1–{len(expected)} of {len(expected)}")
+    shown.expect_rows(expected)
+    shown.view.get_by_label("Text to filter for").fill("nowhere")
+    expect(shown.view.get_by_text("No row contains that text.")).to_be_visible()
+
+
+def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
+    """Every change of the clicked key, newest first; an epoch in it can be gone to, and Enter does what a click does."""
+    shown = show("delays")
+    key = {"carrier": "C01", "origin": "JFK"}
+    row = shown.rows.filter(has_text="C01").filter(has_text="JFK")
+    row.focus()
+    shown.view.page.keyboard.press("Enter")
+    expect(shown.history).to_contain_text("carrier C01, origin JFK")
+    epochs = delays.key_history("op0", **key)["epoch"].tolist()[::-1]
+    listed = shown.history.locator("tbody button")
+    expect(listed).to_have_text([f"epoch {epoch}" for epoch in epochs])
+    listed.last.click()
+    shown.at(epochs[-1])
+    shown.history.get_by_role("button", name="Close").click()
+    expect(shown.history).to_be_hidden()
+
+
+def test_what_changed_is_marked_and_counted(show: Show, delays: ss.History) -> None:
+    """Rows carry + and ~ against the previous epoch, and the counts are those of the diff."""
+    shown = show("delays", epoch=2)
+    diff = delays.diff(1, 2)
+    counts = diff.counts
+    assert shown.said() == [f"+{counts['added']}", f"~{counts['changed']}", f"−{counts['removed']}"]
+    shown.view.get_by_label("Rows per page").select_option("50")
+    expect(shown.pager).to_contain_text("1–27")
+    marks = shown.marks()
+    assert (marks.count("+"), marks.count("~")) == (counts["added"], counts["changed"])
+
+
+def test_changes_alone_can_be_seen(show: Show, delays: ss.History) -> None:
+    """Only what differs, the removed keys among it, with old values beside new ones."""
+    shown = show("delays", epoch=2)
+    shown.button("Changes").click()
+    diff = delays.diff(1, 2)
+    expect(shown.rows).to_have_count(sum(diff.counts.values()))
+    removed = shown.rows.filter(has_text="−")
+    expect(removed).to_contain_text(["C02"])
+    changed = shown.rows.filter(has_text="~").first
+    expect(changed.locator("s").first).to_have_text(cell(diff.changed.iloc[0]["flights_old"]).text)
+
+
+def test_after_a_gap_the_previous_epoch_is_the_one_before_it(show: Show) -> None:
+    """Epoch 4 was never captured: epoch 5 is compared with epoch 3, and says so."""
+    shown = show("delays", epoch=5)
+    expect(shown.view.get_by_text("since epoch 3")).to_be_visible()
+
+
+def test_script_in_the_state_is_shown_as_text(show: Show) -> None:
+    """Names and values come from anywhere; none of them becomes part of the page."""
+    shown = show("hostile", table="op0")
+    expect(shown.grid.get_by_role("columnheader", name=HOSTILE[:20])).to_be_visible()
+    expect(shown.grid.get_by_text(cell(HOSTILE).text, exact=True).first).to_be_visible()
+    shown.rows.filter(has_text="<img").first.click()
+    expect(shown.history).to_contain_text("<img src=x")
+    assert shown.view.page.evaluate("window.hacked") is None
+    assert shown.view.locator("img, script").count() == 0
+
+
+def test_a_query_with_several_tables_lets_choose(show: Show, stored: Path) -> None:
+    """The other table has its own columns and rows, at the same epoch."""
+    shown = show("hostile")
+    shown.view.get_by_label("State table").select_option("op1_left")
+    shown.expect_rows(ss.open_store(stored)["hostile"].live().table("op1_left").head(10))
+    expect(shown.grid.get_by_role("columnheader", name="k key")).to_be_visible()
+
+
+def test_every_control_has_a_name(show: Show) -> None:
+    """A screen reader says what each control is for."""
+    shown = show("hostile")
+    unnamed = "nodes => nodes.filter(n => !(n.ariaLabel || n.textContent.trim())).map(n => n.outerHTML)"
+    assert shown.view.locator("button, select, input").evaluate_all(unnamed) == []
+    expect(shown.view.get_by_role("region", name="State of hostile")).to_be_visible()
+    expect(shown.view.get_by_role("table", name="op0 at epoch 1")).to_be_visible()
