@@ -15,6 +15,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from streamstate.snapshots.errors import StoreError
+
 # History is kept by our own rules: Delta's default would drop log entries after 30 days.
 _CONFIGURATION: dict[str, str | None] = {
     "delta.logRetentionDuration": "interval 36500 days",
@@ -28,11 +30,17 @@ _RECENT = 64
 
 
 def open_table(uri: str) -> DeltaTable | None:
-    """A handle on the table's newest version; None where there is no table."""
+    """A handle on the table's newest version; None where there is no table.
+
+    Raises:
+        StoreError: where there is one that cannot be read.
+    """
     try:
         return DeltaTable(uri)
     except TableNotFoundError:
         return None
+    except DeltaError as error:
+        raise StoreError(f"The table {uri} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def open_or_create(uri: str, schema: pa.Schema, description: str) -> DeltaTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -58,9 +59,14 @@ class Manifest:
         self._uri = layout.manifest(query)
         self._table: DeltaTable | None = None
         self._version = -1
+        self._reading = threading.Lock()
 
     def refresh(self) -> None:
-        """Read what was added since."""
+        """Read what was added since; safe from several threads, such as a cell's and a view's."""
+        with self._reading:
+            self._refresh()
+
+    def _refresh(self) -> None:
         if self._table is None:
             self._table = open_table(self._uri)
         else:
@@ -69,7 +75,7 @@ class Manifest:
             return
         newest = self.entries[-1].epoch if self.entries else -1
         found = pa.table(self._table.scan(predicate=f"epoch > {newest}")).to_pylist()
-        self.entries += sorted(map(_entry, found), key=lambda one: one.epoch)
+        self.entries = self.entries + sorted(map(_entry, found), key=lambda one: one.epoch)
         self._version = self._table.version()
 
     @property

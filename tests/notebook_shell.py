@@ -29,7 +29,8 @@ class Shell:
     @property
     def names(self) -> dict[str, Any]:
         """The user's variables."""
-        return self.ipython.user_ns
+        names: dict[str, Any] = self.ipython.user_ns
+        return names
 
     @property
     def notebook(self) -> Notebook:
@@ -44,7 +45,7 @@ class Shell:
         result.raise_error()
         return result.result
 
-    def fails(self, cell: str, error: type[BaseException]) -> str:
+    def fails(self, cell: str, error: type[BaseException] | tuple[type[BaseException], ...]) -> str:
         """What a cell says that fails with an error."""
         raised = self._run(cell).error_in_exec
         assert isinstance(raised, error), f"{raised!r}\n{self.said}"
@@ -73,6 +74,7 @@ def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
     shell.reset(new_session=True)
+    shell.config.pop("StreamState", None)  # what an earlier test set with %config
     load(shell)
     yield Shell(shell)
     unload(shell)

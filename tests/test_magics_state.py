@@ -162,7 +162,7 @@ def test_sql_arrives_as_it_was_written(reader: Shell, store: ss.Store) -> None:
 def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: ss.Store) -> None:
     """--at is the epoch of relations that name none."""
     found = reader.run("%%statesql --at 1\nSELECT sum(count) AS total FROM counts")
-    assert found["total"][0] == store["counts"].at(1).table().to_pandas()["count"].sum()
+    assert int(found["total"][0]) == store["counts"].at(1).table().to_pandas()["count"].sum()
 
 
 def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Store) -> None:

@@ -1,0 +1,1 @@
+"""Notebooks that teach, and the real data and queries that they and the demo use."""

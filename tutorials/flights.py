@@ -45,9 +45,7 @@ def weather_reports(
     return _stream(spark, data, "weather", files, until)
 
 
-def delays(
-    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
-) -> DataFrame:
+def delays(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None) -> DataFrame:
     """Departures, flights that left, average and maximum delay per carrier and origin: a keyed aggregate.
 
     Run it in update mode. The state keeps what the average is made of, a sum and a count.
@@ -125,13 +123,13 @@ def _delay_figures() -> list[Column]:
     ]
 
 
-def _stream(
-    spark: SparkSession, data: str | os.PathLike[str], name: str, files: int, until: int | None
-) -> DataFrame:
+def _stream(spark: SparkSession, data: str | os.PathLike[str], name: str, files: int, until: int | None) -> DataFrame:
     folder = Path(data).resolve() / name
     names = file_names(data)
     if not names:
-        raise InvalidArgumentError(f"{folder.parent} holds no prepared flights.\nWrite them with prepare({str(data)!r}).")
+        raise InvalidArgumentError(
+            f"{folder.parent} holds no prepared flights.\nWrite them with prepare({str(data)!r})."
+        )
     reader = spark.readStream.schema(_ddl(SCHEMAS[name])).option("maxFilesPerTrigger", files)
     if until is not None:
         reader = reader.option("pathGlobFilter", f"{{{','.join(names[:until])}}}")

@@ -48,9 +48,7 @@ class Rotations(StatefulProcessor):
         self._legs = handle.getListState("legs", _LEG)
         self._visits = handle.getMapState("visits", "airport string", "visits long")
 
-    def handleInputRows(
-        self, key: tuple[Any, ...], rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take in the departures of one aircraft in one epoch; what they change is state, so nothing is emitted."""
         legs = _legs_of(rows)
         before = self._aircraft.get()
@@ -68,7 +66,9 @@ class Rotations(StatefulProcessor):
         """End the rotation of an aircraft that was not seen for a day, and emit it."""
         import pandas as pd
 
-        airport, delay, flights, away_at = self._aircraft.get()
+        ended = self._aircraft.get()
+        assert ended is not None, "the timer is set with the value"
+        airport, delay, flights, away_at = ended
         self._aircraft.clear()
         self._legs.clear()
         columns = ["tailnum", "last_airport", "accumulated_delay", "flights", "away_since"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import canonical, cell
+from streamstate.widgets.values import canonical, cell, objects
 from streamstate.widgets.view import Column, Counts, Row, Rows
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _together(diff: Diff, columns: Sequence[Column]) -> pd.DataFrame:
         (REMOVED, diff.removed, names, names),
     ):
         if len(frame):
-            part = pd.concat([frame[now], frame[before]], axis="columns").astype(object)
+            part = objects(pd.concat([frame[now], frame[before]], axis="columns"))
             parts.append(part.set_axis(range(2 * len(names)), axis="columns").assign(mark=mark))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*range(2 * len(names)), "mark"])
 

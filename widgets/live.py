@@ -77,6 +77,8 @@ class Live:
             return
         with self._lock:
             page.handled = int(content.get("n", 0))
+            if action == "play":
+                self._stepped = time.monotonic()  # the epoch it starts from stays as long as the others
             self.selection = changed(self.selection, action, self._key(value) if action == "key" else value)
             self._ask()
 

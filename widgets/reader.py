@@ -11,7 +11,7 @@ from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
 from streamstate.widgets.changes import changed_page, counts, marked
 from streamstate.widgets.key_history import key_history
 from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import plain, timestamp
+from streamstate.widgets.values import objects, plain, timestamp
 from streamstate.widgets.view import Column, Rows, View
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Reader:
             start, selection.size, order_by=selection.order_by, descending=selection.descending, contains=contains
         )
         earlier = self.history.at(before).table(table.name) if before is not None else None
-        records = [dict(zip(frame.columns, values, strict=True)) for values in frame.itertuples(index=False, name=None)]
+        records: list[dict[str, Any]] = objects(frame).to_dict("records")
         keys = [{name: record[name] for name in table.key_columns} for record in records]
         return Rows(columns, [marked(record, earlier) for record in records], start, matching, keys)
 

@@ -10,9 +10,12 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["Cell", "canonical", "cell"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Cell", "canonical", "cell", "objects", "plain", "timestamp"]
 
 CELL = 60
 """Characters a cell shows before it is cut."""
@@ -60,6 +63,11 @@ def canonical(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(canonical(item) for item in value)
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def objects(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of plain objects with ``None`` for what is missing, where pandas may have put NaN."""
+    return frame.astype(object).where(frame.notna(), None)
 
 
 def plain(value: Any) -> Any:

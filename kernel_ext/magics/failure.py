@@ -32,5 +32,5 @@ def in_one_line(message: str) -> str:
         said = [line for line in lines if line and not line.startswith((" ", "\t", "SQLSTATE"))]
     else:
         lost = _TASK_LOST.search(text)
-        said = [lost[1] if lost else next((line.strip() for line in text.splitlines() if line.strip()), "")]
+        said = [lost[1]] if lost else [line.strip() for line in text.splitlines() if line.strip()][:1]
     return said[-1].partition(" SQLSTATE:")[0].strip() if said else "no reason given"

@@ -96,7 +96,7 @@ class Notebook:
         """The session called ``spark`` in the notebook; where there is none, one is started and called so."""
         from pyspark.sql import SparkSession
 
-        from streamstate.session import session
+        from streamstate.spark_session import session
 
         known = self.shell.user_ns.get("spark")
         if isinstance(known, SparkSession):

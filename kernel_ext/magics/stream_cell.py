@@ -73,7 +73,7 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> Ru
     Raises:
         QueryError: another running query has its name or its checkpoint, or Spark refuses it.
     """
-    from streamstate.session import advise
+    from streamstate.spark_session import advise
     from streamstate.snapshots.follow import follow
 
     spark = launch.frame.sparkSession

@@ -141,7 +141,7 @@ def _chosen(notebook: Notebook, name: str | None) -> RunningQuery:
 
 def _uncaptured(notebook: Notebook) -> list[StreamingQuery]:
     """Queries that Spark runs in this process and nobody here captures."""
-    from streamstate.session import running_session
+    from streamstate.spark_session import running_session
 
     spark = running_session()
     known = {one.query.id for one in notebook.running.values() if one.query is not None}

@@ -44,7 +44,7 @@ def show_progress(shell: InteractiveShell) -> Iterator[Callable[[QueryStatus], N
 
 def _changing_output() -> Any:
     """An output of the cell that can be replaced."""
-    handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]  # IPython is not typed
+    handle: Any = DisplayHandle()
     handle.display(Table([], [], empty="…"))
     return handle
 

@@ -163,7 +163,8 @@ class Watched:
 
     def assert_quiet(self) -> None:
         """Nothing was said on the console, nothing failed, nothing was asked of another machine."""
-        assert (self.console, self.errors, self.outside) == ([], [], [])
+        heard = {"console": self.console, "errors": self.errors, "requests": self.outside}
+        assert not any(heard.values()), heard
 
 
 @dataclass

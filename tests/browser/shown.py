@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 from playwright.sync_api import Locator, expect
 
-from streamstate.widgets.values import cell
+from streamstate.widgets.values import cell, objects
 
 
 class Shown:
@@ -37,13 +37,23 @@ class Shown:
         """Expect an epoch to be shown."""
         expect(self.epoch).to_have_text(f"Epoch {epoch}")
 
+    def seen(self) -> Callable[[], list[str]]:
+        """From now on keep every epoch that is shown; call the answer to get them."""
+        watch = """node => {
+            node.seen = [];
+            const changed = () => { if (node.seen.at(-1) !== node.textContent) node.seen.push(node.textContent); };
+            new MutationObserver(changed).observe(node, {childList: true, characterData: true, subtree: true});
+        }"""
+        self.epoch.evaluate(watch)
+        return lambda: list(self.epoch.evaluate("node => node.seen"))
+
     def go(self, position: int) -> None:
         """Move the slider to one of its positions."""
         self.slider.fill(str(position))
 
     def expect_rows(self, frame: pd.DataFrame) -> None:
         """Expect exactly the rows of a frame, as text, in its order."""
-        wanted = [[cell(value).text for value in row] for row in frame.itertuples(index=False, name=None)]
+        wanted = [[cell(value).text for value in row] for row in objects(frame).itertuples(index=False, name=None)]
         expect(self.rows).to_have_count(len(wanted))
         for row, texts in zip(self.rows.all(), wanted, strict=True):
             expect(row.locator("td:not(.mark) .text")).to_have_text(texts)
