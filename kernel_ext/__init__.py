@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from streamstate.capturing import capture, follow
-    from streamstate.session import session
+    from streamstate.spark_session import session
     from streamstate.snapshots import Capture, CaptureReport, CaptureStatus
     from streamstate.state_inspect import Diff, History, Result, Snapshot, StateTable, Store, open_store
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "session": "streamstate.session",
+    "session": "streamstate.spark_session",
     **dict.fromkeys(["capture", "follow"], "streamstate.capturing"),
     **dict.fromkeys(["Capture", "CaptureReport", "CaptureStatus"], "streamstate.snapshots"),
     **dict.fromkeys(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.session import session
+from streamstate.spark_session import session
 from streamstate.snapshots import capture as _capture
 from streamstate.snapshots import follow as _follow
 

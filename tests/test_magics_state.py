@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -177,6 +178,28 @@ def test_a_store_named_once_stays_in_use(bare_shell: Shell, counted: tuple[Path,
     """--store on one line is what the next lines read."""
     assert len(bare_shell.run(f"%snapshots --store {counted[1]}")) == 1
     assert len(bare_shell.run("%snapshots counts")) == 5
+
+
+def test_without_options_it_is_the_browser(reader: Shell) -> None:
+    """And -o keeps it."""
+    browser = reader.run("%state counts -o mine")
+    assert type(browser).__name__ == "StateBrowser"
+    assert reader.names["mine"] is browser
+    assert type(reader.run("%state counts.op0")).__name__ == "StateBrowser"
+
+
+def test_a_store_made_anew_in_the_same_place_is_read_anew(
+    bare_shell: Shell, counted: tuple[Path, Path], spark: SparkSession, tmp_path: Path
+) -> None:
+    """People delete a store and start over without restarting the kernel."""
+    ss.capture(counted[0], tmp_path / "store", "before", spark=spark)
+    assert bare_shell.run(f"%snapshots --store {tmp_path}/store")["query"].tolist() == ["before"]
+    assert bare_shell.run("%state before --at 1 --top 1 --by count")["count"].tolist()
+    shutil.rmtree(tmp_path / "store")
+    assert "is not a store" in bare_shell.fails("%snapshots", NotAStoreError)
+    ss.capture(counted[0], tmp_path / "store", "after", spark=spark)
+    assert len(bare_shell.run("%state after --at 1 -o kept")) == len(bare_shell.names["kept"])
+    assert bare_shell.run("%snapshots")["query"].tolist() == ["after"]
 
 
 def test_tracebacks_can_be_asked_for(reader: Shell) -> None:

@@ -179,6 +179,7 @@ def test_a_name_of_another_checkpoint_is_refused(
     shell.run("%%stream counts --trigger available-now\ncounted").wait(timeout=60)
     shell.run("%stream stop counts")
     message = shell.fails(f"%%stream counts --checkpoint {tmp_path}/other\ncounted", NameTakenError)
+    assert "the one of " in message
     assert "streamstate/checkpoints/counts" in message
     assert not (tmp_path / "other").exists()
 
@@ -207,3 +208,12 @@ def test_a_query_that_spark_runs_already_keeps_its_name(
         assert shell.run("%stream list").to_pandas()["state"].tolist() == ["not captured"]
     finally:
         query.stop()
+
+
+def test_spark_is_named_only_where_nothing_is(bare_shell: Shell, spark: SparkSession) -> None:
+    """A notebook without ``spark`` gets the session under that name; a variable that has it is kept."""
+    bare_shell.fails("%%stream counts\n42", QueryError)
+    assert bare_shell.names["spark"] is spark
+    bare_shell.names["spark"] = "mine"
+    bare_shell.fails("%%stream counts\n42", QueryError)
+    assert bare_shell.names["spark"] == "mine"

@@ -56,8 +56,10 @@ def test_wait_shows_progress_and_returns(shell: Shell, running: RunningQuery, so
 
 def test_wait_gives_up_after_its_time(shell: Shell, running: RunningQuery) -> None:
     """The query goes on."""
-    message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", TimeoutError)
+    message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", QueryError)
     assert "did not reach epoch 1000" in message
+    with pytest.raises(TimeoutError, match="It goes on"):
+        running.wait(epoch=1000, timeout=0.1)
     assert running.state == "running"
 
 
@@ -68,6 +70,7 @@ def test_an_interrupt_ends_the_waiting_alone(shell: Shell, running: RunningQuery
     timer.start()
     shell.fails("%stream wait counts --epoch 1000", KeyboardInterrupt)
     timer.join()
+    assert "time.sleep" not in shell.said
     source.add(letters(2))
     assert running.wait(epoch=2, timeout=120) >= 2
     assert running.state == "running"

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.spark_session import CAPTURE_SETTINGS, StreamStateWarning, advise
 from streamstate.snapshots.errors import SessionError
+from streamstate.spark_session import CAPTURE_SETTINGS, StreamStateWarning, advise
 
 
 def in_a_new_process(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -28,9 +28,7 @@ def in_a_new_process(program: str, folder: Path, **environment: str) -> subproce
 
 def test_session_is_a_function_whatever_was_imported_before(tmp_path: Path) -> None:
     """A module of the package that has a public name's name would hide it."""
-    program = (
-        "import streamstate as ss; ss.capture, ss.follow; import streamstate.extension; print(callable(ss.session))"
-    )
+    program = "import streamstate as ss, streamstate.extension; ss.capture, ss.follow; print(callable(ss.session))"
     assert in_a_new_process(program, tmp_path).stdout == "True\n"
 
 
@@ -43,8 +41,8 @@ def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
         spark = ss.session(**{"spark.sql.shuffle.partitions": 3, "spark.ui.showConsoleProgress": False})
         for key in ("master", "ui.enabled", "scheduler.mode", "driver.host", "driver.bindAddress"):
             print(spark.sparkContext.getConf().get("spark." + key))
-        names = ("shuffle.partitions", "execution.arrow.pyspark.enabled", "streaming.stateStore.checkpointFormatVersion")
-        for key in names:
+        state_store = "streaming.stateStore.checkpointFormatVersion"
+        for key in ("shuffle.partitions", "execution.arrow.pyspark.enabled", state_store):
             print(spark.conf.get("spark.sql." + key))
         print(spark.range(5).rdd.map(lambda row: __import__("sys").executable).first() == __import__("sys").executable)
         print(ss.session() is spark)

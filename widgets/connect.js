@@ -5,8 +5,7 @@ function (target, browser, display) {
   if (!output) return;
   const still = output.querySelector(".streamstate-static");
   const kernels = () => (window.PyViz && window.PyViz.kernels) || {};
-  let kernel, line, live, watch;
-  let listeners = [], kept = [];
+  let kernel, line, live, watch, listener, kept;
 
   function send(content) {
     if (line) line.send(content);
@@ -15,8 +14,14 @@ function (target, browser, display) {
     const content = message.content.data;
     if (content.kind === "module") bring(content);
     else if (content.kind === "closed") end();
-    else if (listeners.length) listeners.forEach((listener) => listener(content));
-    else kept = [content];
+    else if (listener) draw(content);
+    else kept = content; // the view's code is still loading
+  }
+  function draw(content) {
+    listener(content);
+    if (live.parentElement) return;
+    output.appendChild(live);
+    still.hidden = true;
   }
   async function bring(module) {
     const url = URL.createObjectURL(new Blob([module.script], { type: "text/javascript" }));
@@ -27,19 +32,15 @@ function (target, browser, display) {
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
     const root = live.attachShadow({ mode: "open" });
-    const model = { send, on: (listener) => listeners.push(listener) };
-    view.render({ model, root, style: module.style });
-    kept.forEach((content) => listeners.forEach((listener) => listener(content)));
-    output.appendChild(live);
-    still.hidden = true;
+    view.render({ model: { send, on: (draws) => (listener = draws) }, root, style: module.style });
+    if (kept) draw(kept);
   }
   function end() {
     clearInterval(watch);
     window.removeEventListener("pagehide", leave);
-    listeners = [];
     if (live) live.remove();
     still.hidden = false;
-    line = live = undefined;
+    line = live = listener = undefined;
   }
   function leave() {
     send({ do: "leave" });

@@ -60,17 +60,22 @@ def _rows(now: Selection, value: str) -> Selection:
     return replace(now, rows="changed" if value == "changed" else "all", page=0)
 
 
+def _play(now: Selection, start: int | None) -> Selection:
+    """Play from an epoch on, or pause."""
+    return replace(now, playing=False) if start is None else replace(now, playing=True, epoch=int(start))
+
+
 _ACTIONS: dict[str, Callable[[Selection, Any], Selection]] = {
     "table": lambda now, value: _table(now, str(value)),
     "epoch": lambda now, value: replace(now, epoch=int(value), playing=False),
-    "follow": lambda now, value: replace(now, epoch=None if value else now.epoch, playing=False),
+    "follow": lambda now, _: replace(now, epoch=None, playing=False),
     "rows": _rows,
     "page": lambda now, value: replace(now, page=max(0, int(value))),
     "size": lambda now, value: replace(now, size=int(value) if int(value) in SIZES else now.size, page=0),
     "sort": lambda now, value: _sort(now, str(value)),
     "filter": _filter,
     "key": lambda now, value: replace(now, key=value),
-    "play": lambda now, value: replace(now, playing=bool(value)),
+    "play": _play,
 }
 
 

@@ -84,7 +84,7 @@ export function render({ model, root, style }) {
   slider.addEventListener("change", () => { dragging = false; });
   const dot = element("i", { "aria-hidden": "true" });
   const follow = element("button", { type: "button", class: "follow", title: "Show each new epoch as it is captured",
-    onclick: () => (view.following ? act("epoch", view.epoch) : act("follow", true)) }, dot, "Follow live");
+    onclick: () => (view.following ? act("epoch", view.epoch) : act("follow")) }, dot, "Follow live");
   const transport = element("div", { class: "bar transport" },
     element("span", { class: "group", role: "group", "aria-label": "Epochs" }, first, previous, play, next, final),
     epoch, slider, follow);

@@ -23,7 +23,7 @@ def cell_value(shell: Any, cell: str) -> Any:
     """
     __tracebackhide__ = True
     source = shell.transform_cell(cell)
-    filename = shell.compile.cache(source)
+    filename = shell.compile.cache(source, shell.execution_count)
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(shell.compile(tree, filename, "exec"), shell.user_ns)  # noqa: S102 (the user's own code)

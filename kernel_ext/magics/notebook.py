@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.utils.text import DollarFormatter
 
 from streamstate.magics.settings import StreamState
 from streamstate.snapshots.errors import InvalidArgumentError, QueryError, UnknownQueryError
-from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.filesystem import local_path, location
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -33,7 +32,7 @@ class Notebook:
         self.settings = StreamState(parent=shell)
         self.running: dict[str, RunningQuery] = {}
         """The queries that this notebook started or follows, by name, the newest last."""
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, tuple[object, Store]] = {}
 
     def expand(self, word: str) -> str:
         """A word of a magic's line with ``{expression}`` and ``$name`` filled in from the user's variables."""
@@ -64,11 +63,12 @@ class Notebook:
         from streamstate.state_inspect import open_store
 
         path = self.store_path(given, query)
-        if path not in self._stores:
-            self._stores[path] = open_store(path)
+        made = _made(path)
+        if path not in self._stores or self._stores[path][0] != made:
+            self._stores[path] = (made, open_store(path))
         if given is not None:
             self.use_store(path)
-        return self._stores[path]
+        return self._stores[path][1]
 
     def query(self, name: str) -> RunningQuery:
         """A query of this notebook.
@@ -101,10 +101,11 @@ class Notebook:
         known = self.shell.user_ns.get("spark")
         if isinstance(known, SparkSession):
             return known
-        started = session()
-        if "spark" not in self.shell.user_ns:
-            self.shell.user_ns["spark"] = started
-        return started
+        if "spark" in self.shell.user_ns:
+            return session()
+        known = self.shell.user_ns["spark"] = session()
+        print("The Spark session is called spark in this notebook.")
+        return known
 
     def assign(self, variable: str | None, value: Any) -> None:
         """Keep a value in a variable of the user's, where one was asked for."""
@@ -128,6 +129,16 @@ class Notebook:
         return trouble
 
 
+def _made(path: str) -> object:
+    """What tells a store from another one that was made in its place, as happens where people start over."""
+    local = local_path(path)
+    if local is None:
+        return None
+    first = local / "_queries" / "_delta_log" / f"{0:020}.json"
+    found = first.stat() if first.exists() else None
+    return found and (found.st_ino, found.st_mtime_ns)
+
+
 def require_cell(cell: str, magic: str, example: str) -> str:
     """The cell's text, where there is any.
 
@@ -143,8 +154,3 @@ def checkpoint_beside(store: str, name: str) -> str:
     """Where the checkpoint of a query goes when nobody says: beside the store, never in it."""
     folder, _, last = store.rpartition("/")
     return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
-
-
-def is_occupied(path: Path) -> bool:
-    """Whether a folder holds something else than a checkpoint."""
-    return path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "metadata").exists())

@@ -55,9 +55,12 @@ def check_name_free(store: str, name: str, query_id: str | None, checkpoint: str
     """
     known = registered(Layout.at(store))
     for other in known.values():
-        if other.name.casefold() == name.casefold() and (other.name != name or other.query_id != query_id):
-            raise NameTakenError(
-                f"The name {other.name!r} belongs to another query in {store}: the one of {other.checkpoint}.\n"
-                f"A query from {checkpoint} would be a different one. Use another name (taken: {choices(known)}), "
-                "another --store, or resume that query with --checkpoint."
-            )
+        if other.name.casefold() != name.casefold() or (other.name == name and other.query_id == query_id):
+            continue
+        whose = f"the one of {other.checkpoint}"
+        if other.checkpoint == checkpoint:
+            whose = f"one whose checkpoint, {checkpoint}, was deleted or replaced"
+        raise NameTakenError(
+            f"The name {other.name!r} belongs to another query in {store}: {whose}.\n"
+            f"Use another name (taken: {choices(known)}), another --store, or resume that query with --checkpoint."
+        )

@@ -73,8 +73,8 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> Ru
     Raises:
         QueryError: another running query has its name or its checkpoint, or Spark refuses it.
     """
-    from streamstate.spark_session import advise
     from streamstate.snapshots.follow import follow
+    from streamstate.spark_session import advise
 
     spark = launch.frame.sparkSession
     before = notebook.running.get(launch.name)

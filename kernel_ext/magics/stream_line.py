@@ -101,8 +101,16 @@ def _restart(notebook: Notebook, args: argparse.Namespace) -> RunningQuery:
 
 def _wait(notebook: Notebook, args: argparse.Namespace) -> None:
     """Wait for a query, showing how far it is; interrupting it leaves the query running."""
-    with show_progress(notebook.shell) as progress:
-        _chosen(notebook, args.name).wait(args.epoch, args.timeout, progress=progress)
+    __tracebackhide__ = True
+    one = _chosen(notebook, args.name)
+    try:
+        with show_progress(notebook.shell) as progress:
+            one.wait(args.epoch, args.timeout, progress=progress)
+    except TimeoutError as error:
+        raise QueryError(str(error)) from None
+    except KeyboardInterrupt as interrupt:
+        # Where in the waiting it struck tells nobody anything.
+        raise interrupt.with_traceback(None) from None
 
 
 def _attach(notebook: Notebook, args: argparse.Namespace) -> RunningQuery:
