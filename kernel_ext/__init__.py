@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from streamstate.capturing import capture, follow
-    from streamstate.spark_session import session
     from streamstate.snapshots import Capture, CaptureReport, CaptureStatus
+    from streamstate.spark_session import session
     from streamstate.state_inspect import Diff, History, Result, Snapshot, StateTable, Store, open_store
 
 __version__ = "0.1.0"

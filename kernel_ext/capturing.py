@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.spark_session import session
 from streamstate.snapshots import capture as _capture
 from streamstate.snapshots import follow as _follow
+from streamstate.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

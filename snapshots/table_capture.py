@@ -121,7 +121,8 @@ class TableCapture:
                 whole = self._reader.whole(self._source, epochs)
                 self.advice = (
                     f"{self._source.table}: Spark gives no change feed, so each epoch's whole state is read;"
-                    " with RocksDB, spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true makes capture cheap"
+                    " with RocksDB, spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"
+                    " makes capture cheap"
                 )
                 return whole, False
         return self._reader.whole(self._source, epochs), False

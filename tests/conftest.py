@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.memory": "2g",
             "spark.sql.streaming.minBatchesToRetain": "100",
+            # Tests run many small jobs once: the quick compiler beats the thorough one.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     )
     yield session
@@ -94,6 +96,3 @@ def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 def store(counted: tuple[Path, Path]) -> ss.Store:
     """The store of ``counted``, opened."""
     return ss.open_store(counted[1])
-
-
-Until = Callable[[Callable[[], bool]], None]

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from conftest import Source, counts, letters
+from deltalake import write_deltalake
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 from pyspark.sql import SparkSession
 
@@ -13,11 +15,13 @@ from streamstate.snapshots.errors import (
     InvalidNameError,
     InvalidSQLError,
     NameTakenError,
+    NewerStoreError,
     NoStateError,
     NotACheckpointError,
     NotAStoreError,
     QueryError,
 )
+from streamstate.snapshots.layout import FORMAT, QUERIES
 
 
 @pytest.fixture
@@ -80,6 +84,15 @@ def test_the_same_name_again_resumes(shell: Shell, letters_in: Source) -> None:
     assert len(shell.said.strip().splitlines()) == 2  # the line, and Out[…]
     assert handle.wait(timeout=60) == 3
     assert [one.name for one in shell.notebook.running.values()] == ["counts"]
+
+
+def test_a_memory_sink_that_cannot_resume_leaves_the_query_running(shell: Shell, letters_in: Source) -> None:
+    """Found before the query that runs is stopped."""
+    handle = shell.run("%%stream counts --sink memory\ncounted")
+    handle.wait(epoch=2, timeout=120)
+    assert "--sink noop" in shell.fails("%%stream counts --sink memory\ncounted", QueryError)
+    assert handle.state == "running"
+    assert shell.run("spark.table('counts').count()") > 0
 
 
 def test_partitions_are_set_for_the_query_only(shell: Shell, letters_in: Source, spark: SparkSession) -> None:
@@ -196,6 +209,18 @@ def test_a_store_or_checkpoint_that_is_none_is_refused(
     assert nothing_started(shell, spark, tmp_path)
 
 
+def test_a_store_of_a_newer_version_is_not_written(
+    shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Found before anything starts."""
+    row = dict.fromkeys(QUERIES.names) | {"name": "later", "query_id": "x", "format": FORMAT + 1}
+    write_deltalake(tmp_path / "newer" / "_queries", pa.Table.from_pylist([row], schema=QUERIES))
+    before = sorted(tmp_path.rglob("newer/**/*"))
+    assert "pip install --upgrade" in shell.fails("%%stream counts --store newer\ncounted", NewerStoreError)
+    assert sorted(tmp_path.rglob("newer/**/*")) == before
+    assert nothing_started(shell, spark, tmp_path)
+
+
 def test_a_query_that_spark_runs_already_keeps_its_name(
     shell: Shell, letters_in: Source, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -214,6 +239,6 @@ def test_spark_is_named_only_where_nothing_is(bare_shell: Shell, spark: SparkSes
     """A notebook without ``spark`` gets the session under that name; a variable that has it is kept."""
     bare_shell.fails("%%stream counts\n42", QueryError)
     assert bare_shell.names["spark"] is spark
-    bare_shell.names["spark"] = "mine"
+    bare_shell.run("spark = 'mine'")
     bare_shell.fails("%%stream counts\n42", QueryError)
-    assert bare_shell.names["spark"] == "mine"
+    assert bare_shell.run("spark") == "mine"

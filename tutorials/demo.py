@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+# Two partitions suit two cores. For a run of minutes the quick compiler is worth more than the thorough one, and
+# Hadoop's plain file system spares the dozens of processes (readlink, chmod) that its default starts for each epoch.
+_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_RULE = "─" * 100
 _POLL_SECONDS = 0.1
 _INTERRUPTED = 130
 _ATTEMPTS = 3
@@ -151,8 +161,7 @@ def _spark(folders: Folders) -> Iterator[SparkSession]:
     """Embedded Spark, ended afterwards; what it has to say itself goes to a file."""
     print("Starting Spark …", flush=True)
     with _stderr_to(folders.log):
-        # Two partitions suit two cores; the epochs are small.
-        spark = ss.session(**{"spark.sql.shuffle.partitions": "2"})
+        spark = ss.session(**_SETTINGS)
     before = signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # PySpark's own would cancel jobs and fail queries
@@ -234,11 +243,11 @@ def _show(folders: Folders) -> None:
     store = ss.open_store(folders.store)
     for tour in TOURS:
         for at, paragraph in enumerate(look(store, tour)):
-            print(f"\n{'─' * 110 + chr(10) if at == 0 else ''}{paragraph}")
+            print("\n" + (paragraph if at else f"{_RULE}\n{paragraph}"))
 
 
 def _verify(spark: SparkSession, folders: Folders) -> None:
-    print(f"\n{'─' * 110}\nComparing with Spark's own state reader, key by key …", flush=True)
+    print(f"\n{_RULE}\nComparing with Spark's own state reader, key by key …", flush=True)
     compared = 0
     store = ss.open_store(folders.store)
     for tour in TOURS:
@@ -251,7 +260,7 @@ def _verify(spark: SparkSession, folders: Folders) -> None:
 
 def _say_how_to_open(folders: Folders) -> None:
     store = _short(folders.store)
-    print(f"\n{'─' * 110}\nThe store stays in {store}. To look around, without Spark and without Java:\n")
+    print(f"\n{_RULE}\nThe store stays in {store}. To look around, without Spark and without Java:\n")
     print(f'  Python:    import streamstate as ss; ss.open_store("{store}")["delays"].at(2).table().head()')
     print(f"  notebook:  %load_ext streamstate, then %state delays --store {store}")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["look"]
 
 _ROWS = 4
-_WIDTH = 110
+_WIDTH = 100
 
 
 def look(store: Store, tour: Tour) -> Iterator[str]:

@@ -51,7 +51,9 @@ class StateBrowser:
         except StreamStateError as problem:
             return f"{self._reader.name}: {problem}"
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, Any]]:
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
         """Text, an escaped table and, where there is a kernel, the script that brings the table to life."""
         view = self._reader.view(self._live.selection)
         table = f'<div class="streamstate-static">{static.html(view)}</div>'

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.selection import Selection
@@ -12,7 +13,7 @@ from streamstate.widgets.view import Column, Counts, Row, Rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streamstate.state_inspect import Diff, StateTable
+    from streamstate.state_inspect import Diff
 
 __all__ = ["ADDED", "CHANGED", "REMOVED", "changed_page", "counts", "marked"]
 
@@ -25,19 +26,42 @@ def counts(diff: Diff) -> Counts:
     return Counts(int(diff.a), int(numbers["added"]), int(numbers["changed"]), int(numbers["removed"]))
 
 
-def marked(values: Mapping[str, Any], before: StateTable | None) -> Row:
-    """A row of the state with its mark: one lookup of its key in the epoch before."""
-    if before is None:
-        return Row([cell(value) for value in values.values()])
-    old = before.lookup(**{name: values[name] for name in before.key_columns})
-    if old is None:
-        return Row([cell(value) for value in values.values()], ADDED)
-    row = _compared(list(values.values()), [old.get(name) for name in values])
-    return Row(row.cells, CHANGED if row.was else "", row.was)
+def marked(records: Sequence[Mapping[str, Any]], columns: Sequence[Column], diff: Diff | None) -> list[Row]:
+    """Rows of the state, each with its mark and, where it changed, what its cells were."""
+    if diff is None:
+        return [Row([cell(value) for value in record.values()]) for record in records]
+    keys = [column.name for column in columns if column.key]
+    added = {_key(record, keys) for record in _among(diff.added, keys, records)}
+    changed = {_key(record, keys): record for record in _among(diff.changed, keys, records)}
+    rows = []
+    for record in records:
+        key = _key(record, keys)
+        if key in changed:
+            rows.append(_compared(list(record.values()), [changed[key][name] for name in _before(columns)]))
+        else:
+            rows.append(Row([cell(value) for value in record.values()], ADDED if key in added else ""))
+    return rows
+
+
+def _key(record: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return canonical([record[name] for name in keys])
+
+
+def _among(frame: pd.DataFrame, keys: Sequence[str], records: Sequence[Mapping[str, Any]]) -> list[dict[Hashable, Any]]:
+    """The rows of a large frame whose keys may be those of the records: as few as can be found quickly."""
+    for name in keys:
+        with contextlib.suppress(TypeError):  # a struct cannot be hashed; the other columns narrow it down
+            frame = frame[frame[name].isin([record[name] for record in records])]
+    return objects(frame).to_dict("records")
+
+
+def _before(columns: Sequence[Column]) -> list[str]:
+    """The columns of ``diff.changed`` that hold what a row was."""
+    return [column.name if column.key else f"{column.name}_old" for column in columns]
 
 
 def _compared(now: Sequence[Any], before: Sequence[Any]) -> Row:
-    """A row and, for each cell that differs, what it was."""
+    """A changed row and, for each cell that differs, what it was."""
     differ = [at for at, (new, old) in enumerate(zip(now, before, strict=True)) if canonical(new) != canonical(old)]
     return Row([cell(value) for value in now], CHANGED, {at: cell(before[at]) for at in differ})
 
@@ -63,7 +87,7 @@ def _together(diff: Diff, columns: Sequence[Column]) -> pd.DataFrame:
     import pandas as pd
 
     names = [column.name for column in columns]
-    old = [c.name if c.key else f"{c.name}_old" for c in columns]
+    old = _before(columns)
     new = [c.name if c.key else f"{c.name}_new" for c in columns]
     parts = []
     for mark, frame, now, before in (

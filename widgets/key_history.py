@@ -36,7 +36,9 @@ def _change(row: Mapping[Any, Any], before: Mapping[Any, Any] | None, columns: S
     differ = [] if gone or fresh or before is None else _differing(row, before, columns)
     mark = REMOVED if gone else ADDED if fresh else CHANGED if differ else ""
     cells = [] if gone else [cell(row[name]) for name in columns]
-    return KeyChange(int(row["epoch"]), mark, timestamp(row["committed_at"]), cells, differ)
+    return KeyChange(
+        int(row["epoch"]), mark, timestamp(row["committed_at"]), cells, differ, row["change"] == "keyframe"
+    )
 
 
 def _differing(row: Mapping[Any, Any], before: Mapping[Any, Any], columns: Sequence[str]) -> list[int]:

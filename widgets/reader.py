@@ -11,7 +11,7 @@ from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
 from streamstate.widgets.changes import changed_page, counts, marked
 from streamstate.widgets.key_history import key_history
 from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import objects, plain, timestamp
+from streamstate.widgets.values import canonical, objects, plain, timestamp
 from streamstate.widgets.view import Column, Rows, View
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Reader:
             facts=self._facts(epoch, captured),
             total=table.count(),
             counts=counts(diff) if diff else None,
-            page=self._page(table, diff, before, selection),
+            page=self._page(table, diff, selection),
             history=key_history(self.history, name, selection.key) if selection.key else None,
             selection=selection,
         )
@@ -87,15 +87,15 @@ class Reader:
             raise UnknownTableError.among("table", name, tables, where=f"in {self.name!r}")
         return name or tables[0]
 
-    def _page(self, table: StateTable, diff: Diff | None, before: int | None, selection: Selection) -> Rows:
+    def _page(self, table: StateTable, diff: Diff | None, selection: Selection) -> Rows:
         keys = set(table.key_columns)
         columns = [Column(name, name in keys) for name in (*table.key_columns, *table.value_columns)]
         if selection.rows == "changed":
             return changed_page(diff, columns, selection) if diff else Rows(columns)
-        return self._state_page(table, before, columns, selection)
+        return self._state_page(table, diff, columns, selection)
 
     def _state_page(
-        self, table: StateTable, before: int | None, columns: Sequence[Column], selection: Selection
+        self, table: StateTable, diff: Diff | None, columns: Sequence[Column], selection: Selection
     ) -> Rows:
         contains = {selection.column: selection.text} if selection.text and selection.column else None
         matching = table.count(contains=contains)
@@ -103,10 +103,10 @@ class Reader:
         frame = table.page(
             start, selection.size, order_by=selection.order_by, descending=selection.descending, contains=contains
         )
-        earlier = self.history.at(before).table(table.name) if before is not None else None
         records: list[dict[str, Any]] = objects(frame).to_dict("records")
         keys = [{name: record[name] for name in table.key_columns} for record in records]
-        return Rows(columns, [marked(record, earlier) for record in records], start, matching, keys)
+        rows = marked(records, columns, diff)
+        return Rows(columns, rows, start, matching, keys, _chosen(keys, selection.key))
 
     def _difference(self, before: int | None, epoch: int, table: str) -> Diff | None:
         """The diff to the previous captured epoch, kept while the same epoch is looked at."""
@@ -124,8 +124,17 @@ class Reader:
             rows = frame[frame["status"] == "captured"].to_dict("records")
             self._manifest = (captured[-1], {int(row["epoch"]): row for row in rows})
         row = self._manifest[1].get(epoch, {})
-        known = ((label, plain(row.get(column))) for label, column in (("committed", "committed_at"), ("watermark", "watermark")))
+        known = (
+            (label, plain(row.get(column)))
+            for label, column in (("committed", "committed_at"), ("watermark", "watermark"))
+        )
         return [(label, _shown(value)) for label, value in known if value is not None]
+
+
+def _chosen(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None) -> int | None:
+    """The row of the key whose history is open, if it is on the page."""
+    wanted = canonical(key)
+    return next((at for at, each in enumerate(keys) if key and canonical(each) == wanted), None)
 
 
 def _shown(value: Any) -> str:

@@ -197,13 +197,14 @@ export function render({ model, root, style }) {
     const sorted = order_by === title;
     return element("th", { scope: "col", class: numeric ? "number" : "", "aria-sort": sorted ? (descending ? "descending" : "ascending") : "none" },
       element("button", { type: "button", title: `Sort by ${title}`, onclick: () => act("sort", title) },
-        title, key ? element("small", {}, "key") : "", element("span", { class: "way", "aria-hidden": "true" }, sorted ? (descending ? "▼" : "▲") : "")));
+        element("span", { class: "title" }, title), key ? element("small", {}, "key") : "", element("span", { class: "way", "aria-hidden": "true" }, sorted ? (descending ? "▼" : "▲") : "")));
   }
 
   function line(row, i, numeric) {
     const show = () => act("key", { view: view.view, row: i });
     const keys = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(); } };
-    return element("tr", { class: KINDS[row.mark], tabindex: 0, title: "Show the history of this key", onclick: show, onkeydown: keys },
+    const chosen = view.page.chosen === i;
+    return element("tr", { class: `${KINDS[row.mark] || ""} ${chosen ? "chosen" : ""}`, "aria-current": chosen ? "true" : null, tabindex: 0, title: "Show the history of this key", onclick: show, onkeydown: keys },
       mark(row.mark), ...row.cells.map((cell, c) => value(cell, numeric[c], row.was[c])));
   }
 
@@ -228,7 +229,7 @@ export function render({ model, root, style }) {
     const rows = story.changes.map((change) => element("tr", { class: `${KINDS[change.mark] || ""} ${change === now ? "now" : ""}`, "aria-current": change === now ? "true" : null },
       mark(change.mark),
       element("td", {}, element("button", { type: "button", title: "Go to this epoch", onclick: () => act("epoch", change.epoch) }, `epoch ${change.epoch}`)),
-      element("td", { class: "faint" }, change.committed),
+      element("td", { class: "faint" }, change.committed, change.after_gap ? " · first after a gap" : ""),
       ...(change.cells.length ? change.cells.map((cell, i) => value(cell, numeric[i], null, change.changed.includes(i))) : [element("td", { class: "null", colspan: story.columns.length || 1 }, "removed")])));
     const top = history.querySelector(".scroll")?.scrollTop || 0;
     history.replaceChildren(
@@ -236,7 +237,7 @@ export function render({ model, root, style }) {
       element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Changes of this key" },
         element("table", { "aria-label": `History of ${title}` },
           element("thead", {}, element("tr", {}, ...["", "epoch", "committed"].map((each) => element("th", { scope: "col", class: each ? "" : "mark" }, each)),
-            ...story.columns.map((each, i) => element("th", { scope: "col", class: numeric[i] ? "number" : "" }, each)))),
+            ...story.columns.map((each, i) => element("th", { scope: "col", class: numeric[i] ? "number" : "" }, element("span", { class: "title" }, each))))),
           element("tbody", {}, ...rows))));
     history.querySelector(".scroll").scrollTop = top;
   }

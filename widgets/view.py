@@ -42,13 +42,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """One page: where it starts, how many rows there are to page through, and the key of each row."""
+    """One page: where it starts, how many rows there are to page through, the key of each row, the row that is open."""
 
     columns: Sequence[Column] = ()
     rows: Sequence[Row] = ()
     offset: int = 0
     matching: int = 0
     keys: Sequence[Mapping[str, Any]] = ()
+    chosen: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class KeyChange:
     committed: str
     cells: Sequence[Cell]
     changed: Sequence[int]
+    after_gap: bool
 
 
 @dataclass(frozen=True)
@@ -137,4 +139,3 @@ def described(captured: Sequence[int]) -> str:
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
     for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         yield [number for _, number in run]
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,21 @@ class Launch:
     def ends(self) -> bool:
         """Whether the query ends by itself once it has processed what there is."""
         return self.trigger in ("once", "available-now")
+
+    def check_resumes(self, committed: Sequence[int]) -> None:
+        """Raise where Spark would refuse to go on from the checkpoint.
+
+        Args:
+            committed: the epochs that the checkpoint holds.
+
+        Raises:
+            QueryError: a table in memory holds only what was added since, unless it is written whole each time.
+        """
+        if committed and self.sink.format == "memory" and self.mode != "complete":
+            raise QueryError(
+                f"{self.name} has a checkpoint with epochs, and a memory sink resumes in --mode complete only.\n"
+                "Use --sink noop to go on (%state shows the results), or another name to start over."
+            )
 
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint.

@@ -78,11 +78,14 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> Ru
 
     spark = launch.frame.sparkSession
     before = notebook.running.get(launch.name)
+    was_running = before is not None and before.state == "running"
     _check_alone(notebook, launch)
+    committed = Checkpoint(launch.checkpoint, spark).committed()
+    launch.check_resumes(committed)
     advise(spark)
     if before is not None:
         before.stop()
-    _announce(launch, before)
+    _announce(launch, was_running=was_running)
     query = launch.start()
     try:
         capture = follow(query, store, launch.name, every=every, spark=spark)
@@ -158,11 +161,11 @@ def _check_alone(notebook: Notebook, launch: Launch) -> None:
             )
 
 
-def _announce(launch: Launch, before: RunningQuery | None) -> None:
+def _announce(launch: Launch, *, was_running: bool) -> None:
     """Say in one line when a query goes on where it was, rather than from the start."""
     checkpoint = Checkpoint(launch.checkpoint, launch.frame.sparkSession)
     committed = checkpoint.committed()
-    stopped = f"{launch.name} was stopped. " if before is not None else ""
+    stopped = f"{launch.name} was stopped. " if was_running else ""
     if committed:
         print(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
         _announce_partitions(launch, checkpoint, committed[-1])

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
 from browser.lab import FLAGS, Lab, Server, Watched, chromium, serving
 from browser.shown import Shown
 from browser.stores import flights, hostile
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
-from playwright.sync_api import Error as PlaywrightError
 
 REQUIRED = os.environ.get("STREAMSTATE_REQUIRE_BROWSER") == "1" or os.environ.get("CI") == "true"
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import nbformat
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 FLAGS = [
     "--no-sandbox",
@@ -45,9 +45,11 @@ RUN_ALL = """async (limit) => {
     const ran = window.jupyterapp.commands.execute("notebook:run-all-cells").then(() => "ran");
     return Promise.race([ran, new Promise((resolve) => setTimeout(() => resolve("late"), limit))]);
 }"""
+STATUS = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'STATUS'"
+COUNT = "cell => window.jupyterapp.shell.currentWidget.content.widgets[cell].model.executionCount"
 LOCAL = {"localhost", "127.0.0.1", ""}
-KNOWN_NOISE: tuple[re.Pattern[str], ...] = ()
-"""What JupyterLab itself says on the console, whatever the notebook shows."""
+KNOWN_NOISE = (re.compile(r"^Connection lost, reconnecting in"),)
+"""What JupyterLab itself says on the console, whatever the notebook shows: its kernel restarts."""
 
 
 def chromium() -> str | None:
@@ -188,8 +190,7 @@ class Lab:
 
     def wait_idle(self, timeout: float = 60) -> None:
         """Wait until the kernel is there and has nothing to do."""
-        idle = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-        self.page.wait_for_function(idle, timeout=timeout * 1000)
+        self.page.wait_for_function(STATUS.replace("STATUS", "idle"), timeout=timeout * 1000)
 
     def set_source(self, cell: int, code: str) -> None:
         """Write into a cell."""
@@ -203,9 +204,30 @@ class Lab:
         assert self.page.evaluate(RUN_ALL, timeout * 1000) == "ran", f"the cells ran longer than {timeout} s"
         self.wait_idle()
 
+    def start_cell(self, cell: int) -> None:
+        """Start one cell."""
+        self.page.evaluate("cell => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }", cell)
+        self.run("notebook:run-cell")
+
+    def run_cell(self, cell: int) -> None:
+        """Run one cell and wait until it has run."""
+        before = self.page.evaluate(COUNT, cell)
+        self.start_cell(cell)
+        self.page.wait_for_function(f"([cell, before]) => ({COUNT})(cell) !== before", arg=[cell, before])
+        self.wait_idle()
+
+    def wait_busy(self) -> None:
+        """Wait until the kernel runs something."""
+        self.page.wait_for_function(STATUS.replace("STATUS", "busy"))
+
+    def restart(self) -> None:
+        """Restart the kernel and wait until it is there again."""
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+        self.wait_idle()
+
     def save(self) -> None:
-        """Save the notebook and wait until it is on disk."""
-        self.run("docmanager:save")
+        """Save the notebook, outputs included, and wait until it is on disk."""
+        self.page.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:save'); }")
 
     def outputs(self) -> Locator:
         """The areas below the cells."""

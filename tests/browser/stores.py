@@ -33,6 +33,7 @@ class Written:
 
     def __init__(self, path: Path, name: str, tables: Mapping[str, tuple[Mapping[str, pa.DataType], int]]) -> None:
         self.name = name
+        self.tables = tables
         self._layout = Layout.at(path)
         self._tables = {table: ([*columns], keys) for table, (columns, keys) in tables.items()}
         self._states: list[dict[str, State] | None] = []
@@ -53,6 +54,12 @@ class Written:
         moment = START + dt.timedelta(minutes=epoch)
         entry = Entry(epoch, CAPTURED, committed_at=moment, watermark=moment - dt.timedelta(hours=1), tables=facts)
         Manifest(self._layout, self.name).append([entry], self.name)
+
+    def newest(self) -> dict[str, State]:
+        """The newest epoch's state by table."""
+        newest = self._states[-1]
+        assert newest is not None
+        return newest
 
     def _log(self, table: str, epoch: int, before: Mapping[str, State] | None, state: State) -> TableFacts:
         columns, keys = self._tables[table]
@@ -107,7 +114,11 @@ def hostile(path: Path) -> Written:
         "visits": pa.map_(pa.string(), pa.int64()),
         "window": pa.struct([("start", pa.timestamp("us", "UTC")), ("end", pa.timestamp("us", "UTC"))]),
     }
-    written = Written(path, "hostile", {"op0": ({"key": pa.string(), **values}, 1), "op1_left": ({"k": pa.int64(), "v": pa.string()}, 1)})
+    written = Written(
+        path,
+        "hostile",
+        {"op0": ({"key": pa.string(), **values}, 1), "op1_left": ({"k": pa.int64(), "v": pa.string()}, 1)},
+    )
     window = {"start": START, "end": START + dt.timedelta(hours=1)}
     odd = {"legs": [HOSTILE, "JFK"], "at": START}
     rows: State = {
@@ -117,5 +128,7 @@ def hostile(path: Path) -> Written:
     }
     numbers: State = {(n,): (f"v{n}",) for n in range(30)}
     written.add({"op0": rows, "op1_left": numbers})
-    written.add({"op0": rows | {("new",): rows[HOSTILE,]}, "op1_left": {key: numbers[key] for key in numbers if key[0] % 2}})
+    written.add(
+        {"op0": rows | {("new",): rows[HOSTILE,]}, "op1_left": {key: numbers[key] for key in numbers if key[0] % 2}}
+    )
     return written

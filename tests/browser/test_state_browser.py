@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser.conftest import Show
-from browser.lab import wait_until
-from browser.stores import HOSTILE
 from playwright.sync_api import expect
 
 import streamstate as ss
+from browser.conftest import Show
+from browser.lab import wait_until
+from browser.stores import HOSTILE
 from streamstate.widgets.values import cell
 
 pytestmark = pytest.mark.browser

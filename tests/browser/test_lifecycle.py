@@ -1,0 +1,186 @@
+"""A state browser from its first epoch to the notebook that was saved: it follows, rests, comes back and goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import Browser, expect
+
+import streamstate as ss
+from browser.conftest import watching
+from browser.lab import Lab, wait_until
+from browser.shown import Shown
+from browser.stores import State, Written, flights, more_flights
+
+pytestmark = pytest.mark.browser
+
+THREADS = (
+    "import threading; print(sum(thread.name.startswith('streamstate') for thread in threading.enumerate()), 'threads')"
+)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Written:
+    """A store of its own, to which the test adds epochs."""
+    return flights(tmp_path / "store", epochs=3, gap=-1)
+
+
+def code(store: Path, query: str = "delays", arguments: str = "") -> str:
+    """A cell that shows a query of a store."""
+    return (
+        "import streamstate as ss\nfrom streamstate.widgets import StateBrowser, close_all\n"
+        f"browser = StateBrowser(ss.open_store({str(store)!r})[{query!r}]{arguments})\nbrowser"
+    )
+
+
+def open_and_run(lab: Lab, *cells: str, name: str = "own.ipynb") -> Shown:
+    """A notebook with these cells, run to the end, and the browser in it."""
+    lab.server.write(name, *cells)
+    lab.open(name)
+    lab.run_all()
+    return Shown(lab.page.locator(".streamstate-live").last)
+
+
+def say(lab: Lab, source: str) -> str:
+    """What the last cell prints when it is run with this source."""
+    last = lab.page.locator(".jp-CodeCell").count() - 1
+    lab.set_source(last, source)
+    lab.run_cell(last)
+    return lab.page.locator(".jp-CodeCell").nth(last).locator(".jp-OutputArea-output").inner_text().strip()
+
+
+def test_it_shows_each_new_epoch_while_it_follows(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """A captured epoch appears by itself; one that was chosen stays, and only the slider grows."""
+    shown = open_and_run(lab, code(tmp_path / "store"))
+    shown.at(2)
+    history = ss.open_store(tmp_path / "store")["delays"]
+    state: State = dict(growing.newest()["op0"])
+    more_flights(state, 3)
+    growing.add({"op0": state})
+    shown.at(3)
+    shown.expect_rows(history.at(3).table().head(10))
+    shown.button("Previous epoch").click()
+    shown.at(2)
+    growing.add({"op0": {}})
+    expect(shown.slider).to_have_attribute("max", "4")
+    shown.at(2)
+    shown.button("Follow live").click()
+    shown.at(4)
+    expect(shown.view.get_by_text("The state is empty at this epoch.")).to_be_visible()
+
+
+def test_before_the_first_epoch_it_says_so_and_waits(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """A query that has captured nothing yet shows that; the first epoch takes the place of it."""
+    young = Written(tmp_path / "store", "young", growing.tables)
+    shown = open_and_run(lab, code(tmp_path / "store", "young"))
+    expect(shown.view.get_by_text("No epoch is captured yet. The first will show here.")).to_be_visible()
+    young.add({"op0": growing.newest()["op0"]})
+    shown.at(0)
+    shown.expect_rows(ss.open_store(tmp_path / "store")["young"].at(0).table().head(10))
+
+
+def test_a_running_cell_does_not_stop_it(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """While a cell runs, new epochs are shown; what was asked meanwhile is shown at the latest when it ends."""
+    flag = tmp_path / "end"
+    shown = open_and_run(lab, code(tmp_path / "store"), "")
+    shown.at(2)
+    lab.set_source(1, f"import os, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.05)")
+    lab.start_cell(1)
+    lab.wait_busy()
+    growing.add(growing.newest())
+    shown.at(3)
+    shown.go(0)
+    flag.touch()
+    shown.at(0)
+    lab.wait_idle()
+
+
+def test_closing_leaves_the_static_table_and_no_thread(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """``close`` and ``close_all`` end the thread; what is left is what a saved notebook shows."""
+    shown = open_and_run(lab, code(tmp_path / "store"), "")
+    shown.at(2)
+    assert say(lab, THREADS) == "1 threads"
+    assert say(lab, f"browser.close(); {THREADS}") == "0 threads"
+    still = lab.page.locator(".streamstate-static").first
+    expect(still).to_be_visible()
+    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+    lab.run_cell(0)
+    shown.at(2)
+    assert say(lab, f"close_all(); {THREADS}") == "0 threads"
+    expect(still).to_be_visible()
+
+
+def test_running_the_cell_again_leaves_one_thread(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The view that was replaced lets go of its thread by itself."""
+    shown = open_and_run(lab, code(tmp_path / "store"), "")
+    shown.at(2)
+    for _ in range(2):
+        lab.run_cell(0)
+        shown.at(2)
+    wait_until(lambda: say(lab, THREADS) == "1 threads", "the replaced views to let go")
+
+
+def test_a_page_that_is_loaded_again_is_live_again(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The kernel still has the browser: the saved output finds it, with the epoch that was looked at."""
+    shown = open_and_run(lab, code(tmp_path / "store"))
+    shown.go(1)
+    shown.at(1)
+    lab.save()
+    lab.open("own.ipynb")
+    shown.at(1)
+    shown.go(0)
+    shown.at(0)
+
+
+def test_after_a_restart_the_static_table_stands(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """A kernel that forgot the browser leaves no dead controls behind."""
+    shown = open_and_run(lab, code(tmp_path / "store"))
+    shown.at(2)
+    lab.restart()
+    expect(lab.page.locator(".streamstate-static")).to_be_visible()
+    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+
+
+@pytest.fixture
+def saved(lab: Lab, growing: Written, tmp_path: Path) -> Path:
+    """A notebook that was run, saved and closed, and whose kernel is gone."""
+    shown = open_and_run(lab, code(tmp_path / "store"), name="saved.ipynb")
+    shown.at(2)
+    lab.save()
+    lab.server.end_kernels()
+    return lab.server.folder / "saved.ipynb"
+
+
+def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path: Path) -> None:
+    """Opened again with another kernel, or with none, and also where its scripts are not trusted."""
+    assert saved.stat().st_size < 20_000
+    first = ss.open_store(tmp_path / "store")["delays"].at(2).table().head(10).iloc[0]
+    table = lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")
+    lab.open("saved.ipynb")
+    expect(table.locator("tbody tr")).to_have_count(10)
+    expect(table.locator("tbody tr").first).to_contain_text(f"{first['carrier']}")
+    expect(lab.page.get_by_text("epoch 2 (captured: 0–2)")).to_be_visible()
+    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+    notebook = nbformat.read(saved, 4)
+    notebook.cells[0].source += "\n# another hand"
+    notebook.cells[0].metadata = {}
+    nbformat.write(notebook, lab.server.folder / "foreign.ipynb")
+    lab.open("foreign.ipynb")
+    expect(lab.page.locator("table tbody tr")).to_have_count(10)
+
+
+def test_exported_html_shows_the_static_table(chrome: Browser, saved: Path, tmp_path: Path) -> None:
+    """Nbconvert's page, opened from disk without a network."""
+    exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
+    page_file = tmp_path / "saved.html"
+    page_file.write_text(exporter.from_filename(str(saved))[0])
+    context, watched = watching(chrome)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    expect(page.get_by_role("table", name="State table op0 of delays at epoch 2").locator("tbody tr")).to_have_count(10)
+    expect(page.get_by_text("The first 10 of")).to_be_visible()
+    context.close()
+    watched.assert_quiet()
