@@ -21,6 +21,7 @@ StreamStateError
 │   ├── NotACheckpointError (also FileNotFoundError)
 │   └── NoStateError
 ├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
+├── WaitTimeoutError (TimeoutError): what was waited for did not come in time
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
 ├── SessionError (RuntimeError): Spark cannot be started as asked
 └── JavaNotFoundError (RuntimeError): Spark needs Java and none that fits was found
@@ -53,6 +54,7 @@ __all__ = [
     "UnknownNameError",
     "UnknownQueryError",
     "UnknownTableError",
+    "WaitTimeoutError",
 ]
 
 _LISTED = 12
@@ -155,6 +157,10 @@ class NoStateError(CheckpointError):
 
 class CaptureError(StreamStateError, RuntimeError):
     """A capture failed, or was asked for what it cannot do."""
+
+
+class WaitTimeoutError(StreamStateError, TimeoutError):
+    """What was waited for did not come in time; it goes on."""
 
 
 class QueryError(StreamStateError, RuntimeError):

@@ -14,7 +14,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.capture import Capturer, CaptureReport, capturer_for
-from streamstate.snapshots.errors import CaptureError, CheckpointError, InvalidArgumentError, NameTakenError
+from streamstate.snapshots.errors import (
+    CaptureError,
+    CheckpointError,
+    InvalidArgumentError,
+    NameTakenError,
+    WaitTimeoutError,
+)
 from streamstate.snapshots.filesystem import local_path
 
 if TYPE_CHECKING:
@@ -104,7 +110,7 @@ class Capture:
 
         Raises:
             CaptureError: where the capture failed, or was stopped before it got there.
-            TimeoutError: where it takes longer than ``timeout``.
+            WaitTimeoutError: where it takes longer than ``timeout``.
         """
         wanted = epoch if epoch is not None else max(self._capturer.checkpoint.committed(), default=-1)
         with self._changed:
@@ -118,7 +124,7 @@ class Capture:
                 f"The capture of {self.name!r} {status.state} at epoch {newest}, before epoch {wanted}"
                 + (f": {status.error}" if status.error else ".")
             )
-        raise TimeoutError(
+        raise WaitTimeoutError(
             f"Epoch {wanted} of {self.name!r} was not captured within {timeout} s; the newest captured is {newest}"
             + (f". Last error: {status.error}" if status.error else ".")
         )

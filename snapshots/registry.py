@@ -57,31 +57,56 @@ def register(layout: Layout, name: str, query_id: str, checkpoint: str) -> None:
     Raises:
         NameTakenError: where the name is another query's.
     """
-    local = local_path(layout.root)
-    if local is not None and local.is_file():
-        raise NotAStoreError(f"{layout.root} is a file. A store is a folder; name one that is new or a store already.")
-    _check_free(registered(layout), name, query_id, checkpoint)
+    check_name_free(layout, name, query_id, checkpoint)
     open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
     # Names that differ in case alone share one identifier: they would share a folder on some disks, and an SQL name.
     application = f"name/{name.casefold()}"
     append_once(layout.queries, application, 1, lambda _: _row(name, query_id, checkpoint))
-    _check_free(registered(layout), name, query_id, checkpoint)
+    check_name_free(layout, name, query_id, checkpoint)
+
+
+def check_store(layout: Layout) -> dict[str, RegisteredQuery]:
+    """The queries of what is a store, or can become one; nothing is written.
+
+    Raises:
+        NotAStoreError: where the path is a file.
+        NewerStoreError: where a newer version of streamstate wrote the store.
+    """
+    local = local_path(layout.root)
+    if local is not None and local.is_file():
+        raise NotAStoreError(f"{layout.root} is a file. A store is a folder: name a new one, or one that is a store.")
+    return registered(layout)
+
+
+def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint: str) -> None:
+    """Raise where a query cannot be registered under a name; nothing is written.
+
+    Args:
+        layout: the store, which need not exist yet.
+        name: the name.
+        query_id: the query's id, None for one that was never started.
+        checkpoint: where the query keeps its state.
+
+    Raises:
+        NotAStoreError, NewerStoreError: as :func:`check_store`.
+        NameTakenError: where the name is another query's.
+    """
+    known = check_store(layout)
+    for other in known.values():
+        if other.name.casefold() != name.casefold() or (other.name == name and other.query_id == query_id):
+            continue
+        whose = f"the one of {other.checkpoint}"
+        if other.checkpoint == checkpoint:
+            whose = f"one whose checkpoint, {checkpoint}, was deleted or replaced"
+        raise NameTakenError(
+            f"The name {other.name!r} belongs to another query in {layout.root}: {whose}.\n"
+            f"Give this query another name (taken: {choices(known)}), or use another store."
+        )
 
 
 def name_of(layout: Layout, query_id: str) -> str | None:
     """The name under which a query is already in the store."""
     return next((one.name for one in registered(layout).values() if one.query_id == query_id), None)
-
-
-def _check_free(known: dict[str, RegisteredQuery], name: str, query_id: str, checkpoint: str) -> None:
-    for other in known.values():
-        if other.name == name and other.query_id == query_id:
-            return
-        if other.name.casefold() == name.casefold():
-            raise NameTakenError(
-                f"The name {other.name!r} belongs to another query in this store: the one of {other.checkpoint}.\n"
-                f"Give the query of {checkpoint} another name (taken: {choices(known)}), or use another store."
-            )
 
 
 def _row(name: str, query_id: str, checkpoint: str) -> pa.Table:

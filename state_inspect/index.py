@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -38,6 +39,16 @@ class Index:
         """Run a statement that reads, isolated from what is loaded meanwhile."""
         cursor: duckdb.DuckDBPyConnection = self._db.cursor()
         try:
-            return cursor.sql(sql, params=parameters or None).to_arrow_table()
+            relation = cursor.sql(sql, params=parameters or None)
+            return _with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
         finally:
             cursor.close()
+
+
+def _with_whole_numbers(rows: pa.Table, kinds: list[str]) -> pa.Table:
+    """Sums of whole numbers as 64-bit integers where they fit: DuckDB's 128-bit ones would come as decimals."""
+    for at, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            with contextlib.suppress(pa.ArrowInvalid):
+                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
+    return rows

@@ -18,6 +18,7 @@ from streamstate.snapshots.errors import (
     NotACheckpointError,
     QueryError,
     UnknownQueryError,
+    WaitTimeoutError,
 )
 
 
@@ -56,7 +57,7 @@ def test_wait_shows_progress_and_returns(shell: Shell, running: RunningQuery, so
 
 def test_wait_gives_up_after_its_time(shell: Shell, running: RunningQuery) -> None:
     """The query goes on."""
-    message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", QueryError)
+    message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", WaitTimeoutError)
     assert "did not reach epoch 1000" in message
     with pytest.raises(TimeoutError, match="It goes on"):
         running.wait(epoch=1000, timeout=0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from synthetic import START, State, write
 
@@ -74,6 +75,12 @@ def test_columns_of_one_name_stay_two(small: ss.Store) -> None:
     """A join may give two columns one name; each keeps its values."""
     frame = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 o USING (key)").to_pandas()
     assert frame.to_numpy().tolist() == [[6, 5]]
+
+
+def test_sums_of_whole_numbers_are_whole_numbers(small: ss.Store) -> None:
+    """DuckDB adds them up in 128 bits; what fits in 64 comes as such."""
+    assert small.sql("SELECT sum(value) AS s FROM q").to_arrow().schema.field("s").type == pa.int64()
+    assert rows(small, "SELECT sum(value) FROM q") == [(13,)]
 
 
 def test_results_as_frames(small: ss.Store) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import canonical, cell, objects
+from streamstate.widgets.values import canonical, cell, objects, records
 from streamstate.widgets.view import Column, Counts, Row, Rows
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ def counts(diff: Diff) -> Counts:
     return Counts(int(diff.a), int(numbers["added"]), int(numbers["changed"]), int(numbers["removed"]))
 
 
-def marked(records: Sequence[Mapping[str, Any]], columns: Sequence[Column], diff: Diff | None) -> list[Row]:
+def marked(page: Sequence[Mapping[str, Any]], columns: Sequence[Column], diff: Diff | None) -> list[Row]:
     """Rows of the state, each with its mark and, where it changed, what its cells were."""
     if diff is None:
-        return [Row([cell(value) for value in record.values()]) for record in records]
+        return [Row([cell(value) for value in record.values()]) for record in page]
     keys = [column.name for column in columns if column.key]
-    added = {_key(record, keys) for record in _among(diff.added, keys, records)}
-    changed = {_key(record, keys): record for record in _among(diff.changed, keys, records)}
+    added = {_key(record, keys) for record in _among(diff.added, keys, page)}
+    changed = {_key(record, keys): record for record in _among(diff.changed, keys, page)}
     rows = []
-    for record in records:
+    for record in page:
         key = _key(record, keys)
         if key in changed:
             rows.append(_compared(list(record.values()), [changed[key][name] for name in _before(columns)]))
@@ -47,12 +47,12 @@ def _key(record: Mapping[str, Any], keys: Sequence[str]) -> Any:
     return canonical([record[name] for name in keys])
 
 
-def _among(frame: pd.DataFrame, keys: Sequence[str], records: Sequence[Mapping[str, Any]]) -> list[dict[Hashable, Any]]:
+def _among(frame: pd.DataFrame, keys: Sequence[str], wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a large frame whose keys may be those of the records: as few as can be found quickly."""
     for name in keys:
         with contextlib.suppress(TypeError):  # a struct cannot be hashed; the other columns narrow it down
-            frame = frame[frame[name].isin([record[name] for record in records])]
-    return objects(frame).to_dict("records")
+            frame = frame[frame[name].isin([record[name] for record in wanted])]
+    return records(frame)
 
 
 def _before(columns: Sequence[Column]) -> list[str]:
@@ -87,6 +87,7 @@ def _together(diff: Diff, columns: Sequence[Column]) -> pd.DataFrame:
     import pandas as pd
 
     names = [column.name for column in columns]
+    numbered = [str(number) for number in range(2 * len(names))]
     old = _before(columns)
     new = [c.name if c.key else f"{c.name}_new" for c in columns]
     parts = []
@@ -97,17 +98,17 @@ def _together(diff: Diff, columns: Sequence[Column]) -> pd.DataFrame:
     ):
         if len(frame):
             part = objects(pd.concat([frame[now], frame[before]], axis="columns"))
-            parts.append(part.set_axis(range(2 * len(names)), axis="columns").assign(mark=mark))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*range(2 * len(names)), "mark"])
+            parts.append(part.set_axis(numbered, axis="columns").assign(mark=mark))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*numbered, "mark"])
 
 
 def _wanted(frame: pd.DataFrame, names: Sequence[str], selection: Selection) -> pd.DataFrame:
     """The rows that hold the filter's text, in the order asked for."""
     if selection.text and selection.column in names:
-        texts = frame[names.index(selection.column)].map(lambda value: cell(value).text)
+        texts = frame[str(names.index(selection.column))].map(lambda value: cell(value).text)
         frame = frame[texts.str.contains(selection.text, case=False, regex=False)]
     if selection.order_by in names:
-        by = names.index(selection.order_by)
+        by = str(names.index(selection.order_by))
         return frame.sort_values(by, ascending=not selection.descending, key=_sortable, kind="stable")
     return frame
 

@@ -6,6 +6,7 @@ function (target, browser, display) {
   const still = output.querySelector(".streamstate-static");
   const kernels = () => (window.PyViz && window.PyViz.kernels) || {};
   let kernel, line, live, watch, listener, kept;
+  let asked = 0;
 
   function send(content) {
     if (line) line.send(content);
@@ -13,6 +14,7 @@ function (target, browser, display) {
   function heard(message) {
     const content = message.content.data;
     if (content.kind === "module") bring(content);
+    else if (content.kind === "here") (window.PyViz.kernels[display] = kernel), (asked = 0);
     else if (content.kind === "closed") end();
     else if (listener) draw(content);
     else kept = content; // the view's code is still loading
@@ -46,8 +48,10 @@ function (target, browser, display) {
     send({ do: "leave" });
   }
   function check() {
-    // JupyterLab forgets the kernel of an output that was removed, and of a kernel that restarted.
-    if (kernels()[display] === kernel) return;
+    // JupyterLab forgets the kernel of an output that was removed, of one whose second view was closed, and of a
+    // kernel that restarted. An output that is still there asks its kernel before it gives up.
+    if (kernels()[display]) return;
+    if (output.isConnected && ++asked < 4) return send({ do: "here" });
     leave();
     end();
   }

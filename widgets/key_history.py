@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.changes import ADDED, CHANGED, REMOVED
-from streamstate.widgets.values import canonical, cell, objects, timestamp
+from streamstate.widgets.values import canonical, cell, records, timestamp
 from streamstate.widgets.view import KeyChange, KeyHistory
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def key_history(history: History, table: str, key: Mapping[str, Any]) -> KeyHist
     """The newest changes of one key, newest first, each compared with the one before."""
     frame = history.key_history(table, **key)
     columns = [str(name) for name in frame.columns if name not in _OWN and name not in key]
-    rows = objects(frame.tail(LISTED + 1)).to_dict("records")
+    rows = records(frame.tail(LISTED + 1))
     changes = [_change(row, before, columns) for before, row in zip([None, *rows], rows, strict=False)]
     shown = changes[-LISTED:][::-1]
     named = [(name, cell(value)) for name, value in key.items()]

@@ -74,9 +74,14 @@ class Live:
         action, value = str(content.get("do")), content.get("value")
         if action == "leave":
             self.left(page)
-            return
+        elif action == "here":
+            page.send({"kind": "here"})
+        else:
+            self._change(page, action, value, int(content.get("n", 0)))
+
+    def _change(self, page: Page, action: str, value: Any, number: int) -> None:
         with self._lock:
-            page.handled = int(content.get("n", 0))
+            page.handled = number
             if action == "play":
                 self._stepped = time.monotonic()  # the epoch it starts from stays as long as the others
             self.selection = changed(self.selection, action, self._key(value) if action == "key" else value)
@@ -115,7 +120,7 @@ class Live:
             if self._drawn != (asked, selection, captured):
                 self._draw(selection, pages)
                 self._drawn = (asked, selection, captured)
-        except Exception as problem:  # whatever it is, the page must say it: nobody sees this thread
+        except Exception as problem:  # noqa: BLE001 (whatever it is, the page says it: nobody else sees this thread)
             self._tell(f"{problem}" or type(problem).__name__, pages)
         return STEP if selection.playing else POLL
 

@@ -11,7 +11,7 @@ from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
 from streamstate.widgets.changes import changed_page, counts, marked
 from streamstate.widgets.key_history import key_history
 from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import canonical, objects, plain, timestamp
+from streamstate.widgets.values import canonical, plain, records, timestamp
 from streamstate.widgets.view import Column, Rows, View
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class Reader:
         frame = table.page(
             start, selection.size, order_by=selection.order_by, descending=selection.descending, contains=contains
         )
-        records: list[dict[str, Any]] = objects(frame).to_dict("records")
-        keys = [{name: record[name] for name in table.key_columns} for record in records]
-        rows = marked(records, columns, diff)
+        page = records(frame)
+        keys = [{name: record[name] for name in table.key_columns} for record in page]
+        rows = marked(page, columns, diff)
         return Rows(columns, rows, start, matching, keys, _chosen(keys, selection.key))
 
     def _difference(self, before: int | None, epoch: int, table: str) -> Diff | None:
@@ -121,7 +121,7 @@ class Reader:
         """What the manifest says of the epoch."""
         if self._manifest[0] != captured[-1]:
             frame = self.history.epochs()
-            rows = frame[frame["status"] == "captured"].to_dict("records")
+            rows = records(frame[frame["status"] == "captured"])
             self._manifest = (captured[-1], {int(row["epoch"]): row for row in rows})
         row = self._manifest[1].get(epoch, {})
         known = (

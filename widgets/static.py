@@ -57,16 +57,17 @@ def _table(view: View) -> str:
     )
     body = "".join(_row(row) for row in view.page.rows)
     return (
-        f'<table aria-label="{escape(caption)}"><thead><tr><th scope="col" title="changed since the previous epoch">±</th>'
-        f"{heads}</tr></thead><tbody>{body}</tbody></table>"
+        f'<table aria-label="{escape(caption)}"><thead><tr>'
+        f'<th scope="col" title="changed since the previous epoch">±</th>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
     )
 
 
 def _row(row: Row) -> str:
     kind = {"+": "added", "~": "changed", "−": "removed"}.get(row.mark, "same")
-    cells = "".join(_cell(cell, at in row.was) for at, cell in enumerate(row.cells))
+    cells = "".join(_cell(cell, "was" if at in row.was else "") for at, cell in enumerate(row.cells))
     return f'<tr class="{kind}"><td>{row.mark}</td>{cells}</tr>'
 
 
-def _cell(cell: Cell, changed: bool) -> str:
-    return f'<td class="{cell.kind}{" was" if changed else ""}">{escape(cell.text)}</td>'
+def _cell(cell: Cell, changed: str) -> str:
+    return f'<td class="{cell.kind} {changed}">{escape(cell.text)}</td>'

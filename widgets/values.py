@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "canonical", "cell", "objects", "plain", "timestamp"]
+__all__ = ["Cell", "canonical", "cell", "objects", "plain", "records", "timestamp"]
 
 CELL = 60
 """Characters a cell shows before it is cut."""
@@ -67,7 +67,15 @@ def canonical(value: Any) -> Any:
 
 def objects(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of plain objects with ``None`` for what is missing, where pandas may have put NaN."""
-    return frame.astype(object).where(frame.notna(), None)
+    nothing: Any = None
+    found: pd.DataFrame = frame.astype(object).where(frame.notna(), nothing)
+    return found
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame as plain objects by column."""
+    names = [str(name) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in objects(frame).itertuples(index=False, name=None)]
 
 
 def plain(value: Any) -> Any:
@@ -135,9 +143,18 @@ def _joined(start: str, items: Iterator[tuple[str, Any]], end: str) -> Iterator[
 
 
 def _window(start: dt.datetime, end: dt.datetime) -> str:
-    """A time window, as Spark's ``window`` makes them; a day that both ends share is named once."""
+    """A time window, as Spark's ``window`` makes them; what both ends share is said once.
+
+    Example:
+        >>> _window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 6))
+        '2013-01-01 05:00:00 – 06:00:00'
+    """
     first, last = timestamp(start), timestamp(end)
-    return f"{first} – {last[11:] if first[:10] == last[:10] else last}"
+    day, _, rest = first.partition(" ")
+    clock, _, zone = rest.partition(" ")
+    if zone and last.endswith(zone):
+        first = f"{day} {clock}"
+    return f"{first} – {last.removeprefix(f'{day} ')}"
 
 
 def _text(value: Any) -> str:

@@ -99,9 +99,9 @@ class View:
     facts: Sequence[tuple[str, str]] = ()
     total: int = 0
     counts: Counts | None = None
-    page: Rows = Rows()
+    page: Rows = field(default_factory=Rows)
     history: KeyHistory | None = None
-    selection: Selection = Selection()
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def waiting(self) -> bool:

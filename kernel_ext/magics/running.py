@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.magics.failure import failure_of
 from streamstate.magics.table import Table
-from streamstate.snapshots.errors import QueryError
+from streamstate.snapshots.errors import QueryError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -121,14 +121,14 @@ class RunningQuery:
         Raises:
             QueryError: the query failed, or ended before the epoch.
             CaptureError: the capture failed.
-            TimeoutError: the time was up; the query and its capture go on.
+            WaitTimeoutError: the time was up; the query and its capture go on.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (reached := self._reached(epoch)) is None:
             if progress is not None:
                 progress(self.status())
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(self._overdue(epoch))
+                raise WaitTimeoutError(self._overdue(epoch))
             time.sleep(_POLL_SECONDS)
         if progress is not None:
             progress(self.status())
@@ -171,7 +171,7 @@ class RunningQuery:
         """The newest captured epoch; None while the one asked for (or, with none, a committed one) is not captured."""
         try:
             return self.capture.wait(epoch, timeout=_POLL_SECONDS)
-        except TimeoutError:
+        except WaitTimeoutError:
             return None
 
     def _failure(self) -> str | None:

@@ -11,12 +11,14 @@ from streamstate.magics.launch import Launch, Sink, trigger_options
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook, checkpoint_beside, require_cell
 from streamstate.magics.plan import MODES, check_mode, check_state, first_line
-from streamstate.magics.preflight import check_name_free, check_store, query_id_of
+from streamstate.magics.preflight import query_id_of
 from streamstate.magics.running import RunningQuery
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.errors import InvalidSQLError, QueryError
 from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
+from streamstate.snapshots.registry import check_name_free, check_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,12 +56,12 @@ def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuer
     require_cell(cell, "%%stream", _EXAMPLE)
     trigger_options(args.trigger)
     sink.check(args.mode)
-    check_store(store)
+    check_store(Layout.at(store))
     frame = _sql_frame(notebook, cell) if args.sql else _python_frame(notebook, cell)
     check_state(frame)
     check_mode(frame, args.mode)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, name))
-    check_name_free(store, name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
+    check_name_free(Layout.at(store), name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
     launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions)
     handle = run_launch(notebook, launch, store, args.every)
     notebook.use_store(store)

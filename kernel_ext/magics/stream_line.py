@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamstate.magics.arguments import MagicParser, count, epoch
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
-from streamstate.magics.preflight import check_store
 from streamstate.magics.running import RunningQuery, status_table
 from streamstate.magics.stream_cell import STREAM_CELL, run_launch
 from streamstate.magics.table import Table
@@ -18,7 +17,9 @@ from streamstate.magics.waiting import show_progress
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.errors import QueryError
 from streamstate.snapshots.filesystem import local_path, location
+from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
+from streamstate.snapshots.registry import check_store
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -106,8 +107,6 @@ def _wait(notebook: Notebook, args: argparse.Namespace) -> None:
     try:
         with show_progress(notebook.shell) as progress:
             one.wait(args.epoch, args.timeout, progress=progress)
-    except TimeoutError as error:
-        raise QueryError(str(error)) from None
     except KeyboardInterrupt as interrupt:
         # Where in the waiting it struck tells nobody anything.
         raise interrupt.with_traceback(None) from None
@@ -116,7 +115,7 @@ def _wait(notebook: Notebook, args: argparse.Namespace) -> None:
 def _attach(notebook: Notebook, args: argparse.Namespace) -> RunningQuery:
     """Capture a query that was started elsewhere."""
     checkpoint, store = location(args.checkpoint), notebook.store_path(args.store)
-    check_store(store)
+    check_store(Layout.at(store))
     if args.name is not None:
         check_name(args.name)
     if local_path(checkpoint) is not None:

@@ -66,7 +66,7 @@ def module_lab(chrome: Browser, server: Server) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(chrome: Browser, server: Server) -> Iterator[Lab]:
-    """A page of JupyterLab; whatever the test does there, the console stays empty and no request leaves this machine."""
+    """A page of JupyterLab; whatever is done there, the console stays empty and no request leaves this machine."""
     context, watched = watching(chrome)
     yield Lab(server, context.new_page(), watched)
     context.close()

@@ -46,7 +46,8 @@ RUN_ALL = """async (limit) => {
     return Promise.race([ran, new Promise((resolve) => setTimeout(() => resolve("late"), limit))]);
 }"""
 STATUS = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'STATUS'"
-COUNT = "cell => window.jupyterapp.shell.currentWidget.content.widgets[cell].model.executionCount"
+CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
+COUNT = f"at => {CELLS}[at].model.executionCount"
 LOCAL = {"localhost", "127.0.0.1", ""}
 KNOWN_NOISE = (re.compile(r"^Connection lost, reconnecting in"),)
 """What JupyterLab itself says on the console, whatever the notebook shows: its kernel restarts."""
@@ -195,7 +196,7 @@ class Lab:
     def set_source(self, cell: int, code: str) -> None:
         """Write into a cell."""
         self.page.evaluate(
-            "([cell, code]) => window.jupyterapp.shell.currentWidget.content.widgets[cell].model.sharedModel.setSource(code)",
+            f"([at, code]) => {CELLS}[at].model.sharedModel.setSource(code)",
             [cell, code],
         )
 

@@ -135,12 +135,32 @@ def test_a_page_that_is_loaded_again_is_live_again(lab: Lab, growing: Written, t
     shown.at(0)
 
 
+def test_a_second_view_of_the_output_is_live_as_well(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """JupyterLab can show an output twice; both follow, and closing one leaves the other."""
+    first = Shown(lab.page.locator(".jp-Notebook .streamstate-live"))
+    open_and_run(lab, code(tmp_path / "store"))
+    first.at(2)
+    lab.run("notebook:create-output-view")
+    second = Shown(lab.page.locator(".jp-LinkedOutputView .streamstate-live"))
+    second.at(2)
+    second.go(0)
+    second.at(0)
+    first.at(0)
+    lab.run("application:close")
+    expect(second.view).to_have_count(0)
+    first.go(1)
+    first.at(1)
+    lab.page.wait_for_function("() => Object.keys(window.PyViz.kernels).length === 1")
+    first.go(2)
+    first.at(2)
+
+
 def test_after_a_restart_the_static_table_stands(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """A kernel that forgot the browser leaves no dead controls behind."""
     shown = open_and_run(lab, code(tmp_path / "store"))
     shown.at(2)
     lab.restart()
-    expect(lab.page.locator(".streamstate-static")).to_be_visible()
+    expect(lab.page.locator(".streamstate-static")).to_be_visible(timeout=20_000)
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
 
 
@@ -174,7 +194,7 @@ def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path
 
 def test_exported_html_shows_the_static_table(chrome: Browser, saved: Path, tmp_path: Path) -> None:
     """Nbconvert's page, opened from disk without a network."""
-    exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
+    exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")  # type: ignore[no-untyped-call]
     page_file = tmp_path / "saved.html"
     page_file.write_text(exporter.from_filename(str(saved))[0])
     context, watched = watching(chrome)

@@ -99,7 +99,7 @@ def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> N
 
 
 def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
-    """Every change of the clicked key, newest first; an epoch in it can be gone to, and Enter does what a click does."""
+    """Every change of the clicked key, newest first; an epoch in it can be gone to; Enter does what a click does."""
     shown = show("delays")
     key = {"carrier": "C01", "origin": "JFK"}
     row = shown.rows.filter(has_text="C01").filter(has_text="JFK")
