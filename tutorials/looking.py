@@ -47,7 +47,7 @@ def _facts(history: History, tour: Tour, captured: list[int]) -> str:
 
 def _top(snapshot: Snapshot, tour: Tour, title: str) -> str:
     table = snapshot.table(tour.table)
-    rows = table.page(limit=_ROWS, order_by=tour.top, descending=True)
+    rows = _chosen(table.page(limit=_ROWS, order_by=tour.top, descending=True), tour)
     if rows.empty:
         return f"{title}: {tour.table} is empty"
     return f"{title}: {tour.table}, {len(table):,} rows, the largest by {tour.top}\n{_text(rows)}"
@@ -58,13 +58,13 @@ def _diff(history: History, tour: Tour, a: int, b: int, story: str) -> Iterator[
     counts = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
     kind = max(diff.counts, key=lambda one: (one == "changed" and diff.counts[one] > 0, diff.counts[one]))
     rows: pd.DataFrame = getattr(diff, kind).copy()
-    title = f"From epoch {a} to {b}, {story}: {counts}"
+    title = f"From epoch {a} to {b}, {story}:\n{counts}"
     if kind == "changed" and tour.ranked:
         name, expression = tour.ranked
-        rows[name] = rows.eval(expression)
+        rows.insert(len(history.live().table(tour.table).key_columns), name, rows.eval(expression))
         rows = rows.sort_values(name, ascending=False)
         title += f"; those with the most {name}"
-    yield f"{title}\n{_text(_fitting(rows.head(_ROWS)))}"
+    yield f"{title}\n{_text(_chosen(rows.head(_ROWS), tour))}"
 
 
 def _key_history(history: History, tour: Tour) -> str:
@@ -79,14 +79,11 @@ def _nearest(epochs: list[int], wanted: int) -> int | None:
     return min(epochs, key=lambda epoch: abs(epoch - wanted), default=None)
 
 
-def _fitting(rows: pd.DataFrame) -> pd.DataFrame:
-    """Without the unchanged halves of the diff, which say nothing."""
-    same = [
-        name
-        for name in rows.columns
-        if name.endswith("_old") and rows[name].equals(rows[f"{name.removesuffix('_old')}_new"].rename(name))
-    ]
-    return rows.drop(columns=[*same, *(f"{name.removesuffix('_old')}_new" for name in same)])
+def _chosen(rows: pd.DataFrame, tour: Tour) -> pd.DataFrame:
+    """The columns that the tour shows; both values of those that a diff compares."""
+    ranked = [tour.ranked[0]] if tour.ranked else []
+    chosen = {f"{name}{side}" for name in [*tour.columns, *ranked] for side in ("", "_old", "_new")}
+    return rows[[name for name in rows.columns if name in chosen]] if tour.columns else rows
 
 
 def _text(rows: pd.DataFrame) -> str:

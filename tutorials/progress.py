@@ -33,7 +33,7 @@ class Bars:
         self._stream = stream or sys.stdout
         self._in_place = self._stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
         self._started = time.monotonic()
-        self._shown = 0.0
+        self._shown = 0.0 if self._in_place else self._started
         self._lines = 0
 
     def show(self, steps: Sequence[Step], *, last: bool = False) -> None:

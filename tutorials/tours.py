@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +41,12 @@ class Tour:
     """The key whose history is shown, and its table."""
     sql: str
     """A statement; ``{past}`` is the epoch to go back to."""
+    columns: tuple[str, ...] = ()
+    """The columns to show, where not all."""
     mode: str = "update"
     files: int = 1
     """How many files an epoch takes in."""
-    ranked: tuple[str, str] | None = field(default=None)
+    ranked: tuple[str, str] | None = None
     """A name and an expression over the diff's columns by which changed keys are ranked."""
 
 
@@ -96,6 +98,7 @@ TOURS = (
         query=flights.weather,
         mode="append",
         table="op0_left",
+        columns=("scheduled", "origin", "index", "carrier", "flight", "tailnum", "dest", "dep_delay", "matched"),
         top="dep_delay",
         past=2,
         between=(2, 3),
@@ -112,12 +115,14 @@ TOURS = (
         name="rotations",
         about="what each aircraft has been doing: transformWithState with a value, a list, a map and a timer",
         query=flights.rotations,
-        files=2,
+        files=2,  # Python takes in one aircraft at a time, which takes its time
         table="op0_aircraft",
+        columns=("tailnum", "last_airport", "accumulated_delay", "flights"),
         top="accumulated_delay",
         past=3,
         between=(2, 3),
         story="rotations that began, ended or went on from 26 March to 22 April",
+        ranked=("gained", "accumulated_delay_new - accumulated_delay_old"),
         key_table="op0_aircraft",
         key={"tailnum": "N725MQ"},
         sql=(

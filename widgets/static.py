@@ -36,11 +36,11 @@ def _parts(view: View) -> Iterator[str]:
     yield from (f"{label} {value}" for label, value in view.facts)
 
 
-def html(view: View, problem: str = "") -> str:
+def html(view: View) -> str:
     """A view as a table that shows in any browser, without scripts; every text in it is escaped."""
     style = files("streamstate.widgets").joinpath("static.css").read_text("utf-8")
     told = f"<p><strong>{escape(view.name)}</strong> · {' · '.join(escape(part) for part in _parts(view))}</p>"
-    body = f"<p>{escape(problem)}</p>" if problem else "" if view.waiting else _table(view)
+    body = "" if view.waiting else _table(view)
     return f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_HINT}</small></p>"
 
 

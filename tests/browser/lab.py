@@ -226,6 +226,11 @@ class Lab:
         self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self.wait_idle()
 
+    def theme(self, name: str) -> None:
+        """Change JupyterLab's theme and wait until it is there."""
+        self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", name)
+        self.page.locator(f"body[data-jp-theme-name='{name}']").wait_for()
+
     def save(self) -> None:
         """Save the notebook, outputs included, and wait until it is on disk."""
         self.page.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:save'); }")

@@ -1,0 +1,109 @@
+"""What a cell of the state browser shows for a value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from streamstate.widgets.values import CELL, WHOLE, canonical, cell, objects
+
+
+@pytest.fixture(autouse=True)
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A user in a zone that is not UTC."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("EWR", "EWR"),
+        (7, "7"),
+        (True, "true"),
+        (np.int64(7), "7"),
+        (0.1 + 0.2, "0.3"),
+        (Decimal("1.10"), "1.10"),
+        (None, "null"),
+        (pd.NA, "null"),
+        (pd.NaT, "null"),
+        (float("nan"), "nan"),
+        ("", "(empty)"),
+        (b"\x00\xff", "0x00ff"),
+        ("two\nlines", "two\\nlines"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        (MOMENT, "2013-01-01 06:00:00 +01:00"),
+        (pd.Timestamp(MOMENT), "2013-01-01 06:00:00 +01:00"),
+        (dt.datetime(2013, 1, 1, 5), "2013-01-01 05:00:00"),  # noqa: DTZ001 (Spark's timestamps without a zone)
+        (dt.date(2013, 1, 1), "2013-01-01"),
+        ({"legs": ["EWR", "ORD"], "n": None}, "{legs: [EWR, ORD], n: null}"),
+        (np.array([1, 2]), "[1, 2]"),
+        (
+            {"start": MOMENT, "end": MOMENT + dt.timedelta(hours=1)},
+            "2013-01-01 06:00:00 – 07:00:00 +01:00",
+        ),
+    ],
+)
+def test_a_value_is_one_readable_line(value: Any, text: str) -> None:
+    """Whatever the state holds; times in the user's zone; what cannot be seen is written out."""
+    assert cell(value).text == text
+
+
+def test_nothing_and_the_empty_text_look_different_from_their_words() -> None:
+    """A value that says "null" is not mistaken for a missing one."""
+    assert (cell("null").kind, cell(None).kind, cell("").kind) == ("text", "null", "null")
+
+
+@pytest.mark.parametrize("value", ["x" * 1_000_000, b"x" * 1_000_000, list(range(1_000_000)), {"a": "x" * 1_000_000}])
+def test_a_long_value_is_cut_and_says_so(value: Any) -> None:
+    """A cell ends in an ellipsis, and what can still be looked at is bounded too, however long the value is."""
+    shown = cell(value)
+    assert len(shown.text) == CELL
+    assert shown.text.endswith("…")
+    assert shown.whole is not None
+    assert CELL < len(shown.whole) < WHOLE + 50
+
+
+def test_a_rounded_number_keeps_its_exact_form() -> None:
+    """Six digits are shown; the exact number is what the cell tells when it is pointed at."""
+    assert cell(12.123456789).whole == "12.123456789"
+    assert cell(12.5).whole is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (np.int64(1), 1, True),
+        (pd.Timestamp(MOMENT), MOMENT, True),
+        (np.array([1, 2]), [1, 2], True),
+        ({"a": [1]}, {"a": np.array([1])}, True),
+        (None, pd.NA, True),
+        (float("nan"), float("nan"), True),
+        (None, float("nan"), False),
+        ("1", 1, False),
+        ([1, 2], [2, 1], False),
+    ],
+)
+def test_values_are_compared_as_the_state_compares_them(one: Any, other: Any, same: bool) -> None:
+    """Whatever pandas made of them on the way."""
+    assert (canonical(one) == canonical(other)) is same
+    hash(canonical(one))
+
+
+def test_a_missing_number_is_no_nan() -> None:
+    """Pandas writes NaN for a missing number; a person reads null."""
+    frame = objects(pd.DataFrame({"mean": [1.5, None]}))
+    assert [cell(value).text for value in frame["mean"]] == ["1.5", "null"]

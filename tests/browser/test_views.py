@@ -1,0 +1,167 @@
+"""What a state browser shows, without a browser: views of a real store, and the forms that need no kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import streamstate as ss
+from browser.stores import HOSTILE, State, Written
+from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
+from streamstate.widgets import StateBrowser, static
+from streamstate.widgets.reader import Reader
+from streamstate.widgets.selection import SIZES, Selection, changed
+from streamstate.widgets.view import described, ranges
+
+
+@pytest.fixture(scope="module")
+def opened_store(stored: Path) -> ss.Store:
+    """The store that the browser tests look at."""
+    return ss.open_store(stored)
+
+
+@pytest.fixture
+def delays(opened_store: ss.Store) -> ss.History:
+    """A query with a gap at epoch 4."""
+    return opened_store["delays"]
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3, 5, 6])
+def test_marks_and_counts_are_those_of_the_diff(delays: ss.History, epoch: int) -> None:
+    """Every row of every epoch against the epoch captured before it, and old values where one changed."""
+    view = Reader(delays).view(Selection(epoch=epoch, size=SIZES[-1]))
+    before = 3 if epoch == 5 else epoch - 1
+    diff = delays.diff(before, epoch)
+    marks = [row.mark for row in view.page.rows]
+    assert (marks.count("+"), marks.count("~")) == (len(diff.added), len(diff.changed))
+    assert view.counts is not None
+    assert (view.counts.since, view.counts.removed) == (before, len(diff.removed))
+    flights = view.page.columns.index(next(column for column in view.page.columns if column.name == "flights"))
+    old = [row.was[flights].text for row in view.page.rows if row.mark == "~"]
+    assert old == [str(number) for number in diff.changed["flights_old"]]
+
+
+def test_the_pages_of_changes_are_the_diff(delays: ss.History) -> None:
+    """Page by page, sorted and filtered: each changed key once."""
+    diff = delays.diff(1, 2)
+    seen = []
+    for page in range(9):
+        view = Reader(delays).view(Selection(epoch=2, rows="changed", page=page, size=1, order_by="carrier"))
+        seen += [row.cells[0].text for row in view.page.rows] if view.page.offset == page else []
+    assert seen == sorted([*diff.added["carrier"], *diff.changed["carrier"], *diff.removed["carrier"]])
+    found = Reader(delays).view(Selection(epoch=2, rows="changed", column="carrier", text="c02"))
+    assert [row.mark for row in found.page.rows] == ["−"]
+
+
+def test_a_page_beyond_the_end_is_the_last(delays: ss.History) -> None:
+    """A filter or another epoch can leave fewer pages than there were."""
+    view = Reader(delays).view(Selection(epoch=0, page=99))
+    assert (view.page.offset, len(view.page.rows)) == (20, view.total - 20)
+
+
+def test_a_key_history_marks_what_each_change_changed(delays: ss.History) -> None:
+    """Newest first; the first is an addition, a removal has no values, and after a gap nothing is claimed."""
+    history = Reader(delays).view(Selection(key={"carrier": "C01", "origin": "LGA"})).history
+    assert history is not None
+    frame = delays.key_history("op0", carrier="C01", origin="LGA")
+    assert [change.epoch for change in history.changes] == frame["epoch"].tolist()[::-1]
+    assert (history.changes[-1].mark, history.changes[0].mark) == ("+", "−")
+    assert [change.after_gap for change in history.changes[::-1]] == (frame["change"] == "keyframe").tolist()
+
+
+def test_only_a_page_goes_to_the_page(opened_store: ss.Store) -> None:
+    """A message stays small whatever the state holds: a bounded number of rows of bounded cells."""
+    message = Reader(opened_store["hostile"]).view(Selection(table="op0", size=SIZES[-1])).message()
+    assert len(str(message)) < 20_000
+    assert "keys" not in message["page"]
+
+
+def test_what_does_not_exist_is_refused_by_name(delays: ss.History) -> None:
+    """Before anything is shown, with the choices."""
+    with pytest.raises(UnknownTableError, match="op0"):
+        StateBrowser(delays, "op7")
+    with pytest.raises(UnknownEpochError, match=r"3.*5"):
+        StateBrowser(delays, epoch=4)
+
+
+def test_in_a_terminal_it_is_a_line(delays: ss.History) -> None:
+    """Without a notebook there is a summary."""
+    assert repr(StateBrowser(delays, epoch=2)).startswith(
+        "delays: table op0 · epoch 2 (captured: 0–3, 5–6) · 27 rows · +1 ~4 −1 since epoch 1"
+    )
+
+
+def test_without_a_kernel_it_is_a_table_and_no_script(delays: ss.History) -> None:
+    """Nothing that waits for a kernel, and nothing left behind in this process."""
+    data, metadata = StateBrowser(delays)._repr_mimebundle_()
+    assert (set(data), metadata) == ({"text/plain", "text/html"}, {})
+    assert "<script" not in data["text/html"]
+
+
+class _Tags(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.found.append(tag)
+
+
+def test_the_static_table_holds_no_markup_of_the_state(opened_store: ss.Store) -> None:
+    """Names and values are escaped: only our own elements are there."""
+    html = static.html(Reader(opened_store["hostile"]).view(Selection(table="op0")))
+    assert HOSTILE not in html
+    assert set(_Tags(html).found) == {"style", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "small"}
+
+
+def test_a_query_without_an_epoch_says_so(tmp_path: Path) -> None:
+    """In every form, and without an error."""
+    Written(tmp_path, "young", {})
+    browser = StateBrowser(ss.open_store(tmp_path)["young"])
+    assert repr(browser) == "young: no epoch captured yet"
+    assert "no epoch captured yet" in browser._repr_mimebundle_()[0]["text/html"]
+
+
+def test_many_epochs_are_a_few_numbers() -> None:
+    """Ten thousand epochs with gaps go to a page as runs, and are told as such."""
+    captured = [*range(5_000), *range(5_010, 10_000)]
+    assert ranges(captured) == [[0, 4_999], [5_010, 9_999]]
+    assert described(captured) == "0–4999, 5010–9999"
+    assert described(list(range(0, 100, 2))) == "0, …, 98 (49 gaps)"
+
+
+def test_another_table_starts_from_its_first_page() -> None:
+    """Filter, order and open key belong to the columns that were; the epoch stays."""
+    before = Selection("op0", epoch=3, page=2, order_by="k", column="k", text="x", key={"k": 1})
+    assert changed(before, "table", "op1") == Selection("op1", epoch=3)
+
+
+def test_an_unknown_action_changes_nothing() -> None:
+    """Whatever a page sends."""
+    assert changed(Selection(), "drop", "everything") == Selection()
+    assert changed(Selection(), "size", 10**9).size == SIZES[0]
+
+
+def test_importing_is_quick() -> None:
+    """The package starts neither pandas nor a notebook nor Panel."""
+    code = "import sys, streamstate.widgets; print({'pandas', 'IPython', 'panel', 'pyspark'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_a_state_can_have_a_column_of_any_name(tmp_path: Path) -> None:
+    """Names that the browser itself uses, or that look like the two sides of a diff."""
+    import pyarrow as pa
+
+    columns = {"mark": pa.int64(), "0": pa.int64(), "mark_old": pa.int64()}
+    written = Written(tmp_path, "odd", {"op0": (columns, 1)})
+    states: list[State] = [{(1,): (1, 1)}, {(1,): (2, 1), (2,): (0, 0)}]
+    for state in states:
+        written.add({"op0": state})
+    reader = Reader(ss.open_store(tmp_path)["odd"])
+    assert [row.mark for row in reader.view(Selection()).page.rows] == ["~", "+"]
+    assert [row.mark for row in reader.view(Selection(rows="changed", order_by="0")).page.rows] == ["+", "~"]

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import run
+from oracle import compare
+from pyspark.sql import SparkSession
+
+import streamstate as ss
+from streamstate.tutorials import flights
+from streamstate.tutorials.rotations import KEPT_LEGS
+
+
+def files(data: Path, name: str) -> list[Path]:
+    """A folder's files in the order in which Spark's file source takes them."""
+    return sorted((data / name).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+
+
+@pytest.fixture(scope="session")
+def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole year, as the demo has it."""
+    return flights.prepare(tmp_path_factory.mktemp("flights") / "year", days_per_file=14)
+
+
+@pytest.fixture(scope="session")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six days around the snow storm of 8 February, two a file."""
+    folder = tmp_path_factory.mktemp("flights") / "storm"
+    return flights.prepare(folder, days_per_file=2, first=date(2013, 2, 6), last=date(2013, 2, 11))
+
+
+@pytest.fixture(scope="session")
+def departures(storm: Path) -> pd.DataFrame:
+    """The same six days as pandas reads them."""
+    return pd.concat([pq.read_table(path).to_pandas() for path in files(storm, "flights")], ignore_index=True)
+
+
+def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: str = "update") -> ss.History:
+    """A query over the six days, run and captured, each epoch compared with Spark's own state reader."""
+    run(getattr(flights, query)(spark, storm), folder / "checkpoint", mode)
+    ss.capture(folder / "checkpoint", folder / "store", query, spark=spark)
+    history = ss.open_store(folder / "store")[query]
+    assert len(history.captured()) >= 3
+    assert compare(spark, folder / "checkpoint", history) == len(history.captured()) * len(history.tables())
+    return history
+
+
+def test_every_departure_of_the_year_is_written_once(year: Path) -> None:
+    """All 336,776 rows of the package are there, none twice."""
+    assert sum(pq.read_metadata(path).num_rows for path in files(year, "flights")) == 336_776
+
+
+def test_files_are_in_the_order_of_time(year: Path) -> None:
+    """The file source takes files by modification time: that order is the order of scheduled departures."""
+    times = pa.chunked_array(
+        [chunk for path in files(year, "flights") for chunk in pq.read_table(path)["time_hour"].chunks]
+    ).to_pandas()
+    assert times.is_monotonic_increasing
+
+
+def test_both_streams_have_a_file_for_each_span_of_days(year: Path) -> None:
+    """Weather ends a day before the flights do, and has a file for that day all the same: the streams stay in step."""
+    names = [path.name for path in files(year, "flights")]
+    assert names == [path.name for path in files(year, "weather")]
+    assert names[0] == "2013-01-01.parquet"
+    assert len(names) == 27
+
+
+def test_missing_values_are_nulls_and_whole_numbers_stay_whole(year: Path) -> None:
+    """A cancelled departure has no delay, some have no aircraft; a flight's number is never 1545.0."""
+    table = pq.read_table(year / "flights")
+    assert table["dep_delay"].null_count == 8_255
+    assert table["tailnum"].null_count == 2_512
+    assert table.schema.field("flight").type == pa.int32()
+    assert table.schema.field("time_hour").type == pa.timestamp("us", tz="UTC")
+
+
+def test_preparing_again_writes_nothing(storm: Path) -> None:
+    """What is there is kept as it is."""
+    before = [(path, path.stat().st_ino) for path in files(storm, "flights")]
+    flights.prepare(storm, days_per_file=2, first=date(2013, 2, 6), last=date(2013, 2, 11))
+    assert [(path, path.stat().st_ino) for path in files(storm, "flights")] == before
+
+
+def test_preparing_leaves_nothing_beside_the_directory(storm: Path) -> None:
+    """It is written under another name, then moved."""
+    assert [path.name for path in storm.parent.iterdir()] == ["storm"]
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    """Nothing is mixed with what somebody else put there."""
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ss.StreamStateError, match=r"holds no prepared flights[^$]*empty"):
+        flights.prepare(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_other_days_than_those_prepared_are_refused(storm: Path) -> None:
+    """A query that has begun must find the same files again."""
+    with pytest.raises(ss.StreamStateError, match="2013-02-06 to 2013-02-11 in files of 2"):
+        flights.prepare(storm, days_per_file=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(date(2012, 12, 31), date(2013, 1, 2)), (date(2013, 3, 2), date(2013, 3, 1))]
+)
+def test_days_outside_of_2013_are_refused(tmp_path: Path, first: date, last: date) -> None:
+    """The message gives the days that there are."""
+    with pytest.raises(ss.StreamStateError, match="2013-01-01 to 2013-12-31"):
+        flights.prepare(tmp_path / "data", first=first, last=last)
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_the_package_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flights are an extra; the library works without them."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ss.StreamStateError, match=r"pip install streamstate\[tutorials\]"):
+        flights.prepare(tmp_path / "data")
+
+
+def test_a_directory_without_flights_is_no_source(spark: SparkSession, tmp_path: Path) -> None:
+    """A stream over nothing would wait for ever."""
+    with pytest.raises(ss.StreamStateError, match=r"prepare\("):
+        flights.delays(spark, tmp_path)
+
+
+def test_delays_keeps_counts_sums_and_maxima(
+    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
+) -> None:
+    """The state of the keyed aggregate is what pandas counts, at the newest epoch."""
+    found = captured(spark, storm, tmp_path, "delays").live().table().to_pandas().set_index(["carrier", "origin"])
+    expected = departures.groupby(["carrier", "origin"]).dep_delay.agg(["size", "sum", "count", "max"])
+    assert (found.sort_index().to_numpy() == expected.sort_index().to_numpy()).all()
+
+
+def test_daily_windows_end_with_the_watermark(spark: SparkSession, storm: Path, tmp_path: Path) -> None:
+    """Only days that the watermark has not passed are left, while every day was in the state at some epoch."""
+    history = captured(spark, storm, tmp_path, "delays_daily")
+    days = {
+        epoch: {window["start"].date() for window in history.at(epoch).table().to_arrow()["window"].to_pylist()}
+        for epoch in history.captured()
+    }
+    assert days[0] == {date(2013, 2, 6), date(2013, 2, 7)}
+    assert set().union(*days.values()) == {date(2013, 2, day) for day in range(6, 12)}
+    assert days[max(days)] == {date(2013, 2, 10), date(2013, 2, 11)}
+
+
+def test_a_departure_waits_for_its_weather(
+    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Both sides of the join are in the state, and say whether they have met."""
+    history = captured(spark, storm, tmp_path, "weather", "append")
+    assert history.tables() == ["op0_left", "op0_right"]
+    left = history.at(0).table("op0_left").to_pandas()
+    early = departures[departures.day.isin([6, 7])]
+    assert len(left) == len(early)
+    assert left.matched.all()
+
+
+def test_rotations_keep_value_list_map_and_timer(
+    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
+) -> None:
+    """What the processor keeps of each aircraft is what pandas finds in its departures."""
+    history = captured(spark, storm, tmp_path, "rotations")
+    flown = departures[departures.tailnum.notna() & departures.dep_delay.notna()]
+    first = flown[flown.day.isin([6, 7])].sort_values("scheduled")
+
+    aircraft = history.at(0).table("op0_aircraft").to_pandas().set_index("tailnum")
+    assert dict(aircraft.last_airport) == dict(first.groupby("tailnum").dest.last())
+    assert dict(aircraft.accumulated_delay) == dict(first.groupby("tailnum").dep_delay.sum())
+    legs = history.at(0).table("op0_legs").to_pandas()
+    assert dict(legs.groupby("tailnum").size()) == dict(first.groupby("tailnum").size().clip(upper=KEPT_LEGS))
+    assert set(history.at(0).table("op0_timers").to_pandas().tailnum) == set(first.tailnum)
+
+    visits = history.live().table("op0_visits").to_pandas()
+    counted = Counter(zip(flown.tailnum, flown.dest, strict=True))
+    assert {(row.tailnum, row.airport): row.visits for row in visits.itertuples()} == counted
+
+
+def test_an_aircraft_not_seen_for_a_day_has_left(
+    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Its timer goes off: value and list are cleared, the visits stay."""
+    history = captured(spark, storm, tmp_path, "rotations")
+    newest = history.live()
+    away = set(departures.tailnum.dropna()) - set(newest.table("op0_aircraft").to_pandas().tailnum)
+    assert away
+    assert set(newest.table("op0_legs").to_pandas().tailnum) & away == set()
+    assert set(newest.table("op0_timers").to_pandas().tailnum) & away == set()
+    flown = set(departures[departures.dep_delay.notna()].tailnum.dropna())
+    assert set(newest.table("op0_visits").to_pandas().tailnum) == flown
