@@ -32,10 +32,11 @@ def showing(store: Path, query: str) -> Iterator[tuple[Lab, Shown]]:
     """JupyterLab with a notebook that shows a query as a reader of the README would."""
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        context = browser.new_context(viewport={"width": 1180, "height": 1000}, device_scale_factor=2)
+        context = browser.new_context(viewport={"width": 1180, "height": 790}, device_scale_factor=2)
         lab = Lab(server, context.new_page(), Watched())
         server.write("state.ipynb", CODE.format(store=str(store), query=query))
         lab.open("state.ipynb")
+        lab.run("application:toggle-left-area")
         lab.run_all()
         shown = Shown(lab.page.locator(".streamstate-live"))
         shown.wait()
@@ -56,7 +57,8 @@ def main(arguments: list[str]) -> None:
         shown.history.wait_for()
         for name, theme in THEMES.items():
             lab.theme(theme)
-            shown.view.screenshot(path=PICTURES / f"{name}.png")
+            lab.page.mouse.move(0, 0)
+            lab.page.screenshot(path=PICTURES / f"{name}.png")
             print(PICTURES / f"{name}.png")
 
 

@@ -13,14 +13,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import CaptureError, NoStateError
+from streamstate.snapshots.errors import CaptureError
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.progress import BatchProgress, progress_of
 from streamstate.snapshots.registry import name_of, register
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.state_reader import StateReader, no_state
 from streamstate.snapshots.table_capture import Chain, TableCapture
 
 if TYPE_CHECKING:
@@ -97,11 +97,14 @@ class Capturer:
         self._reader = StateReader(self.spark, self.checkpoint)
 
     def register(self) -> None:
-        """Take the query's name in the store.
+        """Take the query's name in the store, once it is known to keep state.
 
         Raises:
-            NameTakenError: where it is another query's.
+            NoStateError: where it has committed epochs and keeps none.
+            NameTakenError: where the name is another query's.
         """
+        if self.checkpoint.committed() and not self.checkpoint.has_state():
+            raise no_state(self.checkpoint.path)
         register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path)
         self._registered = True
 
@@ -237,11 +240,6 @@ def capture(
 ) -> CaptureReport:
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
     capturer = capturer_for(checkpoint, store, name, spark)
-    if capturer.checkpoint.committed() and not capturer.checkpoint.has_state():
-        raise NoStateError(
-            f"The query of {capturer.checkpoint.path} keeps no state, so there is nothing to capture.\n"
-            "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
-        )
     report = CaptureReport(capturer.name, capturer.layout.root)
     while True:
         one = capturer.run()

@@ -66,10 +66,7 @@ class StateReader:
         """
         fingerprint = self.checkpoint.operators_fingerprint()
         if not fingerprint:
-            raise NoStateError(
-                f"The query of {self.checkpoint.path} keeps no state: it has committed epochs but no state store.\n"
-                "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
-            )
+            raise no_state(self.checkpoint.path)
         if fingerprint != self._fingerprint:
             self._sources = state_sources(self._reading(epoch), self.checkpoint.path)
             self._fingerprint = fingerprint
@@ -115,6 +112,14 @@ class StateReader:
                     self._session.conf.set(key, value)
             self._pinned = pinned
         return self._session
+
+
+def no_state(checkpoint: str) -> NoStateError:
+    """The error for a query that has committed epochs and no state store."""
+    return NoStateError(
+        f"The query of {checkpoint} keeps no state, so there is nothing to capture.\n"
+        "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
+    )
 
 
 def _rows(frame: DataFrame, source: StateSource, epoch: str, change: str) -> StateRows:

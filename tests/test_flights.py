@@ -39,7 +39,14 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def departures(storm: Path) -> pd.DataFrame:
     """The same six days as pandas reads them."""
-    return pd.concat([pq.read_table(path).to_pandas() for path in files(storm, "flights")], ignore_index=True)
+    found: pd.DataFrame = pq.read_table(storm / "flights").to_pandas()
+    return found
+
+
+@pytest.fixture(scope="session")
+def rotations(spark: SparkSession, storm: Path, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+    """The history of ``rotations`` over the six days."""
+    return captured(spark, storm, tmp_path_factory.mktemp("rotations"), "rotations")
 
 
 def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: str = "update") -> ss.History:
@@ -120,7 +127,7 @@ def test_days_outside_of_2013_are_refused(tmp_path: Path, first: date, last: dat
 
 def test_without_the_package_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flights are an extra; the library works without them."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ss.StreamStateError, match=r"pip install streamstate\[tutorials\]"):
         flights.prepare(tmp_path / "data")
 
@@ -164,35 +171,28 @@ def test_a_departure_waits_for_its_weather(
     assert left.matched.all()
 
 
-def test_rotations_keep_value_list_map_and_timer(
-    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_rotations_keep_value_list_map_and_timer(rotations: ss.History, departures: pd.DataFrame) -> None:
     """What the processor keeps of each aircraft is what pandas finds in its departures."""
-    history = captured(spark, storm, tmp_path, "rotations")
     flown = departures[departures.tailnum.notna() & departures.dep_delay.notna()]
     first = flown[flown.day.isin([6, 7])].sort_values("scheduled")
 
-    aircraft = history.at(0).table("op0_aircraft").to_pandas().set_index("tailnum")
+    aircraft = rotations.at(0).table("op0_aircraft").to_pandas().set_index("tailnum")
     assert dict(aircraft.last_airport) == dict(first.groupby("tailnum").dest.last())
     assert dict(aircraft.accumulated_delay) == dict(first.groupby("tailnum").dep_delay.sum())
-    legs = history.at(0).table("op0_legs").to_pandas()
+    legs = rotations.at(0).table("op0_legs").to_pandas()
     assert dict(legs.groupby("tailnum").size()) == dict(first.groupby("tailnum").size().clip(upper=KEPT_LEGS))
-    assert set(history.at(0).table("op0_timers").to_pandas().tailnum) == set(first.tailnum)
+    assert set(rotations.at(0).table("op0_timers").to_pandas().tailnum) == set(first.tailnum)
 
-    visits = history.live().table("op0_visits").to_pandas()
+    visits = rotations.live().table("op0_visits").to_pandas()
     counted = Counter(zip(flown.tailnum, flown.dest, strict=True))
     assert {(row.tailnum, row.airport): row.visits for row in visits.itertuples()} == counted
 
 
-def test_an_aircraft_not_seen_for_a_day_has_left(
-    spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_an_aircraft_not_seen_for_a_day_has_left(rotations: ss.History, departures: pd.DataFrame) -> None:
     """Its timer goes off: value and list are cleared, the visits stay."""
-    history = captured(spark, storm, tmp_path, "rotations")
-    newest = history.live()
-    away = set(departures.tailnum.dropna()) - set(newest.table("op0_aircraft").to_pandas().tailnum)
-    assert away
-    assert set(newest.table("op0_legs").to_pandas().tailnum) & away == set()
-    assert set(newest.table("op0_timers").to_pandas().tailnum) & away == set()
+    newest = rotations.live()
+    tailnums = {name: set(newest.table(name).to_pandas().tailnum) for name in newest.tables()}
     flown = set(departures[departures.dep_delay.notna()].tailnum.dropna())
-    assert set(newest.table("op0_visits").to_pandas().tailnum) == flown
+    assert tailnums["op0_visits"] == flown
+    assert tailnums["op0_aircraft"] < flown
+    assert tailnums["op0_legs"] == tailnums["op0_timers"] == tailnums["op0_aircraft"]

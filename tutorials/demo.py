@@ -261,7 +261,7 @@ def _verify(spark: SparkSession, folders: Folders) -> None:
 def _say_how_to_open(folders: Folders) -> None:
     store = _short(folders.store)
     print(f"\n{_RULE}\nThe store stays in {store}. To look around, without Spark and without Java:\n")
-    print(f'  Python:    import streamstate as ss; ss.open_store("{store}")["delays"].at(2).table().head()')
+    print(f'  Python:    import streamstate as ss; ss.open_store("{store}")["delays"].live().table().head()')
     print(f"  notebook:  %load_ext streamstate, then %state delays --store {store}")
 
 

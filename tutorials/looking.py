@@ -61,7 +61,7 @@ def _diff(history: History, tour: Tour, a: int, b: int, story: str) -> Iterator[
     title = f"From epoch {a} to {b}, {story}:\n{counts}"
     if kind == "changed" and tour.ranked:
         name, expression = tour.ranked
-        rows.insert(len(history.live().table(tour.table).key_columns), name, rows.eval(expression))
+        rows.insert(len(history.live().table(tour.table).key_columns), name, pd.Series(rows.eval(expression)))
         rows = rows.sort_values(name, ascending=False)
         title += f"; those with the most {name}"
     yield f"{title}\n{_text(_chosen(rows.head(_ROWS), tour))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,8 @@ class StateBrowser:
         selection = Selection(table=table, epoch=epoch)
         self._reader = Reader(history)
         self._reader.check(selection)
-        self._live = Live(self._reader, selection)
+        self._live = Live(self._reader, selection, ended=self._settle)
+        self._displays: list[str] = []
         self._closed = False
 
     def __repr__(self) -> str:
@@ -51,20 +53,44 @@ class StateBrowser:
         except StreamStateError as problem:
             return f"{self._reader.name}: {problem}"
 
+    def _ipython_display_(self) -> None:
+        """Display under a name, so that closing can put the last view in the place of the first."""
+        from IPython.display import display
+
+        data, metadata = self._repr_mimebundle_()
+        handle = display(data, metadata=metadata, raw=True, display_id=True)
+        if handle and not self._closed:
+            self._displays.append(handle.display_id)
+
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
         """Text, an escaped table and, where there is a kernel, the script that brings the table to life."""
+        address = None if self._closed else comms.offer(self._live)
+        if address is None:
+            return self._still(), {}
+        display = uuid.uuid4().hex
+        return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
+
+    def _still(self, script: str = "") -> dict[str, str]:
+        """The forms of the current view that need no kernel; the script goes beside the table."""
         view = self._reader.view(self._live.selection)
         table = f'<div class="streamstate-static">{static.html(view)}</div>'
-        address = None if self._closed else comms.offer(self._live)
-        display = uuid.uuid4().hex
-        script = comms.bootstrap(address, display) if address else ""
-        data = {"text/plain": static.summary(view), "text/html": f'<div class="streamstate">{table}{script}</div>'}
-        return (data | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}) if address else (data, {})
+        return {"text/plain": static.summary(view), "text/html": f'<div class="streamstate">{table}{script}</div>'}
+
+    def _settle(self) -> None:
+        """Leave what was looked at last in the notebook, as a table; what cannot be read leaves what is there."""
+        displays, self._displays = self._displays, []
+        if not displays:
+            return
+        from IPython.display import update_display
+
+        with contextlib.suppress(StreamStateError, OSError):
+            for display in displays:
+                update_display(self._still(), raw=True, display_id=display)
 
     def close(self) -> None:
-        """Stop following and let go of every page, which shows its static table again. Idempotent."""
+        """Stop following and let go of every page; the view becomes a static table. Idempotent."""
         self._closed = True
         comms.withdraw(self._live)
         self._live.close()

@@ -20,7 +20,8 @@ TARGET = "streamstate.widgets"
 EXEC = "application/vnd.holoviews_exec.v0+json"
 """The MIME type that makes JupyterLab hand an output its kernel."""
 KEPT = 32
-"""Browsers that a page can still connect to, for instance when it is loaded again; older ones close."""
+"""Browsers that a page can still connect to, for instance when it is loaded again; older ones
+are forgotten unless a page shows them."""
 
 
 class Shown(Protocol):
@@ -34,6 +35,10 @@ class Shown(Protocol):
 
     def left(self, page: Page) -> None:
         """A page is gone."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a page shows it now."""
 
     def close(self) -> None:
         """Nobody can connect any more."""
@@ -71,8 +76,9 @@ def offer(shown: Shown) -> str | None:
             return address
     address = uuid.uuid4().hex
     _offered[address] = shown
-    if len(_offered) > KEPT:
-        _offered.popitem(last=False)[1].close()
+    for old, known in list(_offered.items())[:-KEPT]:
+        if not known.watched:
+            del _offered[old]
     return address
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from streamstate.widgets.comms import Page
 from streamstate.widgets.loop import Loop
 from streamstate.widgets.reader import Reader
 from streamstate.widgets.selection import Selection, changed
-from streamstate.widgets.view import View
 
 __all__ = ["Live"]
 
@@ -27,6 +26,8 @@ STEP = 0.4
 """Seconds an epoch stays while playing."""
 PAGES = 3
 """Pages that show one browser at once; one that left without a word makes way."""
+REMEMBERED = 20
+"""Views whose rows can be clicked: while it follows, a new one may be drawn just before a click arrives."""
 
 
 class Live:
@@ -35,20 +36,27 @@ class Live:
     Args:
         reader: builds the views; it locks itself.
         selection: what is shown first.
+        ended: called when it is closed, before its pages are let go of.
     """
 
-    def __init__(self, reader: Reader, selection: Selection) -> None:
+    def __init__(self, reader: Reader, selection: Selection, ended: Callable[[], None]) -> None:
         self.selection = selection
+        self._ended = ended
         self._reader = reader
         self._lock = threading.RLock()
         self._pages: list[Page] = []
         self._loop: Loop | None = None
         self._asked = 0
         self._drawn: object = None
-        self._shown: tuple[int, View] | None = None
+        self._keys: dict[int, Sequence[Mapping[str, Any]]] = {}
         self._number = 0
         self._problem = ""
         self._stepped = 0.0
+
+    @property
+    def watched(self) -> bool:
+        """Whether a page shows it now."""
+        return bool(self._pages)
 
     def joined(self, page: Page) -> None:
         """Draw for one more page; the first starts the thread."""
@@ -89,6 +97,7 @@ class Live:
 
     def close(self) -> None:
         """Let go of every page and end the thread. Idempotent."""
+        self._ended()
         with self._lock:
             pages, self._pages = self._pages, []
         self._rest()
@@ -102,12 +111,11 @@ class Live:
             self._loop.wake()
 
     def _key(self, value: Any) -> Mapping[str, Any] | None:
-        """The key of a row of the view that was sent last: a page names rows by number, never by value."""
+        """The key of a row of a view that was sent: a page names rows by number, never by value."""
         if value is None:
             return None
-        if self._shown is None or value["view"] != self._shown[0]:
-            return self.selection.key
-        return dict(self._shown[1].page.keys[int(value["row"])])
+        keys = self._keys.get(int(value["view"]))
+        return keys[int(value["row"])] if keys else self.selection.key
 
     def _turn(self) -> float:
         """Draw if there is something new; returns the seconds until the next look."""
@@ -128,7 +136,8 @@ class Live:
         view = self._reader.view(selection)
         with self._lock:
             self._number += 1
-            self._shown = (self._number, view)
+            self._keys[self._number] = view.page.keys
+            self._keys.pop(self._number - REMEMBERED, None)
         self._problem = ""
         message = view.message() | {"kind": "show", "view": self._number}
         for page, handled in pages:
@@ -159,7 +168,8 @@ class Live:
         with self._lock:
             loop, self._loop = self._loop, None
             self.selection = replace(self.selection, playing=False)
-            self._shown = self._drawn = None
+            self._drawn = None
+            self._keys.clear()
         if loop:
             loop.stop()
         self._reader.release()

@@ -57,6 +57,7 @@ export function render({ model, root, style }) {
   let view = null;
   let asked = 0; // actions sent; a view answers all up to view.handled
   let dragging = false;
+  let lookedAt = ""; // key and epoch that the history was last scrolled to
 
   const act = (what, value) => model.send({ do: what, value, n: ++asked });
   const answered = () => view.handled >= asked;
@@ -221,7 +222,7 @@ export function render({ model, root, style }) {
   function drawHistory() {
     const story = view.history;
     history.hidden = !story;
-    if (!story) return;
+    if (!story) return void (lookedAt = "");
     const title = story.key.map(([what, cell]) => `${what} ${cell.text}`).join(", ");
     const close = element("button", { type: "button", class: "push", onclick: () => act("key", null) }, "Close");
     const now = story.changes.find((change) => change.epoch <= view.epoch);
@@ -231,7 +232,7 @@ export function render({ model, root, style }) {
       element("td", {}, element("button", { type: "button", title: "Go to this epoch", onclick: () => act("epoch", change.epoch) }, `epoch ${change.epoch}`)),
       element("td", { class: "faint" }, change.committed, change.after_gap ? " · first after a gap" : ""),
       ...(change.cells.length ? change.cells.map((cell, i) => value(cell, numeric[i], null, change.changed.includes(i))) : [element("td", { class: "null", colspan: story.columns.length || 1 }, "removed")])));
-    const top = history.querySelector(".scroll")?.scrollTop || 0;
+    const before = history.querySelector(".scroll")?.scrollTop || 0;
     history.replaceChildren(
       element("div", { class: "bar" }, element("strong", {}, "History of "), title, element("span", { class: "faint" }, story.more ? `the newest ${story.changes.length}; ${number(story.more)} older changes are not listed` : ""), close),
       element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Changes of this key" },
@@ -239,7 +240,13 @@ export function render({ model, root, style }) {
           element("thead", {}, element("tr", {}, ...["", "epoch", "committed"].map((each) => element("th", { scope: "col", class: each ? "" : "mark" }, each)),
             ...story.columns.map((each, i) => element("th", { scope: "col", class: numeric[i] ? "number" : "" }, element("span", { class: "title" }, each))))),
           element("tbody", {}, ...rows))));
-    history.querySelector(".scroll").scrollTop = top;
+    const scroller = history.querySelector(".scroll");
+    scroller.scrollTop = before;
+    const current = `${title} ${now && now.epoch}`;
+    if (current === lookedAt) return;
+    lookedAt = current; // bring the change that is in force into sight, and leave it to the person from then on
+    const row = scroller.querySelector(".now");
+    if (row) scroller.scrollTop = row.offsetTop - scroller.clientHeight / 2;
   }
 
   // Rows are drawn anew each time: give the focus back to where it was.

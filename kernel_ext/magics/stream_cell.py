@@ -18,7 +18,7 @@ from streamstate.snapshots.errors import InvalidSQLError, QueryError
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
-from streamstate.snapshots.registry import check_name_free, check_store
+from streamstate.snapshots.registry import check_name_free, check_store, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,6 +90,8 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> Ru
     _announce(launch, was_running=was_running)
     query = launch.start()
     try:
+        # At once, so that the next cell can look although nothing is captured yet; the plan is known to keep state.
+        register(Layout.at(store), launch.name, str(query.id), launch.checkpoint)
         capture = follow(query, store, launch.name, every=every, spark=spark)
     except BaseException:
         query.stop()

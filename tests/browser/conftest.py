@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from browser.lab import FLAGS, Lab, Server, Watched, chromium, serving
 from browser.shown import Shown
 from browser.stores import flights, hostile
+
+expect.set_options(timeout=15_000)  # a busy machine is slow, not wrong
 
 REQUIRED = os.environ.get("STREAMSTATE_REQUIRE_BROWSER") == "1" or os.environ.get("CI") == "true"
 

@@ -210,12 +210,23 @@ class Lab:
         self.page.evaluate("cell => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }", cell)
         self.run("notebook:run-cell")
 
-    def run_cell(self, cell: int) -> None:
+    def run_cell(self, cell: int, timeout: float = 60) -> None:
         """Run one cell and wait until it has run."""
         before = self.page.evaluate(COUNT, cell)
         self.start_cell(cell)
-        self.page.wait_for_function(f"([cell, before]) => ({COUNT})(cell) !== before", arg=[cell, before])
-        self.wait_idle()
+        ran = f"([cell, before]) => {{ const now = ({COUNT})(cell); return now !== null && now !== before; }}"
+        self.page.wait_for_function(ran, arg=[cell, before], timeout=timeout * 1000)
+        self.wait_idle(timeout)
+
+    def code_cells(self) -> list[tuple[int, str]]:
+        """The notebook's code cells: their positions and sources."""
+        sources = f"() => {CELLS}.map(cell => [cell.model.type, cell.model.sharedModel.getSource()])"
+        cells = self.page.evaluate(sources)
+        return [(at, source) for at, (kind, source) in enumerate(cells) if kind == "code"]
+
+    def failures(self) -> list[str]:
+        """What cells that failed say."""
+        return self.page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
 
     def wait_busy(self) -> None:
         """Wait until the kernel runs something."""
@@ -229,7 +240,8 @@ class Lab:
     def theme(self, name: str) -> None:
         """Change JupyterLab's theme and wait until it is there."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", name)
-        self.page.locator(f"body[data-jp-theme-name='{name}']").wait_for()
+        self.page.locator(f"body[data-jp-theme-name='{name}']").wait_for(state="attached")
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     def save(self) -> None:
         """Save the notebook, outputs included, and wait until it is on disk."""
