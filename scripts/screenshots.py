@@ -1,66 +1,70 @@
-"""Take the pictures of the README: ``python -m scripts.screenshots STORE``, with the store that ``make demo`` leaves.
+"""Take the pictures of the README: ``python -m scripts.screenshots``.
 
-A real JupyterLab shows the store's queries in a headless Chromium; the pictures go to ``docs/screenshots``.
+Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
+epoch that the tutorial is about, and leaves the pictures in ``docs/screenshots``. It takes about a minute.
 """
 
 from __future__ import annotations
 
-import argparse
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402
+from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402 (the tests are no package of ours)
 from browser.shown import Shown  # noqa: E402
 
+NOTEBOOK = ROOT / "tutorials" / "00_quickstart.ipynb"
 PICTURES = ROOT / "docs" / "screenshots"
-CODE = """import streamstate as ss
-from streamstate.widgets import StateBrowser
-StateBrowser(ss.open_store({store!r})[{query!r}])"""
-THEMES = {"state-browser": "JupyterLab Light", "state-browser-dark": "JupyterLab Dark"}
+THEMES = {"quickstart": "JupyterLab Light", "quickstart-dark": "JupyterLab Dark"}
 
 
-@contextmanager
-def showing(store: Path, query: str) -> Iterator[tuple[Lab, Shown]]:
-    """JupyterLab with a notebook that shows a query as a reader of the README would."""
+def run_until_captured(lab: Lab) -> Shown:
+    """The tutorial's cells up to the one that waits for the query; the browser that they show."""
+    shutil.copy(NOTEBOOK, lab.server.folder)
+    lab.open(NOTEBOOK.name)
+    for at, source in lab.code_cells():
+        lab.run_cell(at, timeout=300)
+        if source.startswith("%stream wait"):
+            break
+    return Shown(lab.page.locator(".streamstate-live"))
+
+
+def look_at_the_leap(shown: Shown) -> None:
+    """Epoch 2, the latest departures first, and the history of the first of them."""
+    shown.go(2)
+    shown.at(2)
+    heading = shown.grid.get_by_role("columnheader", name="max", exact=True)
+    for way in ("ascending", "descending"):
+        heading.get_by_role("button").click()
+        expect(heading).to_have_attribute("aria-sort", way)
+    shown.rows.first.click()
+    shown.history.wait_for()
+
+
+def main() -> None:
+    """Take the pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        context = browser.new_context(viewport={"width": 1180, "height": 790}, device_scale_factor=2)
+        context = browser.new_context(viewport={"width": 1100, "height": 900}, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
-        server.write("state.ipynb", CODE.format(store=str(store), query=query))
-        lab.open("state.ipynb")
+        shown = run_until_captured(lab)
         lab.run("application:toggle-left-area")
-        lab.run_all()
-        shown = Shown(lab.page.locator(".streamstate-live"))
-        shown.wait()
-        yield lab, shown
-        browser.close()
-
-
-def main(arguments: list[str]) -> None:
-    """Take the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("store", type=Path)
-    parser.add_argument("--query", default="delays")
-    chosen = parser.parse_args(arguments)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    with showing(chosen.store, chosen.query) as (lab, shown):
-        shown.go(int(shown.slider.get_attribute("max") or 0) * 2 // 3)
-        shown.rows.nth(3).click()
-        shown.history.wait_for()
+        look_at_the_leap(shown)
         for name, theme in THEMES.items():
             lab.theme(theme)
+            shown.view.evaluate("node => node.closest('.jp-CodeCell').scrollIntoView()")
             lab.page.mouse.move(0, 0)
             lab.page.screenshot(path=PICTURES / f"{name}.png")
             print(PICTURES / f"{name}.png")
+        browser.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

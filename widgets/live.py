@@ -129,6 +129,7 @@ class Live:
                 self._draw(selection, pages)
                 self._drawn = (asked, selection, captured)
         except Exception as problem:  # noqa: BLE001 (whatever it is, the page says it: nobody else sees this thread)
+            self._drawn = None
             self._tell(f"{problem}" or type(problem).__name__, pages)
         return STEP if selection.playing else POLL
 

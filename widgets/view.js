@@ -245,8 +245,8 @@ export function render({ model, root, style }) {
     const current = `${title} ${now && now.epoch}`;
     if (current === lookedAt) return;
     lookedAt = current; // bring the change that is in force into sight, and leave it to the person from then on
-    const row = scroller.querySelector(".now");
-    if (row) scroller.scrollTop = row.offsetTop - scroller.clientHeight / 2;
+    const place = story.changes.indexOf(now);
+    if (place >= 0) scroller.scrollTop = rows[Math.max(0, place - 3)].offsetTop - rows[0].offsetTop;
   }
 
   // Rows are drawn anew each time: give the focus back to where it was.

@@ -98,6 +98,20 @@ def test_a_running_cell_does_not_stop_it(lab: Lab, growing: Written, tmp_path: P
     lab.wait_idle()
 
 
+def test_a_store_that_cannot_be_read_is_told(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The page says what is wrong, once, and goes on when the store is there again."""
+    store, away = tmp_path / "store", tmp_path / "away"
+    shown = open_and_run(lab, code(store))
+    shown.at(2)
+    store.rename(away)
+    alert = shown.view.get_by_role("alert")
+    expect(alert).to_be_visible()
+    expect(alert).not_to_be_empty()
+    away.rename(store)
+    expect(alert).to_be_hidden()
+    shown.at(2)
+
+
 def test_closing_leaves_the_static_table_and_no_thread(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """``close`` and ``close_all`` end the thread; what is left is what a saved notebook shows."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 import streamstate as ss
 from browser.conftest import Show
-from browser.lab import wait_until
+from browser.lab import Lab, wait_until
 from browser.stores import HOSTILE
 from streamstate.widgets.values import cell
 
@@ -171,3 +171,24 @@ def test_every_control_has_a_name(show: Show) -> None:
     assert shown.view.locator("button, select, input").evaluate_all(unnamed) == []
     expect(shown.view.get_by_role("region", name="State of hostile")).to_be_visible()
     expect(shown.view.get_by_role("table", name="op0 at epoch 1")).to_be_visible()
+
+
+CONTRAST = """node => {
+    const light = (color) => {
+        const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map((c) => c / 255)
+            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const paper = light(getComputedStyle(node.closest(".browser")).backgroundColor);
+    const [dim, bright] = [light(getComputedStyle(node).color), paper].sort((a, b) => a - b);
+    return (bright + 0.05) / (dim + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_it_can_be_read_in_dark_and_in_light(show: Show, opened: Lab, theme: str) -> None:
+    """It takes JupyterLab's colours: text stands out as WCAG 2 asks (4.5 to 1)."""
+    opened.theme(theme)
+    shown = show("delays", epoch=2)
+    for part in (".epoch", ".head .fact b", "tbody td .text", ".pager", ".head .faint"):
+        assert shown.view.locator(part).first.evaluate(CONTRAST) > 4.5, part
