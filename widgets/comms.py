@@ -8,6 +8,7 @@ the notebook: without a kernel, or where scripts are blocked, the static table s
 
 from __future__ import annotations
 
+import contextvars
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -49,11 +50,20 @@ class Page:
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
+        self._context = contextvars.copy_context()
         self.handled = 0
+
+    def heard(self) -> None:
+        """Remember from where the page last spoke.
+
+        A recent JupyterLab speaks to a subshell of the kernel, which answers while a cell runs, and the kernel sends
+        a page's messages to where its last answer came from. So answers are sent as if from there.
+        """
+        self._context = contextvars.copy_context()
 
     def send(self, content: Mapping[str, Any]) -> None:
         """Send one message; any thread may."""
-        self._comm.send(dict(content))
+        self._context.copy().run(self._comm.send, dict(content))
 
     def close(self) -> None:
         """Tell the page to go back to its static table, and hang up."""
@@ -109,7 +119,12 @@ def _opened(comm: Any, message: Mapping[str, Any]) -> None:
     if shown is None:
         page.close()
         return
-    comm.on_msg(lambda sent: shown.received(page, sent["content"]["data"]))
+
+    def received(sent: Mapping[str, Any]) -> None:
+        page.heard()
+        shown.received(page, sent["content"]["data"])
+
+    comm.on_msg(received)
     comm.on_close(lambda _: shown.left(page))
     page.send({"kind": "module", "script": _resource("view.js"), "style": _resource("view.css")})
     shown.joined(page)

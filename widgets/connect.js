@@ -36,6 +36,7 @@ function (target, browser, display) {
     const root = live.attachShadow({ mode: "open" });
     view.render({ model: { send, on: (draws) => (listener = draws) }, root, style: module.style });
     if (kept) draw(kept);
+    setTimeout(send, 500, { do: "here" }); // by now JupyterLab may speak to the kernel beside the cells that run
   }
   function end() {
     clearInterval(watch);

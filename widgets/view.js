@@ -57,16 +57,25 @@ export function render({ model, root, style }) {
   let view = null;
   let asked = 0; // actions sent; a view answers all up to view.handled
   let dragging = false;
+  let patience; // the time an answer may take before the person is told that what stands here is older
   let lookedAt = ""; // key and epoch that the history was last scrolled to
 
-  const act = (what, value) => model.send({ do: what, value, n: ++asked });
   const answered = () => view.handled >= asked;
+  function act(what, value) {
+    model.send({ do: what, value, n: ++asked });
+    clearTimeout(patience);
+    patience = setTimeout(wait, 700);
+  }
+  function wait() {
+    busy.hidden = answered();
+    frame.classList.toggle("stale", !answered());
+  }
 
   // Head: which state of which query.
   const name = element("span", { class: "name" });
   const table = element("select", { "aria-label": "State table", onchange: () => act("table", table.value) });
-  const facts = element("span", { class: "bar", style: "padding:0", role: "status" });
-  const counts = element("span", { class: "push" });
+  const facts = element("span", { class: "facts", role: "status" });
+  const counts = element("span", { class: "counts push" });
   const head = element("div", { class: "bar head" }, name, table, facts, counts);
 
   // Transport: which epoch.
@@ -115,7 +124,8 @@ export function render({ model, root, style }) {
   const empty = element("div", { class: "empty" });
   const history = element("section", { class: "history", "aria-label": "History of one key", hidden: true });
   const problem = element("div", { class: "problem", role: "alert", hidden: true });
-  const frame = element("section", { class: "browser" }, head, transport, problem, controls, scroll, empty, history);
+  const busy = element("div", { class: "busy", role: "status", hidden: true }, "The kernel is busy. This shows what you asked for as soon as it answers.");
+  const frame = element("section", { class: "browser" }, head, transport, busy, problem, controls, scroll, empty, history);
   root.append(element("style", {}, style), frame);
 
   function label() {
@@ -280,6 +290,7 @@ export function render({ model, root, style }) {
     if (content.kind === "show") {
       view = content;
       draw();
+      if (answered()) wait();
     }
   });
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,6 @@ class Shown:
         self.history = view.get_by_role("region", name="History of one key")
         self.counts = view.locator(".head .count")
         self.pager = view.locator(".pager")
-        self.status = view.get_by_role("status")
 
     def wait(self) -> None:
         """Wait until something is drawn."""
@@ -34,8 +34,9 @@ class Shown:
         return self.view.get_by_role("button", name=name, exact=True)
 
     def at(self, epoch: int) -> None:
-        """Expect an epoch to be shown."""
+        """Expect an epoch to be chosen and its rows to be there."""
         expect(self.epoch).to_have_text(f"Epoch {epoch}")
+        expect(self.grid).to_have_attribute("aria-label", re.compile(rf" at epoch {epoch}$"))
 
     def seen(self) -> Callable[[], list[str]]:
         """From now on keep every epoch that is shown; call the answer to get them."""
