@@ -35,7 +35,7 @@ def letters_in(source: Source, shell: Shell) -> Source:
 
 def nothing_started(shell: Shell, spark: SparkSession, folder: Path) -> bool:
     """Whether no query runs and nothing was written."""
-    return not spark.streams.active and not shell.notebook.running and not (folder / "streamstate").exists()
+    return not spark.streams.active and not shell.notebook.running and not (folder / "streamstate-data").exists()
 
 
 def test_a_cell_becomes_a_captured_query(shell: Shell, letters_in: Source, tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_a_cell_becomes_a_captured_query(shell: Shell, letters_in: Source, tmp_p
     assert shell.names["mine"] is handle
     assert handle.wait(timeout=60) == 2
     assert handle.state == "finished"
-    assert handle.store == str(tmp_path / "streamstate" / "store")
-    assert (tmp_path / "streamstate" / "checkpoints" / "counts" / "metadata").exists()
+    assert handle.store == str(tmp_path / "streamstate-data" / "store")
+    assert (tmp_path / "streamstate-data" / "checkpoints" / "counts" / "metadata").exists()
 
 
 def test_the_handle_has_a_text_and_an_escaped_html_form(shell: Shell, letters_in: Source) -> None:
@@ -193,7 +193,7 @@ def test_a_name_of_another_checkpoint_is_refused(
     shell.run("%stream stop counts")
     message = shell.fails(f"%%stream counts --checkpoint {tmp_path}/other\ncounted", NameTakenError)
     assert "the one of " in message
-    assert "streamstate/checkpoints/counts" in message
+    assert "streamstate-data/checkpoints/counts" in message
     assert not (tmp_path / "other").exists()
 
 

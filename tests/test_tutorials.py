@@ -54,13 +54,13 @@ def test_notebooks_are_kept_without_outputs(path: Path) -> None:
 def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folder: Path) -> None:
     """Thirty files, one epoch each, none missing, none twice."""
     assert "epoch 29" in _of(quickstart, "%stream wait")
-    assert ss.open_store(folder / "streamstate" / "store")["delays"].captured() == list(range(30))
+    assert ss.open_store(folder / "streamstate-data" / "store")["delays"].captured() == list(range(30))
 
 
 def test_the_quickstart_finds_the_flight(quickstart: Shown, folder: Path) -> None:
     """The prose says what the cells show: the sum leapt in epoch 2, by one flight that was 1301 minutes late."""
     assert "1301" in _of(quickstart, "--history")
-    table = [ss.open_store(folder / "streamstate" / "store")["delays"].at(epoch).table() for epoch in (1, 2)]
+    table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).table() for epoch in (1, 2)]
     before, after = (one.lookup(carrier="HA", origin="JFK") for one in table)
     assert before is not None
     assert after is not None
@@ -70,7 +70,7 @@ def test_the_quickstart_finds_the_flight(quickstart: Shown, folder: Path) -> Non
 
 def test_the_same_epoch_is_the_same_through_python_and_sql(quickstart: Shown, folder: Path) -> None:
     """One key at one epoch, as the notebook's Python shows it and as SQL selects it."""
-    store = ss.open_store(folder / "streamstate" / "store")
+    store = ss.open_store(folder / "streamstate-data" / "store")
     (row,) = store.sql("SELECT * FROM delays VERSION AS OF 2 WHERE carrier = 'HA'").to_arrow().to_pylist()
     assert row == store["delays"].at(2).table().lookup(carrier="HA", origin="JFK")
     assert f"'sum': {row['sum']}" in _of(quickstart, "open_store")

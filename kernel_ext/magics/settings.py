@@ -11,8 +11,9 @@ __all__ = ["StreamState"]
 class StreamState(Configurable):
     """Settings of the streamstate magics; IPython names them after this class."""
 
+    # Not a folder called "streamstate": Python would take it for the package where that is installed in editable form.
     store = Unicode(
-        "streamstate/store", help="The store that magics write and read; --store on any of them changes it."
+        "streamstate-data/store", help="The store that magics write and read; --store on any of them changes it."
     ).tag(config=True)
     rows = Int(20, min=1, help="How many rows of a state table %state shows; with -o it returns them all.").tag(
         config=True

@@ -31,7 +31,7 @@ def test_the_quickstart_runs_and_its_slider_moves(lab: Lab) -> None:
         if at == look:
             expect(shown.slider).not_to_have_attribute("max", "0", timeout=120_000)  # it follows the running query
         if at == wait:
-            move_the_slider(shown, ss.open_store(lab.server.folder / "streamstate" / "store")["delays"])
+            move_the_slider(shown, ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"])
     still = lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")
     expect(still).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
