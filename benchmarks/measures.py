@@ -89,7 +89,11 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 
 
 def batch_time(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """The query's batch time with capture beside it and without, in alternating blocks of the same run."""
+    """The query's batch time with capture beside it and without, in alternating blocks of the same run.
+
+    Epochs follow each other at once, so each is captured while the next one runs. The first of each block does not
+    count: the capture reads then, once, what it keeps between epochs.
+    """
     load = Workload(spark, folder / "batches", size.keys, size.changes)
     store = folder / "batches" / "store"
     query = load.start()
@@ -100,16 +104,17 @@ def batch_time(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measur
         for block in range(6):
             ss.capture(load.checkpoint, store, "load", spark=spark)
             following = ss.follow(load.checkpoint, store, "load", spark=spark) if block % 2 else None
+            _one_batch(load, query, epoch := next(epochs))
+            if following is not None:
+                following.wait(epoch)
             for _ in range(max(3, size.epochs // 3)):
                 took[following is not None].append(_one_batch(load, query, next(epochs)))
             if following is not None:
                 following.stop()
     finally:
         query.stop()
-    with_capture, without = (statistics.median(took[side][1:]) for side in (True, False))
-    yield Measurement(
-        "the query's batch", "with capture", with_capture, "without", without, len(took[True]) - 1, str(size)
-    )
+    with_capture, without = (statistics.median(took[side]) for side in (True, False))
+    yield Measurement("the query's batch", "with capture", with_capture, "without", without, len(took[True]), str(size))
 
 
 def _one_batch(load: Workload, query: object, epoch: int) -> float:
