@@ -20,7 +20,7 @@ __all__ = ["EXEC", "Page", "Shown", "bootstrap", "hang_up", "offer", "withdraw"]
 TARGET = "streamstate.widgets"
 EXEC = "application/vnd.holoviews_exec.v0+json"
 """The MIME type that makes JupyterLab hand an output its kernel."""
-KEPT = 32
+KEPT = 256
 """Browsers that a page can still connect to, for instance when it is loaded again; older ones
 are forgotten unless a page shows them."""
 
@@ -68,7 +68,7 @@ class Page:
     def close(self) -> None:
         """Tell the page to go back to its static table, and hang up."""
         self.send({"kind": "closed"})
-        self._comm.close()
+        self._context.copy().run(self._comm.close)
 
 
 _offered: OrderedDict[str, Shown] = OrderedDict()

@@ -14,7 +14,7 @@ function (target, browser, display) {
   function heard(message) {
     const content = message.content.data;
     if (content.kind === "module") bring(content);
-    else if (content.kind === "here") (window.PyViz.kernels[display] = kernel), (asked = 0);
+    else if (content.kind === "here") stay();
     else if (content.kind === "closed") end();
     else if (listener) draw(content);
     else kept = content; // the view's code is still loading
@@ -55,6 +55,10 @@ function (target, browser, display) {
     if (output.isConnected && ++asked < 4) return send({ do: "here" });
     leave();
     end();
+  }
+  function stay() {
+    if (asked && output.isConnected) window.PyViz.kernels[display] = kernel;
+    asked = 0;
   }
   function connect() {
     kernel = kernels()[display];

@@ -82,6 +82,7 @@ class Live:
         action, value = str(content.get("do")), content.get("value")
         if action == "leave":
             self.left(page)
+            page.close()
         elif action == "here":
             page.send({"kind": "here"})
         else:

@@ -45,7 +45,7 @@ RUN_ALL = """async (limit) => {
     const ran = window.jupyterapp.commands.execute("notebook:run-all-cells").then(() => "ran");
     return Promise.race([ran, new Promise((resolve) => setTimeout(() => resolve("late"), limit))]);
 }"""
-STATUS = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'STATUS'"
+IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
 COUNT = f"at => {CELLS}[at].model.executionCount"
 LOCAL = {"localhost", "127.0.0.1", ""}
@@ -191,7 +191,7 @@ class Lab:
 
     def wait_idle(self, timeout: float = 60) -> None:
         """Wait until the kernel is there and has nothing to do."""
-        self.page.wait_for_function(STATUS.replace("STATUS", "idle"), timeout=timeout * 1000)
+        self.page.wait_for_function(IDLE, timeout=timeout * 1000)
 
     def set_source(self, cell: int, code: str) -> None:
         """Write into a cell."""
@@ -201,9 +201,10 @@ class Lab:
         )
 
     def run_all(self, timeout: float = 120) -> None:
-        """Run all cells and wait until all have run."""
+        """Run all cells and wait until all have run, and none has failed."""
         assert self.page.evaluate(RUN_ALL, timeout * 1000) == "ran", f"the cells ran longer than {timeout} s"
         self.wait_idle()
+        assert self.failures() == []
 
     def start_cell(self, cell: int) -> None:
         """Start one cell."""
@@ -227,10 +228,6 @@ class Lab:
     def failures(self) -> list[str]:
         """What cells that failed say."""
         return self.page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
-
-    def wait_busy(self) -> None:
-        """Wait until the kernel runs something."""
-        self.page.wait_for_function(STATUS.replace("STATUS", "busy"))
 
     def restart(self) -> None:
         """Restart the kernel and wait until it is there again."""

@@ -20,9 +20,14 @@ pytestmark = pytest.mark.browser
 
 # What a page sends while a cell runs is answered where both sides know subshells; elsewhere it waits.
 SUBSHELLS = version("jupyterlab") >= "4.4" and int(version("ipykernel").split(".")[0]) >= 7
-THREADS = (
-    "import threading; print(sum(thread.name.startswith('streamstate') for thread in threading.enumerate()), 'threads')"
-)
+RUNNING = """import pathlib, time
+pathlib.Path({started!r}).touch()
+while not pathlib.Path({end!r}).exists():
+    time.sleep(0.05)"""
+LEFT = """import threading
+comms = get_ipython().kernel.comm_manager.comms.values()
+print(sum(thread.name.startswith("streamstate") for thread in threading.enumerate()), "threads,",
+      sum(comm.target_name.startswith("streamstate") for comm in comms), "comms")"""
 
 
 @pytest.fixture
@@ -87,25 +92,25 @@ def test_before_the_first_epoch_it_says_so_and_waits(lab: Lab, growing: Written,
 
 def test_a_running_cell_does_not_stop_it(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """While a cell runs, new epochs are shown, and so is what is asked for."""
-    flag = tmp_path / "end"
+    started, end = tmp_path / "started", tmp_path / "end"
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
     shown.go(1)
     shown.at(1)
     shown.button("Follow live").click()
     shown.at(2)
-    lab.set_source(1, f"import os, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.05)")
+    lab.set_source(1, RUNNING.format(started=str(started), end=str(end)))
     lab.start_cell(1)
-    lab.wait_busy()
+    wait_until(started.exists, "the cell to run")
     growing.add(growing.newest())
     shown.at(3)
     shown.go(0)
     if not SUBSHELLS:
         expect(shown.view.get_by_text("The kernel is busy.")).to_be_visible()
-        flag.touch()
+        end.touch()
     shown.at(0)
     expect(shown.view.get_by_text("The kernel is busy.")).to_be_hidden()
-    flag.touch()
+    end.touch()
     lab.wait_idle()
 
 
@@ -124,29 +129,29 @@ def test_a_store_that_cannot_be_read_is_told(lab: Lab, growing: Written, tmp_pat
     shown.at(2)
 
 
-def test_closing_leaves_the_static_table_and_no_thread(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """``close`` and ``close_all`` end the thread; what is left is what a saved notebook shows."""
+def test_closing_leaves_the_static_table_and_nothing_else(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """``close`` and ``close_all`` end the thread and the comm; what is left is what a saved notebook shows."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
-    assert say(lab, THREADS) == "1 threads"
-    assert say(lab, f"browser.close(); {THREADS}") == "0 threads"
+    assert say(lab, LEFT) == "1 threads, 1 comms"
+    assert say(lab, f"browser.close()\n{LEFT}") == "0 threads, 0 comms"
     still = lab.page.locator(".streamstate-static").first
     expect(still).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
     lab.run_cell(0)
     shown.at(2)
-    assert say(lab, f"close_all(); {THREADS}") == "0 threads"
+    assert say(lab, f"close_all()\n{LEFT}") == "0 threads, 0 comms"
     expect(still).to_be_visible()
 
 
-def test_running_the_cell_again_leaves_one_thread(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """The view that was replaced lets go of its thread by itself."""
+def test_running_the_cell_again_leaves_one_view(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The view that was replaced lets go of its thread and its comm by itself."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
     for _ in range(2):
         lab.run_cell(0)
         shown.at(2)
-    wait_until(lambda: say(lab, THREADS) == "1 threads", "the replaced views to let go")
+    wait_until(lambda: say(lab, LEFT) == "1 threads, 1 comms", "the replaced views to let go")
 
 
 def test_a_page_that_is_loaded_again_is_live_again(lab: Lab, growing: Written, tmp_path: Path) -> None:
