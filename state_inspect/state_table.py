@@ -105,7 +105,7 @@ class StateTable:
         sql = f"SELECT * FROM ({self.rows_sql()}){condition} ORDER BY {', '.join(order)} LIMIT {limit} OFFSET {offset}"
         return to_pandas(self._typed(self._query(sql, parameters)))
 
-    def lookup(self, **key: Any) -> dict[str, Any] | None:
+    def lookup(self, /, **key: Any) -> dict[str, Any] | None:
         """The row of a key, by column; None where the key is not in the state at this epoch.
 
         Args:
