@@ -149,25 +149,22 @@ class Capturer:
 
     def _capture(self, plan: _Plan) -> _Plan:
         """Carry the plan out; where Spark purges epochs meanwhile, with a gap in their place."""
-        try:
-            self._advance(plan)
-        except (PySparkException, Py4JError):
-            # Purged under the reader, or a passing failure: plan again from what is there now.
-            self._forget()
-            plan = self._plan()
+        # Purged under the reader, or a passing failure: plan again from what is there now, then from the newest.
+        for plan_again in (lambda _: self._plan(), self._newest_only, None):
             try:
                 self._advance(plan)
-            except (PySparkException, Py4JError):
+            except (PySparkException, Py4JError) as error:
                 self._forget()
-                plan = self._newest_only(plan)
-                try:
-                    self._advance(plan)
-                except (PySparkException, Py4JError) as error:
-                    self._forget()
+                after = plan_again(plan) if plan_again else None
+                if after is None or not after.epochs:
                     raise self._unreadable(plan, error) from error
-        except BaseException:
-            self._forget()
-            raise
+                plan = after
+            except BaseException:
+                # A table may stand ahead of the store now, whichever attempt this was.
+                self._forget()
+                raise
+            else:
+                break
         return plan
 
     def _newest_only(self, plan: _Plan) -> _Plan:
