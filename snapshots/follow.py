@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from streamstate.snapshots.capture import Capturer, CaptureReport, capturer_for
 from streamstate.snapshots.errors import (
     CaptureError,
@@ -167,9 +164,6 @@ class Capture:
                 pass
         except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
             self._tell(state="failed", error=str(error))
-        except (PySparkException, Py4JError) as error:
-            self._tell(error=_first_line(error))
-            return False
         except Exception as error:  # noqa: BLE001 (whatever goes wrong in the background is shown, and tried again)
             self._tell(error=_first_line(error))
             return False

@@ -79,7 +79,7 @@ class StateReader:
             last,
             {"readChangeFeed": "true", "changeStartBatchId": str(first), "changeEndBatchId": str(last)},
         )
-        return _rows(frame, source, "batch_id", "change_type")
+        return _rows(frame, source)
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
         """The whole state at each of some epochs, in one job."""
@@ -92,7 +92,7 @@ class StateReader:
             )
             for epoch in epochs
         ]
-        return _rows(reduce(lambda left, right: left.unionAll(right), frames), source, "batch_id", "change_type")
+        return _rows(reduce(lambda left, right: left.unionAll(right), frames), source)
 
     def _load(self, source: StateSource, epoch: int, options: dict[str, str]) -> DataFrame:
         spark = self._reading(epoch)
@@ -122,13 +122,13 @@ def no_state(checkpoint: str) -> NoStateError:
     )
 
 
-def _rows(frame: DataFrame, source: StateSource, epoch: str, change: str) -> StateRows:
+def _rows(frame: DataFrame, source: StateSource) -> StateRows:
     from pyspark.sql import functions as F
 
     columns = flatten(frame.schema, source.shape)
     fixed: list[Column] = [
-        F.col(epoch).alias(EPOCH),
-        F.col(change).alias(CHANGE),
+        F.col("batch_id").alias(EPOCH),
+        F.col("change_type").alias(CHANGE),
         F.col("partition_id").alias(PARTITION),
     ]
     rows = frame.select(*fixed, *columns.select).toArrow()

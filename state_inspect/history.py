@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.change_log import listed
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownEpochError, choices
+from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.layout import MANIFEST, TIME
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.diff import Diff
@@ -190,7 +190,7 @@ class History:
         )
         try:
             return list(self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist())
-        except (duckdb.Error, InvalidSQLError) as error:
+        except duckdb.Error as error:
             raise bad_key(key, intervals, error) from error
 
 

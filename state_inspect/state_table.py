@@ -124,7 +124,7 @@ class StateTable:
         sql = f"SELECT * FROM ({self.rows_sql()}) WHERE {condition}"
         try:
             rows = self._typed(self._query(sql, [key[name] for name in self._table.key_columns])).to_pylist()
-        except (duckdb.Error, InvalidSQLError) as error:
+        except InvalidSQLError as error:
             raise bad_key(key, self._table, error) from error
         return rows[0] if rows else None
 
