@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.errors import CaptureError
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
@@ -134,6 +137,27 @@ class Capturer:
             tuple(table.advice for table in self._tables.values() if table.advice),
         )
 
+    def tidy(self) -> None:
+        """Write keyframes and merge small files where that is due; to be called when nothing waits.
+
+        Raises:
+            StoreError: where the store cannot be written; what it holds is untouched.
+        """
+        newest = self.manifest.newest
+        if newest is None:
+            return
+        for table, facts in newest.tables.items():
+            if table in self._tables:
+                self._tables[table].tidy(newest.epoch, facts, partial(self._changes_since, table))
+        compact(self.layout.manifest(self.name), "epoch")
+
+    def _changes_since(self, table: str, keyframe: int | None) -> int:
+        later = itertools.takewhile(
+            lambda entry: entry.captured and entry.epoch > (-1 if keyframe is None else keyframe),
+            reversed(self.manifest.entries),
+        )
+        return sum(entry.tables[table].changes for entry in later if table in entry.tables)
+
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""
         last = self.manifest.entries[-1].epoch if self.manifest.entries else -1
@@ -209,14 +233,7 @@ class Capturer:
 
     def _chain(self, table: str, plan: _Plan) -> Chain:
         last = self.manifest.entries[-1] if self.manifest.entries and not plan.broken else None
-        facts = last.tables.get(table) if last else None
-        since = 0
-        for entry in reversed(self.manifest.entries):
-            one = entry.tables.get(table)
-            if facts is None or one is None or one.keyframe != facts.keyframe or entry.epoch == one.keyframe:
-                break
-            since += one.changes
-        return Chain(last.epoch if last else None, facts, since, plan.broken)
+        return Chain(last.epoch if last else None, last.tables.get(table) if last else None, plan.broken)
 
     def _entry(self, epoch: int, facts: dict[str, TableFacts], progress: BatchProgress | None) -> Entry:
         planned = self.checkpoint.planned(epoch)
@@ -242,6 +259,7 @@ def capture(
         one = capturer.run()
         report += one
         if not one.epochs:
+            capturer.tidy()
             return report
 
 

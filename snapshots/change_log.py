@@ -6,16 +6,22 @@ it changed (``put`` or ``delete``), and ``keyframe`` rows that write all live ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from streamstate.snapshots.delta import open_table
+from streamstate.snapshots.delta import Place, open_table
+from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
 PUT, DELETE, KEYFRAME = "put", "delete", "keyframe"
+
+_FOLD_MEMORY, _FOLD_BATCH = "512MB", 100_000
 
 # The field metadata under which the log's schema says which columns are the key.
 KEY_MARK = {b"streamstate.key": b"true"}
@@ -52,28 +58,42 @@ def value_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in keys]
 
 
-def state_at(uri: str, keys: Sequence[str], epoch: int, keyframe: int | None, columns: Sequence[str]) -> pa.Table:
+def state_at(place: Place, keys: Sequence[str], epoch: int, keyframe: int | None, columns: Sequence[str]) -> pa.Table:
     """Some columns of a state table at an epoch, rebuilt from its log alone.
 
     This is the rule that every reader of the log follows: the newest row of each key since the keyframe counts,
     unless it is a delete.
     """
-    table = open_table(uri)
-    wanted = [EPOCH, CHANGE, *columns]
+    table = open_table(place)
     if table is None:
         return pa.table({})
-    since = -1 if keyframe is None else keyframe
-    scan = table.scan(
-        columns=wanted,
-        predicate=f"(_epoch > {since} AND _epoch <= {epoch} AND _change <> '{KEYFRAME}')"
-        f" OR (_epoch = {since} AND _change = '{KEYFRAME}')",
-    )
-    stream = pa.RecordBatchReader.from_stream(scan)
-    database = embedded()
-    database.register("log", stream)
-    found = database.sql(_newest(keys, columns)).to_arrow_table()
-    kept = pa.schema(table.schema().to_arrow())
-    return found.cast(pa.schema([kept.field(name).remove_metadata() for name in columns]))
+    version = TableVersion(place, table)
+    with folded(version, keys, epoch, keyframe, columns) as rows:
+        found = rows.read_all()
+    return found.cast(pa.schema([version.schema.field(name).remove_metadata() for name in columns]))
+
+
+@contextlib.contextmanager
+def folded(
+    version: TableVersion, keys: Sequence[str], epoch: int, keyframe: int | None, columns: Sequence[str]
+) -> Iterator[pa.RecordBatchReader]:
+    """The same as :func:`state_at`, as a stream: what does not fit into memory is sorted on disk."""
+    with tempfile.TemporaryDirectory(prefix="streamstate-fold-") as folder:
+        database = embedded(temp_directory=folder, memory_limit=_FOLD_MEMORY)
+        database.register("log", rows_since(version, keyframe, epoch, [EPOCH, CHANGE, *columns]))
+        yield database.sql(_newest(keys, columns)).to_arrow_reader(_FOLD_BATCH)
+        database.close()
+
+
+def rows_since(
+    version: TableVersion, keyframe: int | None, last: int, columns: Sequence[str] | None = None
+) -> pa.RecordBatchReader:
+    """The rows of the log that make the state at ``last``: a keyframe's (None: none), and the changes after it."""
+    epoch, change = pc.field(EPOCH), pc.field(CHANGE)
+    where = change != KEYFRAME
+    if keyframe is not None:
+        where = (where & (epoch > keyframe)) | ((change == KEYFRAME) & (epoch == keyframe))
+    return version.scan(EPOCH, keyframe, last, columns=columns, where=where)
 
 
 def _newest(keys: Sequence[str], columns: Sequence[str]) -> str:
@@ -85,9 +105,10 @@ def _newest(keys: Sequence[str], columns: Sequence[str]) -> str:
 
 def embedded(**settings: Any) -> duckdb.DuckDBPyConnection:
     """A DuckDB of its own that reaches neither files, nor the network, nor the caller's variables."""
-    connection = duckdb.connect(config={"enable_external_access": "false", "python_enable_replacements": "false"})
+    connection = duckdb.connect(config={"python_enable_replacements": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     for name, value in settings.items():
         connection.execute(f"SET {name} = ?", [value])
+    connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection

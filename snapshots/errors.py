@@ -15,6 +15,7 @@ StreamStateError
 │   └── InvalidSQLError
 ├── StoreError (RuntimeError): the store cannot be used
 │   ├── NotAStoreError (also FileNotFoundError)
+│   ├── DamagedStoreError
 │   ├── NewerStoreError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
@@ -35,6 +36,7 @@ from collections.abc import Iterable
 __all__ = [
     "CaptureError",
     "CheckpointError",
+    "DamagedStoreError",
     "InvalidArgumentError",
     "InvalidNameError",
     "InvalidSQLError",
@@ -137,6 +139,18 @@ class NotAStoreError(StoreError, FileNotFoundError):
 
 class NewerStoreError(StoreError):
     """The store was written by a newer version of streamstate."""
+
+
+class DamagedStoreError(StoreError):
+    """A file of the store is missing, or its bytes are not those that were written."""
+
+    @classmethod
+    def file(cls, path: str, why: str) -> DamagedStoreError:
+        """For one file."""
+        return cls(
+            f"The store is damaged: {path}: {why}.\n"
+            "Restore the file from a backup; or move the query's folder away and capture again from its checkpoint."
+        )
 
 
 class NameTakenError(StoreError):

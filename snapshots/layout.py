@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.filesystem import location
 
 FORMAT = 1
@@ -50,21 +52,25 @@ class Layout:
     """The tables of one store."""
 
     root: str
+    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False)
 
     @classmethod
-    def at(cls, store: object) -> Layout:
-        """The layout of the store at a path or URI."""
-        return cls(location(str(store)))
+    def at(cls, store: object, storage_options: Mapping[str, str] | None = None) -> Layout:
+        """The layout of the store at a path or URI; the options are deltalake's, for object stores."""
+        return cls(location(str(store)), storage_options)
 
     @property
-    def queries(self) -> str:
+    def queries(self) -> Place:
         """The table of queries."""
-        return f"{self.root}/_queries"
+        return self._place("_queries")
 
-    def manifest(self, query: str) -> str:
+    def manifest(self, query: str) -> Place:
         """The table of a query's epochs."""
-        return f"{self.root}/{query}/_epochs"
+        return self._place(f"{query}/_epochs")
 
-    def change_log(self, query: str, table: str) -> str:
+    def change_log(self, query: str, table: str) -> Place:
         """The change log of a state table."""
-        return f"{self.root}/{query}/{table}"
+        return self._place(f"{query}/{table}")
+
+    def _place(self, path: str) -> Place:
+        return Place(f"{self.root}/{path}", self.options)

@@ -11,6 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.delta.commits import Handle, update
+from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, Layout
 
 
@@ -56,8 +58,9 @@ class Manifest:
 
     def __init__(self, layout: Layout, query: str) -> None:
         self.entries: list[Entry] = []
-        self._uri = layout.manifest(query)
+        self._place = layout.manifest(query)
         self._table: DeltaTable | None = None
+        self._writing = Handle(self._place)
         self._version = -1
         self._reading = threading.Lock()
 
@@ -68,13 +71,13 @@ class Manifest:
 
     def _refresh(self) -> None:
         if self._table is None:
-            self._table = open_table(self._uri)
+            self._table = open_table(self._place)
         else:
-            self._table.update_incremental()
+            update(self._place, self._table)
         if self._table is None or self._table.version() == self._version:
             return
         newest = self.entries[-1].epoch if self.entries else -1
-        found = pa.table(self._table.scan(predicate=f"epoch > {newest}")).to_pylist()
+        found = TableVersion(self._place, self._table).scan("epoch", newest + 1).read_all().to_pylist()
         self.entries = self.entries + sorted(map(_entry, found), key=lambda one: one.epoch)
         self._version = self._table.version()
 
@@ -85,9 +88,10 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Make epochs visible; those that another capture made visible meanwhile are left out."""
-        open_or_create(self._uri, MANIFEST, "streamstate: the epochs of one query")
+        if self._table is None:
+            open_or_create(self._place, MANIFEST, "streamstate: the epochs of one query")
         append_once(
-            self._uri,
+            self._writing,
             application,
             entries[-1].epoch,
             lambda stands: pa.Table.from_pylist([_row(one) for one in entries if one.epoch > stands], schema=MANIFEST),

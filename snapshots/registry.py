@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, choices
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
@@ -125,7 +126,8 @@ def _row(name: str, query_id: str, checkpoint: str) -> pa.Table:
 
 
 def _read(table: DeltaTable, layout: Layout) -> dict[str, RegisteredQuery]:
-    rows = pa.table(table.scan(columns=["name", "query_id", "checkpoint", "format"])).to_pylist()
+    columns = ["name", "query_id", "checkpoint", "format"]
+    rows = TableVersion(layout.queries, table).scan("format", columns=columns).read_all().to_pylist()
     newest = max((row["format"] for row in rows), default=FORMAT)
     if newest > FORMAT:
         raise NewerStoreError(

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
-from streamstate.snapshots.change_log import KEYFRAME, log_schema, state_at
+from streamstate.snapshots.change_log import KEYFRAME, folded, key_columns, log_schema, state_at, value_columns
 from streamstate.snapshots.changes import EpochChanges, FeedFollower, WholeFollower, keyframe_rows, with_positions
-from streamstate.snapshots.delta import append_once, open_or_create, recent_metadata
+from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
+from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
+from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.delta.sweep import sweep
 from streamstate.snapshots.manifest import TableFacts
-from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, Columns, Shape, StateSource
 from streamstate.snapshots.state_reader import StateReader, StateRows
 
 # Below this many rows a keyframe saves no reader any time.
@@ -32,7 +38,6 @@ class Chain:
 
     epoch: int | None
     facts: TableFacts | None
-    since_keyframe: int = 0
     broken: bool = False
 
 
@@ -50,14 +55,17 @@ class TableCapture:
     Between passes it keeps where it stands, so that the next one needs to read nothing but what changed.
     """
 
-    def __init__(self, reader: StateReader, source: StateSource, uri: str, application: str) -> None:
+    def __init__(self, reader: StateReader, source: StateSource, place: Place, application: str) -> None:
         self.advice: str | None = None
         self.written = 0
         self._reader = reader
         self._source = source
-        self._uri = uri
+        self._place = place
+        self._log = Handle(place)
+        self._schema: pa.Schema | None = None
         self._application = application
         self._stands: int | None = None
+        self._keyframe: int | None = None
         self._follower: FeedFollower | WholeFollower | None = None
 
     def advance(self, epochs: Sequence[int], chain: Chain) -> dict[int, TableFacts]:
@@ -66,24 +74,34 @@ class TableCapture:
         Returns what the manifest is to say of each; nothing is visible before it does.
         """
         gathered = _Pass()
-        rest, keyframe = list(epochs), chain.facts.keyframe if chain.facts else None
+        rest = list(epochs)
         if chain.broken:
-            keyframe = rest.pop(0)
-            self._start(keyframe, gathered)
-        since = 0 if chain.broken else chain.since_keyframe
+            self._keyframe = rest.pop(0)
+            self._start(self._keyframe, gathered)
+        elif self._stands is None:
+            self._resume(chain)
         for changes in self._changes(rest, chain, gathered):
             gathered.pieces.append(changes.rows)
-            gathered.facts[changes.epoch] = TableFacts(changes.live, changes.rows.num_rows, keyframe)
-            since += changes.rows.num_rows
-        if rest and since > max(gathered.facts[rest[-1]].rows, _SMALLEST_KEYFRAME):
-            self._keyframe(rest[-1], gathered)
+            gathered.facts[changes.epoch] = TableFacts(changes.live, changes.rows.num_rows, self._keyframe)
         facts = self._commit(gathered, -1 if chain.epoch is None else chain.epoch)
         self._stands = epochs[-1]
         return facts
 
+    def tidy(self, epoch: int, facts: TableFacts, changes_since: Callable[[int | None], int]) -> None:
+        """Write a keyframe where the changes since the last outweigh the state, and merge small files.
+
+        Args:
+            epoch: the newest captured epoch.
+            facts: what the manifest says of the table at it.
+            changes_since: how many rows of the log the epochs after a keyframe added.
+        """
+        if self._stands == epoch and changes_since(self._keyframe) > max(facts.rows, _SMALLEST_KEYFRAME):
+            self._write_keyframe(epoch, facts)
+        compact(self._place, EPOCH)
+
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
-        self._stands, self._follower = None, None
+        self._stands, self._follower, self._keyframe = None, None, None
 
     def _start(self, epoch: int, gathered: _Pass) -> None:
         """Begin the log, or begin it again after a gap, with a keyframe."""
@@ -95,11 +113,41 @@ class TableCapture:
         self._follower = self._new_follower(whole.columns, state)
         self._stands = epoch
 
-    def _keyframe(self, epoch: int, gathered: _Pass) -> None:
-        whole = self._reader.whole(self._source, [epoch])
-        gathered.pieces.append(keyframe_rows(whole.rows, whole.columns, KEYFRAME))
-        before = gathered.facts[epoch]
-        gathered.facts[epoch] = TableFacts(before.rows, before.changes, epoch)
+    def _resume(self, chain: Chain) -> None:
+        """Go on with a log that another capture left: its newest keyframe, and no files of commits that failed."""
+        table = open_table(self._place)
+        newest = -1 if table is None else version_of(table, self._keyframes)
+        known = chain.facts.keyframe if chain.facts else None
+        # A keyframe of an epoch that the manifest does not have yet is written again at the next occasion.
+        usable = newest > -1 and chain.epoch is not None and newest <= chain.epoch
+        self._keyframe = max(newest, -1 if known is None else known) if usable else known
+        sweep(self._place)
+
+    def _write_keyframe(self, epoch: int, facts: TableFacts) -> None:
+        """Write all live keys again, from the log itself: the state's reader would cost the query's machine more."""
+
+        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+            version = TableVersion(self._place, table)
+            schema = version.schema
+            names = [PARTITION, *key_columns(schema), *value_columns(schema)]
+            with (
+                DataFileWriter(self._place, schema) as writer,
+                folded(version, key_columns(schema), epoch, facts.keyframe, names) as rows,
+            ):
+                for batch in rows:
+                    count = batch.num_rows
+                    fixed = {EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count), CHANGE: pa.repeat(KEYFRAME, count)}
+                    writer.write(pa.table(fixed | {name: batch[name] for name in names}))
+            return [] if writer.file is None else [writer.file]
+
+        commit_once(self._log, self._keyframes, epoch, write)
+        self._keyframe = epoch
+        self.written += facts.rows
+
+    @property
+    def _keyframes(self) -> str:
+        """The transaction identifier of keyframes that are no part of an epoch's commit; its versions are epochs."""
+        return f"{self._application}/keyframes"
 
     def _changes(self, epochs: list[int], chain: Chain, gathered: _Pass) -> Iterator[EpochChanges]:
         if not epochs:
@@ -134,7 +182,7 @@ class TableCapture:
             return gathered.pieces[0].select(names)
         if chain.epoch is None or chain.facts is None:
             return _empty(columns, schema)
-        return state_at(self._uri, columns.keys, chain.epoch, chain.facts.keyframe, names)
+        return state_at(self._place, columns.keys, chain.epoch, chain.facts.keyframe, names)
 
     def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
         return (WholeFollower if self._source.shape is Shape.TIMERS else FeedFollower)(columns, state)
@@ -142,11 +190,15 @@ class TableCapture:
     def _commit(self, gathered: _Pass, base: int) -> dict[int, TableFacts]:
         rows = pa.concat_tables(gathered.pieces)
         keys = self._follower.keys if self._follower else ()
-        open_or_create(self._uri, log_schema(rows.schema, keys), f"streamstate: change log of {self._source.table}")
+        if rows.schema != self._schema:
+            open_or_create(
+                self._place, log_schema(rows.schema, keys), f"streamstate: change log of {self._source.table}"
+            )
+            self._schema = rows.schema
         stood = base
         if rows.num_rows:
             stood = append_once(
-                self._uri,
+                self._log,
                 self._application,
                 max(gathered.facts),
                 lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
@@ -158,7 +210,7 @@ class TableCapture:
 
     def _facts_in_log(self, gathered: _Pass, stood: int) -> dict[int, TableFacts]:
         logged: dict[int, TableFacts] = {}
-        for text in recent_metadata(self._uri, _FACTS):
+        for text in recent_metadata(self._place, _FACTS):
             logged |= _loaded(text)
         return {epoch: facts for epoch, facts in logged.items() if epoch in gathered.facts and epoch <= stood}
 

@@ -29,8 +29,8 @@ class Index:
         with self._loading:
             found = self._tables.get((query, name))
             if found is None:
-                uri = self._layout.change_log(query, name)
-                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", uri)
+                log = self._layout.change_log(query, name)
+                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", log)
             if found.epoch < epoch:
                 found.advance(manifest.entries)
             return found

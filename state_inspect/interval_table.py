@@ -13,11 +13,23 @@ from itertools import pairwise
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+import pyarrow.compute as pc
 
-from streamstate.snapshots.change_log import KEYFRAME, PUT, key_columns, listed, quoted, same, value_columns
+from streamstate.snapshots.change_log import (
+    KEYFRAME,
+    PUT,
+    key_columns,
+    listed,
+    quoted,
+    rows_since,
+    same,
+    value_columns,
+)
+from streamstate.snapshots.delta import Place
+from streamstate.snapshots.delta.commits import required, update
+from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.manifest import Entry
-from streamstate.snapshots.operators import PARTITION
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
 
 @dataclass(frozen=True)
@@ -38,18 +50,18 @@ class IntervalTable:
     Args:
         database: a connection to the index; a cursor of it is used for loading.
         name: the relation's name in the index.
-        uri: the change log.
+        place: the change log.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, uri: str) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, place: Place) -> None:
         self.relation = quoted(name)
         self.epoch = -1
         """The newest epoch that the index has."""
         self.starts: set[int] = set()
         """Epochs at which the log starts anew with a keyframe."""
-        self._log = DeltaTable(uri)
+        self._version = TableVersion(place, required(place))
         self._db = database.cursor()
-        self.schema = pa.schema(self._log.schema().to_arrow())
+        self.schema = self._version.schema
         self.key_columns = key_columns(self.schema)
         self.value_columns = value_columns(self.schema)
         self._create()
@@ -68,7 +80,7 @@ class IntervalTable:
         newest = max((entry.epoch for entry in entries if entry.captured), default=-1)
         if newest <= self.epoch:
             return
-        self._log.update_incremental()
+        update(self._version.place, self._version.table)
         for segment in _segments(entries, self.epoch):
             self._load(segment)
         self.epoch = newest
@@ -82,8 +94,7 @@ class IntervalTable:
 
     def _load(self, segment: _Segment) -> None:
         keys = listed(self.key_columns)
-        stream = pa.RecordBatchReader.from_stream(self._log.scan(predicate=_predicate(segment)))
-        self._db.register("feed", stream)
+        self._db.register("feed", self._rows(segment))
         self._db.execute("BEGIN")
         try:
             self._db.execute(
@@ -103,6 +114,13 @@ class IntervalTable:
         finally:
             self._db.unregister("feed")
 
+    def _rows(self, segment: _Segment) -> pa.RecordBatchReader:
+        """The log's rows of a segment; keyframes matter only where nothing comes before."""
+        if segment.broken:
+            return rows_since(self._version, segment.first, segment.last)
+        changes = pc.field(CHANGE) != KEYFRAME
+        return self._version.scan(EPOCH, segment.first, segment.last, where=changes)
+
     def _close(self, segment: _Segment) -> None:
         """End the versions that the segment replaces or removes."""
         if segment.broken:
@@ -121,13 +139,6 @@ class IntervalTable:
 def held_at(epoch: int) -> str:
     """The SQL condition that a version held at an epoch."""
     return f"_valid_from <= {epoch} AND (_valid_to IS NULL OR _valid_to > {epoch})"
-
-
-def _predicate(segment: _Segment) -> str:
-    changes = f"_change <> '{KEYFRAME}' AND _epoch <= {segment.last}"
-    if not segment.broken:
-        return f"{changes} AND _epoch >= {segment.first}"
-    return f"(_change = '{KEYFRAME}' AND _epoch = {segment.first}) OR ({changes} AND _epoch > {segment.first})"
 
 
 def _segments(entries: Sequence[Entry], after: int) -> Iterator[_Segment]:

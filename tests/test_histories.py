@@ -13,6 +13,7 @@ from synthetic import State, write
 import streamstate as ss
 from streamstate.snapshots.change_log import state_at
 from streamstate.snapshots.errors import UnknownEpochError
+from streamstate.snapshots.layout import Layout
 
 STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=6)
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
@@ -50,7 +51,9 @@ def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) 
     """The rule that rebuilds an epoch from the log alone gives the same."""
     keyframes = dict(zip(history.epochs()["epoch"], history.epochs()["keyframes"], strict=True))
     for epoch, state in known.items():
-        rows = state_at(f"{folder}/q/op0", ["key"], epoch, keyframes[epoch]["op0"], ["key", "value"])
+        rows = state_at(
+            Layout.at(folder).change_log("q", "op0"), ["key"], epoch, keyframes[epoch]["op0"], ["key", "value"]
+        )
         assert {row["key"]: row["value"] for row in rows.to_pylist()} == state
 
 

@@ -1,0 +1,229 @@
+"""Data files: Parquet, written once, synced, and named after what they hold.
+
+A file's name ends in the XXH3 digest of its bytes, so that a reader can tell a damaged file from a good one: page
+checksums would miss the footer, and few readers of Parquet look at them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from deltalake.transaction import AddAction
+
+from streamstate.snapshots.delta.place import Place, synced
+from streamstate.snapshots.errors import DamagedStoreError
+
+_NAME = re.compile(r"^part-[0-9a-f]{32}-(?P<digest>[0-9a-f]{32})\.parquet$")
+_UNFINISHED = ".unfinished-"
+_CHUNK = 1 << 22
+# Small enough that reading some epochs of a large file can leave out the rest by its statistics.
+_ROW_GROUP = 128 * 1024
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that stands in a table's folder and waits to be committed."""
+
+    path: str
+    """Its path in the table."""
+    size: int
+    """Bytes."""
+    rows: int
+    modified: int
+    """Milliseconds since 1970."""
+    statistics: str
+    """The file's statistics as Delta's log keeps them (JSON)."""
+
+    def as_action(self, *, data_change: bool = True) -> AddAction:
+        """What commits the file."""
+        return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
+
+
+class DataFileWriter:
+    """Writes one data file, piece by piece; used in a ``with`` block, at whose end the file stands complete.
+
+    Args:
+        place: the table.
+        schema: the table's columns.
+    """
+
+    def __init__(self, place: Place, schema: pa.Schema) -> None:
+        self.file: DataFile | None = None
+        """The file, once complete; None where nothing was written."""
+        self._place = place
+        self._schema = schema.remove_metadata()
+        self._name = uuid.uuid4().hex
+        self._path: Path | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.Table] = []
+
+    def __enter__(self) -> DataFileWriter:
+        """Nothing is created before the first rows."""
+        return self
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Add rows, in the table's columns; columns of the table that they lack are null."""
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        if not table.num_rows:
+            return
+        self._pending.append(fitted(table, self._schema))
+        if sum(one.num_rows for one in self._pending) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what has gathered: each call of Arrow's writer begins a row group."""
+        if not self._pending:
+            return
+        if self._writer is None:
+            self._path = self._unfinished()
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+        self._writer.write_table(pa.concat_tables(self._pending), row_group_size=_ROW_GROUP)
+        self._pending.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Complete the file, or leave nothing behind where an error ends the block."""
+        try:
+            if error is None:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+            if error is None and self._path is not None:
+                self.file = _published(self._place, self._path, self._name)
+        finally:
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+
+    def _unfinished(self) -> Path:
+        folder = self._place.folder
+        return (folder if folder is not None else Path(tempfile.gettempdir())) / f"{_UNFINISHED}{self._name}"
+
+
+def write_file(place: Place, schema: pa.Schema, rows: pa.Table | Iterable[pa.RecordBatch]) -> list[DataFile]:
+    """Write rows as one data file; none where there are no rows."""
+    with DataFileWriter(place, schema) as writer:
+        for piece in [rows] if isinstance(rows, pa.Table) else rows:
+            writer.write(piece)
+    return [writer.file] if writer.file is not None else []
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in a table's columns: in its order and types, null where they have no such column."""
+    columns = [rows[one.name] if one.name in rows.schema.names else pa.nulls(rows.num_rows, one.type) for one in schema]
+    return pa.table([column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema)
+
+
+def delete_files(place: Place, paths: Iterable[str]) -> None:
+    """Remove files that no commit holds; those that are gone already are left out."""
+    folder = place.folder
+    system = None if folder is not None else place.filesystem()
+    for path in paths:
+        if folder is not None:
+            (folder / path).unlink(missing_ok=True)
+        elif system is not None:
+            system.delete_file(path)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is that of a data file of ours, or of one that was never completed."""
+    return name.startswith(_UNFINISHED) or _NAME.match(name) is not None
+
+
+def verified(place: Place, path: str) -> Path:
+    """A data file on the local disk (fetched once from an object store), its bytes those that were written.
+
+    Files without a digest in their name, such as those of another tool's compaction, are taken as they are.
+
+    Raises:
+        DamagedStoreError: where the file is missing or its bytes changed.
+    """
+    folder = place.folder
+    local = folder / path if folder is not None else _fetched(place, path)
+    try:
+        found = local.stat()
+        digest = _digest(local, found.st_size, found.st_mtime_ns, found.st_ino)
+    except OSError as error:
+        raise DamagedStoreError.file(f"{place}/{path}", str(error.strerror or error)) from error
+    named = _NAME.match(local.name)
+    if named is not None and named["digest"] != digest:
+        raise DamagedStoreError.file(f"{place}/{path}", "its bytes are not those that were written")
+    return local
+
+
+def _published(place: Place, written: Path, name: str) -> DataFile:
+    """Name the file after its digest, sync it, and put it where the table is."""
+    statistics, rows = _statistics(pq.read_metadata(written))
+    synced(written)
+    found = written.stat()
+    final = f"part-{name}-{_digest(written, found.st_size, found.st_mtime_ns, found.st_ino)}.parquet"
+    if place.folder is not None:
+        written.rename(place.folder / final)
+    else:
+        with place.filesystem().open_output_stream(final) as out, written.open("rb") as file:
+            shutil.copyfileobj(file, out, _CHUNK)
+    return DataFile(final, found.st_size, rows, found.st_mtime_ns // 1_000_000, statistics)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _digest(path: Path, _size: int, _modified: int, _inode: int) -> str:
+    """Of a file that has not changed since it was last looked at, known already."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _statistics(metadata: pq.FileMetaData) -> tuple[str, int]:
+    """Delta's statistics of the whole-number columns, by which readers leave files out; and the number of rows."""
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    nulls: dict[str, int] = {}
+    for at in range(metadata.num_columns):
+        column = metadata.schema.column(at)
+        if column.physical_type not in ("INT32", "INT64") or column.logical_type.type not in ("NONE", "INT"):
+            continue
+        groups = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
+        # A dotted path is a field within a struct, a list or a map.
+        if "." in column.path or column.path != column.name or not all(one and one.has_min_max for one in groups):
+            continue
+        least[column.name] = min(one.min for one in groups)
+        most[column.name] = max(one.max for one in groups)
+        if all(one.has_null_count for one in groups):
+            nulls[column.name] = sum(one.null_count for one in groups)
+    found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(found), metadata.num_rows
+
+
+@functools.cache
+def _cache() -> tempfile.TemporaryDirectory[str]:
+    """Files fetched from object stores, gone with the process."""
+    return tempfile.TemporaryDirectory(prefix="streamstate-files-")
+
+
+def _fetched(place: Place, path: str) -> Path:
+    folder = Path(_cache().name) / xxhash.xxh3_128(place.uri.encode()).hexdigest()
+    local = folder / Path(path).name
+    if not local.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        arriving = local.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+        try:
+            with place.filesystem().open_input_stream(path) as stream, arriving.open("wb") as file:
+                shutil.copyfileobj(stream, file, _CHUNK)
+        except OSError as error:
+            raise DamagedStoreError.file(f"{place}/{path}", str(error)) from error
+        os.replace(arriving, local)  # noqa: PTH105 (atomic; another thread may have fetched it too)
+    return local

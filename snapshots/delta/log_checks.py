@@ -1,0 +1,127 @@
+r"""Checksums and syncing of Delta's log, which deltalake does neither of.
+
+Beside each log entry and log checkpoint stands a checksum file in the format of Hadoop's ``ChecksumFileSystem``
+(``.<name>.crc``: ``crc\0``, the chunk size, a CRC-32 of each chunk), which Spark verifies by itself when it reads
+the table. A log entry is sealed after it was synced: where a crash came in between, the next writer seals it. Object
+stores keep entries whole and checksummed themselves, so there nothing is added.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+
+from streamstate.snapshots.delta.place import LOG, Place, synced
+from streamstate.snapshots.errors import DamagedStoreError
+
+_MAGIC = b"crc\0"
+_CHUNK = 512
+_ENTRY = re.compile(r"^(\d{20})\.json$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
+
+
+def check(place: Place, after: int | None = None) -> None:
+    """Verify what opening the table reads: the newest log checkpoint and the entries since.
+
+    Args:
+        place: the table.
+        after: only the entries of later versions, where the table was open and went forward.
+
+    Raises:
+        DamagedStoreError: where a file is not what was written.
+    """
+    if place.folder is None:
+        return
+    log = place.folder / LOG
+    names = _names(log)
+    checkpoints = [number for name in names if (number := _number(_CHECKPOINT, name)) is not None]
+    since = max(checkpoints, default=-1)
+    for name in names:
+        entry, checkpoint = _number(_ENTRY, name), _number(_CHECKPOINT, name)
+        if (entry is not None and entry > (since if after is None else after)) or (checkpoint == since):
+            _check_file(log / name, sealed=_seal_name(name) in names)
+
+
+def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
+    """Sync a version's log entry (or the log checkpoint at it) and put its checksum beside it."""
+    if place.folder is None:
+        return
+    log = place.folder / LOG
+    name = f"{version:020}.checkpoint.parquet" if checkpoint else f"{version:020}.json"
+    _seal_file(log / name)
+    synced(log)
+
+
+def seal_missing(place: Place) -> None:
+    """Seal what a writer that died, or a tool that knows no seals, left without."""
+    if place.folder is None:
+        return
+    log = place.folder / LOG
+    names = _names(log)
+    missing = [name for name in names if _is_log_file(name) and _seal_name(name) not in names]
+    for name in missing:
+        _seal_file(log / name)
+    if missing:
+        synced(log)
+
+
+def _seal_file(path: Path) -> None:
+    if not path.stat().st_size:
+        return  # what is left of an entry that a loss of power took back: nobody was told of it
+    synced(path)
+    seal = path.with_name(_seal_name(path.name))
+    writing = seal.with_name(f"{seal.name}.{os.getpid()}.tmp")
+    try:
+        writing.write_bytes(_checksums(path.read_bytes()))
+        writing.rename(seal)
+    finally:
+        writing.unlink(missing_ok=True)
+
+
+def _check_file(path: Path, *, sealed: bool) -> None:
+    if not sealed:
+        return  # committed a moment ago, or by another tool
+    try:
+        found, seal = path.stat(), path.with_name(_seal_name(path.name)).stat()
+        good = _matches(path, found.st_size, found.st_mtime_ns, found.st_ino, seal.st_mtime_ns)
+    except OSError as error:
+        raise DamagedStoreError.file(str(path), str(error.strerror or error)) from error
+    if not good:
+        raise DamagedStoreError.file(str(path), "it does not match its checksum file")
+
+
+@functools.lru_cache(maxsize=100_000)
+def _matches(path: Path, _size: int, _modified: int, _inode: int, _sealed: int) -> bool:
+    """Of files that have not changed since they were last looked at, known already."""
+    seal = path.with_name(_seal_name(path.name)).read_bytes()
+    # Seals are not synced themselves: a loss of power can leave an empty one, which says nothing.
+    return not seal or seal == _checksums(path.read_bytes())
+
+
+def _checksums(data: bytes) -> bytes:
+    chunks = (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+    return _MAGIC + struct.pack(">i", _CHUNK) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+
+
+def _names(log: Path) -> set[str]:
+    try:
+        return set(os.listdir(log))  # noqa: PTH208 (names only: a log has tens of thousands)
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    found = pattern.match(name)
+    return int(found[1]) if found else None
+
+
+def _is_log_file(name: str) -> bool:
+    return _ENTRY.match(name) is not None or _CHECKPOINT.match(name) is not None
+
+
+def _seal_name(name: str) -> str:
+    return f".{name}.crc"
