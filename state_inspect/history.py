@@ -108,7 +108,7 @@ class History:
         both = [self.at(epoch) for epoch in (a, b)]
         tables = list(dict.fromkeys(name for snapshot in both for name in snapshot.tables()))
         chosen = choose_table(table, tables, self.name)
-        return Diff(self.index, self.interval_table(chosen, max(a, b)), chosen, a, b)
+        return Diff(self.index, self.interval_table(chosen, min(a, b)), chosen, a, b)
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
@@ -123,8 +123,8 @@ class History:
         Raises:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
         """
-        newest = self.live()
-        intervals = self.interval_table(choose_table(table, self.tables(), self.name), newest.epoch)
+        self.live()  # raises where there is nothing
+        intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
         check_key(key, intervals.key_columns, table or intervals.relation)
         versions = self._versions(intervals, key)
         captured = {entry.epoch: entry for entry in self._manifest.entries if entry.captured}
@@ -140,9 +140,9 @@ class History:
             row["committed_at"] = captured[row["epoch"]].committed_at
         return to_pandas(pa.Table.from_pylist(rows, schema=_history_schema(intervals)))
 
-    def interval_table(self, table: str, epoch: int) -> IntervalTable:
-        """The temporal index of a state table, with the epoch and all before it."""
-        return self.index.table(self.name, table, self._manifest, epoch)
+    def interval_table(self, table: str, first: int) -> IntervalTable:
+        """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
+        return self.index.table(self.name, table, self._manifest, first)
 
     def __repr__(self) -> str:
         captured = self.captured()
@@ -186,7 +186,7 @@ class History:
         columns = listed(["_valid_from", "_valid_to", *intervals.value_columns])
         sql = (
             f"SELECT {columns} FROM {intervals.relation} WHERE {key_condition(intervals.key_columns)}"
-            f" AND _valid_from <= {intervals.epoch} ORDER BY _valid_from"
+            f" AND _valid_from <= {intervals.high} ORDER BY _valid_from"
         )
         try:
             return list(self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist())

@@ -24,15 +24,16 @@ class Index:
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
 
-    def table(self, query: str, name: str, manifest: Manifest, epoch: int) -> IntervalTable:
-        """The interval table, with the epoch and all before it."""
+    def table(self, query: str, name: str, manifest: Manifest, first: int) -> IntervalTable:
+        """The interval table, with all captured epochs from one on (−1: all)."""
         with self._loading:
             found = self._tables.get((query, name))
             if found is None:
                 log = self._layout.change_log(query, name)
-                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", log)
-            if found.epoch < epoch:
-                found.advance(manifest.entries)
+                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", name, log)
+            newest = manifest.newest
+            if newest is not None and not found.covers(first, newest.epoch):
+                found.cover(manifest.entries, first)
             return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:

@@ -2,22 +2,21 @@
 
 ``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the one that replaced or removed it (NULL while it
 holds), so that "at epoch e" is a filter and a key's history a lookup. It is made from the change log and can always
-be made again from it. Versions are only ever added and closed, never changed: what a reader sees at an epoch stays.
+be made again from it: from the keyframe before the first epoch that was asked for, then forward as epochs arrive and
+back as older ones are asked for. What a reader sees at an epoch stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.change_log import (
+    DELETE,
     KEYFRAME,
-    PUT,
     key_columns,
     listed,
     quoted,
@@ -30,18 +29,7 @@ from streamstate.snapshots.delta.commits import required, update
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """Epochs that follow each other without a gap; ``broken``: a gap comes before them."""
-
-    first: int
-    last: int
-    broken: bool
-    """The segment starts with a keyframe instead of following what came before."""
-    before: int | None
-    """The last captured epoch before the segment."""
+from streamstate.state_inspect.runs import Run, base, runs_of
 
 
 class IntervalTable:
@@ -50,21 +38,22 @@ class IntervalTable:
     Args:
         database: a connection to the index; a cursor of it is used for loading.
         name: the relation's name in the index.
-        place: the change log.
+        table: the state table.
+        place: its change log.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, place: Place) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, table: str, place: Place) -> None:
         self.relation = quoted(name)
-        self.epoch = -1
-        """The newest epoch that the index has."""
         self.starts: set[int] = set()
         """Epochs at which the log starts anew with a keyframe."""
+        self.low: int | None = None
+        """The oldest epoch that the index has; None where it has none."""
+        self.high = -1
+        """The newest epoch that the index has."""
+        self._table = table
         self._version = TableVersion(place, required(place))
         self._db = database.cursor()
-        self.schema = self._version.schema
-        self.key_columns = key_columns(self.schema)
-        self.value_columns = value_columns(self.schema)
-        self._create()
+        self._know_columns()
 
     @property
     def columns(self) -> list[str]:
@@ -75,15 +64,53 @@ class IntervalTable:
         """SQL for the rows that held at an epoch."""
         return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
 
-    def advance(self, entries: Sequence[Entry]) -> None:
-        """Load what the manifest's entries add to what is indexed."""
-        newest = max((entry.epoch for entry in entries if entry.captured), default=-1)
-        if newest <= self.epoch:
-            return
+    def covers(self, first: int, last: int) -> bool:
+        """Whether the index has the epochs between two."""
+        return self.low is not None and self.low <= first and self.high >= last
+
+    def cover(self, entries: Sequence[Entry], first: int) -> None:
+        """Load what the index lacks of an epoch and all after it.
+
+        Args:
+            entries: the manifest.
+            first: a captured epoch; −1: all.
+        """
         update(self._version.place, self._version.table)
-        for segment in _segments(entries, self.epoch):
-            self._load(segment)
-        self.epoch = newest
+        if self._version.schema != self.schema:
+            # A restarted query brought a new column: the log is read again, as far back as it was.
+            first = first if self.low is None else min(first, self.low)
+            self._know_columns()
+            self.low, self.high = None, -1
+        runs = runs_of(entries, self._table)
+        if not runs:
+            return
+        self._db.execute("BEGIN")
+        try:
+            low, high = self._load(runs, first)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self.low, self.high = low, high
+
+    def _know_columns(self) -> None:
+        self.schema = self._version.schema
+        self.key_columns = key_columns(self.schema)
+        self.value_columns = value_columns(self.schema)
+
+    def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
+        """Load what is lacking; returns the oldest and the newest epoch that are there then."""
+        low = base(runs, first)
+        if self.low is None:
+            self._create()
+            self._add([run for run in runs if run.last >= low], low)
+        else:
+            self._go_on(runs)
+            if low < self.low:
+                self._go_back([run for run in runs if low <= run.last and run.first < self.low], low, self.low)
+            low = min(low, self.low)
+        self.starts = {run.first for run in runs if run.starts_anew}
+        return low, runs[-1].last
 
     def _create(self) -> None:
         fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]
@@ -92,43 +119,61 @@ class IntervalTable:
         self._db.execute(f"CREATE OR REPLACE TABLE {self.relation} AS FROM empty")
         self._db.unregister("empty")
 
-    def _load(self, segment: _Segment) -> None:
-        keys = listed(self.key_columns)
-        self._db.register("feed", self._rows(segment))
-        self._db.execute("BEGIN")
+    def _add(self, runs: Sequence[Run], low: int) -> None:
+        """Load runs that follow nothing that is there, the first of them from an epoch on."""
+        for run in runs:
+            # What held before the gap held until the gap.
+            if run.before is not None:
+                ended = run.before + 1
+                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to IS NULL")
+            self._take(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
+            self._insert("_until")
+
+    def _go_on(self, runs: Sequence[Run]) -> None:
+        """Load the epochs after the newest that is there."""
+        for run in runs:
+            if run.first <= self.high < run.last:
+                changes = pc.field(CHANGE) != KEYFRAME
+                self._take(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
+                self._end_replaced()
+                self._insert("_until")
+        self._add([run for run in runs if run.first > self.high], runs[0].first)
+
+    def _go_back(self, runs: Sequence[Run], wanted: int, low: int) -> None:
+        """Load the epochs before ``low``, the oldest that is there, from ``wanted`` on."""
+        for run in runs:
+            self._take(rows_since(self._version, run.keyframe_at(max(wanted, run.first)), min(low, run.last)))
+            if run.last < low:
+                self._insert(f"coalesce(_until, {run.last + 1})")
+                continue
+            # What the keyframe at ``low`` says again has held since it was written.
+            self._db.execute(
+                f"UPDATE {self.relation} AS held SET _valid_from = incoming._epoch FROM incoming"
+                f" WHERE held._valid_from = {low} AND incoming._until IS NULL"
+                f" AND incoming._change <> '{DELETE}' AND {same('held', 'incoming', self.key_columns)}"
+            )
+            self._insert("_until", "_until IS NOT NULL")
+
+    def _take(self, rows: pa.RecordBatchReader) -> None:
+        """Rows of the log, each with the epoch of the next row of its key."""
+        self._db.register("feed", rows)
         try:
             self._db.execute(
-                "CREATE OR REPLACE TEMP TABLE incoming AS"
-                f" SELECT *, lead(_epoch) OVER (PARTITION BY {keys} ORDER BY _epoch) AS _until FROM feed"
+                "CREATE OR REPLACE TEMP TABLE incoming AS SELECT *,"
+                f" lead(_epoch) OVER (PARTITION BY {listed(self.key_columns)} ORDER BY _epoch) AS _until FROM feed"
             )
-            self._close(segment)
-            self._db.execute(
-                f"INSERT INTO {self.relation} SELECT _epoch, _until, {listed([PARTITION, *self.columns])}"
-                f" FROM incoming WHERE _change IN ('{PUT}', '{KEYFRAME}')"
-            )
-            self._db.execute("DROP TABLE incoming")
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
         finally:
             self._db.unregister("feed")
 
-    def _rows(self, segment: _Segment) -> pa.RecordBatchReader:
-        """The log's rows of a segment; keyframes matter only where nothing comes before."""
-        if segment.broken:
-            return rows_since(self._version, segment.first, segment.last)
-        changes = pc.field(CHANGE) != KEYFRAME
-        return self._version.scan(EPOCH, segment.first, segment.last, where=changes)
+    def _insert(self, until: str, where: str = "true") -> None:
+        self._db.execute(
+            f"INSERT INTO {self.relation} SELECT _epoch, {until}, {listed([PARTITION, *self.columns])}"
+            f" FROM incoming WHERE _change <> '{DELETE}' AND {where}"
+        )
+        self._db.execute("DROP TABLE incoming")
 
-    def _close(self, segment: _Segment) -> None:
-        """End the versions that the segment replaces or removes."""
-        if segment.broken:
-            if segment.before is not None:
-                ended = segment.before + 1
-                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to IS NULL")
-            self.starts.add(segment.first)
-            return
+    def _end_replaced(self) -> None:
+        """End the versions that the incoming rows replace or remove."""
         self._db.execute(
             f"UPDATE {self.relation} AS held SET _valid_to = newer._epoch FROM ("
             f" SELECT {listed(self.key_columns)}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL) AS newer"
@@ -139,16 +184,3 @@ class IntervalTable:
 def held_at(epoch: int) -> str:
     """The SQL condition that a version held at an epoch."""
     return f"_valid_from <= {epoch} AND (_valid_to IS NULL OR _valid_to > {epoch})"
-
-
-def _segments(entries: Sequence[Entry], after: int) -> Iterator[_Segment]:
-    """The captured epochs after one, cut at the gaps."""
-    captured = [entry for entry in entries if entry.captured]
-    before = max((entry.epoch for entry in captured if entry.epoch <= after), default=None)
-    new = [entry for entry in captured if entry.epoch > after]
-    cuts = [0, *(at + 1 for at, (one, two) in enumerate(pairwise(new)) if two.epoch != one.epoch + 1), len(new)]
-    for start, end in pairwise(cuts):
-        first, last = new[start].epoch, new[end - 1].epoch
-        follows = first == (0 if before is None else before + 1)
-        yield _Segment(first, last, broken=not follows, before=before)
-        before = last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -45,6 +46,25 @@ def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: 
         for epoch in set(range(len(states))) - set(known):
             with pytest.raises(UnknownEpochError, match="nearest captured"):
                 history.at(epoch)
+
+
+@EXAMPLES
+@given(HISTORIES, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_epochs_in_any_order(states: list[State | None], keyframe_every: int, random: Random) -> None:
+    """Whichever epoch is asked for first, and whatever is asked for next, forward or back, the answers are the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = {epoch: state for epoch, state in enumerate(states) if state is not None}
+        history: ss.History | None = None
+        for shown in sorted({random.randint(1, len(states)), len(states)}):
+            # The reader is opened on the first part of the history, and the rest arrives meanwhile.
+            write(Path(folder), states[:shown], keyframe_every=keyframe_every)
+            history = history or ss.open_store(folder)["q"]
+            visible = [epoch for epoch in known if epoch < shown]
+            for epoch in random.choices(visible, k=4) if visible else []:
+                assert as_state(history.at(epoch).table()) == known[epoch]
+        assert history is not None
+        check_diffs(history, known)
+        check_keys(history, states)
 
 
 def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) -> None:
