@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.sweep import sweep
 from streamstate.snapshots.errors import CaptureError
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
@@ -29,8 +30,9 @@ from streamstate.snapshots.table_capture import Chain, TableCapture
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Bounds what one pass holds in memory; a capture that is further behind makes several passes.
+# Bound what one pass holds in memory; a capture that is further behind makes several passes.
 _EPOCHS_A_PASS = 50
+_ROWS_A_PASS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class Capturer:
     name: str
     _tables: dict[str, TableCapture] = field(default_factory=dict)
     _registered: bool = False
+    _swept: bool = False
+    _epochs_a_pass: int = 1
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
@@ -121,12 +125,17 @@ class Capturer:
         started = time.monotonic()
         if not self._registered:
             self.register()
+        if not self._swept:
+            sweep(self.layout.queries)
+            sweep(self.layout.manifest(self.name))
+            self._swept = True
         self.manifest.refresh()
         plan = self._plan()
         if not plan.epochs:
             return CaptureReport(self.name, self.layout.root)
         before = sum(table.written for table in self._tables.values())
         plan = self._capture(plan)
+        self._pace(plan.epochs)
         return CaptureReport(
             self.name,
             self.layout.root,
@@ -136,6 +145,12 @@ class Capturer:
             time.monotonic() - started,
             tuple(table.advice for table in self._tables.values() if table.advice),
         )
+
+    def _pace(self, epochs: Sequence[int]) -> None:
+        """How many epochs the next pass may take, by how many rows these had."""
+        entries = [entry for entry in self.manifest.entries[-len(epochs) :] if entry.captured]
+        rows = sum(facts.changes for entry in entries for facts in entry.tables.values())
+        self._epochs_a_pass = max(1, _ROWS_A_PASS * len(epochs) // max(rows, 1))
 
     def tidy(self) -> None:
         """Write keyframes and merge small files where that is due; to be called when nothing waits.
@@ -166,7 +181,7 @@ class Capturer:
     def _plan(self) -> _Plan:
         entries = self.manifest.entries
         expected = entries[-1].epoch + 1 if entries else 0
-        epochs = self.behind()[:_EPOCHS_A_PASS]
+        epochs = self.behind()[: min(self._epochs_a_pass, _EPOCHS_A_PASS)]
         gaps = range(expected, epochs[0]) if epochs else range(0)
         follows = not gaps and (entries[-1].captured if entries else True)
         return _Plan(gaps, epochs, broken=not follows)
