@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.errors import CaptureError
+from streamstate.snapshots.errors import CaptureError, StoreError, StreamStateError
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
@@ -121,7 +122,19 @@ class Capturer:
         Raises:
             NoStateError: where the query keeps none.
             CaptureError: where Spark cannot read the state.
+            StoreError: where the store cannot be read or written.
         """
+        try:
+            return self._run()
+        except StreamStateError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(
+                f"The store {self.layout.root} cannot be read or written: {error}\n"
+                "Every epoch that it shows is whole; capture again once the cause is gone."
+            ) from error
+
+    def _run(self) -> CaptureReport:
         started = time.monotonic()
         if not self._registered:
             self.register()

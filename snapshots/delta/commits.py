@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
 from streamstate.snapshots.delta.log_checks import check, seal, seal_missing
 from streamstate.snapshots.delta.place import Place, synced
+from streamstate.snapshots.delta.schema import change, merged
 from streamstate.snapshots.errors import StoreError
 
 # History is kept by our own rules: Delta's default would drop log entries after 30 days.
@@ -34,6 +35,9 @@ _CHECKPOINT_INTERVAL = 50
 
 # Log checkpoints are written by us, because they too are to be synced and sealed.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+# Others may change the columns at the same moment.
+_ATTEMPTS = 5
 
 # More commits than captures that died, or race, between a table's commit and the manifest's.
 _RECENT = 64
@@ -101,7 +105,10 @@ class Handle:
 def open_or_create(place: Place, schema: pa.Schema, description: str) -> DeltaTable:
     """A handle on the table, made first where it is missing (another process may be making it too).
 
-    A table that is there gets the schema's columns that it lacks; they are null in its rows.
+    A table that is there gets the schema's columns that it lacks, null in its rows, and types that hold the schema's.
+
+    Raises:
+        DamagedStoreError, StoreError: as :func:`open_table`; and where a column's type cannot hold the schema's.
     """
     table = open_table(place)
     if table is None:
@@ -116,22 +123,15 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> DeltaTa
             )
         seal_missing(place)
         table = required(place)
-    lacking = [one for one in schema if one.name not in pa.schema(table.schema().to_arrow()).names]
-    return _grown(place, table, lacking) if lacking else table
-
-
-def _grown(place: Place, table: DeltaTable, columns: Sequence[pa.Field]) -> DeltaTable:
-    """The table with more columns; another process may be adding them too."""
-    fields = [Field.from_arrow(one.with_nullable(nullable=True)) for one in columns]
-    try:
-        table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
-    except (DeltaError, ValueError) as error:
-        now = required(place)
-        names = pa.schema(now.schema().to_arrow()).names
-        if not all(one.name in names for one in columns):
-            raise _failed(place, error) from error
-    seal_missing(place)
-    return required(place)
+    for _ in range(_ATTEMPTS):
+        now = pa.schema(table.schema().to_arrow())
+        wanted = merged(now, schema, place)
+        if wanted == now:
+            return table
+        change(place, table, wanted)
+        seal_missing(place)
+        table = required(place)
+    raise StoreError(f"The columns of {place} do not become those of the query's state: {now} instead of {wanted}.")
 
 
 def append_once(

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import struct
+import uuid
 import zlib
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def _seal_file(path: Path) -> None:
         return  # what is left of an entry that a loss of power took back: nobody was told of it
     synced(path)
     seal = path.with_name(_seal_name(path.name))
-    writing = seal.with_name(f"{seal.name}.{os.getpid()}.tmp")
+    writing = seal.with_name(f"{seal.name}.{uuid.uuid4().hex}.tmp")
     try:
         writing.write_bytes(_checksums(path.read_bytes()))
         writing.rename(seal)

@@ -9,6 +9,7 @@ there before the fence and is not in the log after it will never be in it. No cl
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import timedelta
 
@@ -53,8 +54,10 @@ def _sweep_log(place: Place) -> None:
     before = time.time() - GRACE.total_seconds()
     for entry in (place.folder / LOG).iterdir():
         # object_store writes to "<name>#<number>" first, a checksum file is first a ".tmp".
-        if ("#" in entry.name or entry.suffix == ".tmp") and entry.stat().st_mtime < before:
-            entry.unlink(missing_ok=True)
+        if "#" in entry.name or entry.suffix == ".tmp":
+            with contextlib.suppress(FileNotFoundError):  # its writer lives, and went on
+                if entry.stat().st_mtime < before:
+                    entry.unlink()
 
 
 def _files(place: Place) -> set[str]:
