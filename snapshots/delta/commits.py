@@ -131,7 +131,7 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> DeltaTa
         change(place, table, wanted)
         seal_missing(place)
         table = required(place)
-    raise StoreError(f"The columns of {place} do not become those of the query's state: {now} instead of {wanted}.")
+    raise StoreError(f"The columns of {place} do not become those of the query's state: {schema}.")
 
 
 def append_once(
