@@ -19,7 +19,8 @@ StreamStateError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
 │   ├── NotACheckpointError (also FileNotFoundError)
-│   └── NoStateError
+│   ├── NoStateError
+│   └── UnsupportedStateError (also NotImplementedError)
 ├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
 ├── WaitTimeoutError (TimeoutError): what was waited for did not come in time
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
@@ -54,6 +55,7 @@ __all__ = [
     "UnknownNameError",
     "UnknownQueryError",
     "UnknownTableError",
+    "UnsupportedStateError",
     "WaitTimeoutError",
 ]
 
@@ -153,6 +155,10 @@ class NotACheckpointError(CheckpointError, FileNotFoundError):
 
 class NoStateError(CheckpointError):
     """The query keeps no state."""
+
+
+class UnsupportedStateError(CheckpointError, NotImplementedError):
+    """The query's state holds what no table can keep; the message says what to change."""
 
 
 class CaptureError(StreamStateError, RuntimeError):
