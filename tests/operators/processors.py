@@ -54,13 +54,17 @@ def in_event_time(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: G
         state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + HOUR // 2)
 
 
+# A query in processing time always has one more epoch to run, so that a run over "all there is" would never end.
+ENDS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 STATE = "count long, total double, last timestamp"
 
 
 def with_state(function: Any, timeout: str) -> Query:
     """A query with ``applyInPandasWithState``."""
     return Query(
-        lambda s: late(s).groupBy("k").applyInPandasWithState(function, OUTPUT, STATE, "update", timeout), ("op0",)
+        lambda s: late(s).groupBy("k").applyInPandasWithState(function, OUTPUT, STATE, "update", timeout),
+        ("op0",),
+        conf=ENDS if timeout == "ProcessingTimeTimeout" else {},
     )
 
 
@@ -97,7 +101,7 @@ class Remembers(StatefulProcessor):
             self._clear()
             return 0
         self.total.update((before + len(values), str(key[0]), None))
-        if before % 2:
+        if before % 2 and numbers:
             self.seen.put([(one, ["put"]) for one in numbers])
         for one in numbers:
             self.seen.appendValue((one, [str(one), None]))
@@ -192,7 +196,8 @@ def transformed(processor: Remembers, time: str, *, initial: bool = False) -> Qu
 
     variables = VARIABLES if processor.ttl else ("by_kind", "seen", "total")
     tables = [*variables, *(["timers"] if time != "none" else [])]
-    return Query(build, tuple(sorted(f"op0_{name}" for name in tables)))
+    conf = ENDS if time == "processingTime" else {}
+    return Query(build, tuple(sorted(f"op0_{name}" for name in tables)), conf=conf)
 
 
 TRANSFORM = {
