@@ -142,7 +142,7 @@ class Capturer:
     def _plan(self) -> _Plan:
         entries = self.manifest.entries
         expected = entries[-1].epoch + 1 if entries else 0
-        epochs = self.behind()[:_EPOCHS_A_PASS]
+        epochs = self._reader.together(self.behind()[:_EPOCHS_A_PASS])
         gaps = range(expected, epochs[0]) if epochs else range(0)
         follows = not gaps and (entries[-1].captured if entries else True)
         return _Plan(gaps, epochs, broken=not follows)

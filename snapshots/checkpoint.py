@@ -19,6 +19,8 @@ from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, loc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SPREAD = "spark.sql.shuffle.partitions"
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -104,3 +106,19 @@ class Checkpoint:
             names = [*self._files.names(folder), *self._files.names(f"{folder}/v2")]
             found += [f"{operator}/{name}" for name in sorted(names)]
         return tuple(found)
+
+    def operators_written_at(self, epoch: int) -> set[int]:
+        """The epochs up to this one at which a run wrote down its operators and state variables."""
+        found: set[int] = set()
+        for operator in self.operators():
+            names = self._files.names(f"{self.path}/state/{operator}/_metadata/v2")
+            found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
+        return found
+
+    def repartitioned(self, epoch: int) -> bool:
+        """Whether the epoch changed nothing but how the state is spread over partitions.
+
+        The number of partitions is pinned by the first epoch; only Spark's offline repartitioning changes it.
+        """
+        before, after = (self.planned(one) for one in (epoch - 1, epoch))
+        return before is not None and after is not None and before.conf.get(_SPREAD) != after.conf.get(_SPREAD)

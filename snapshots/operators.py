@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 EPOCH, CHANGE, PARTITION, POSITION = "_epoch", "_change", "_partition", "_position"
-RESERVED = (EPOCH, CHANGE, PARTITION)
+RESERVED = (EPOCH, CHANGE, PARTITION, POSITION)
 NO_KEY = "_key"
 """The key column of a table whose operator has no key."""
 
@@ -64,14 +64,16 @@ class Columns:
     """The flattened columns, keys first, in the order of the names."""
 
 
-def state_sources(spark: SparkSession, checkpoint: str) -> list[StateSource]:
-    """All state tables of the query, by operator, in Spark's order.
+def state_sources(spark: SparkSession, checkpoint: str, epoch: int) -> list[StateSource]:
+    """All state tables that the query has at an epoch, by operator, in Spark's order.
 
     Args:
         spark: a session with the settings that the query is pinned to.
         checkpoint: where the query keeps its state.
+        epoch: a restart after it may have added or removed state variables.
     """
-    listed = spark.read.format("state-metadata").load(checkpoint).orderBy("operatorId").collect()
+    reader = spark.read.format("state-metadata").option("batchId", str(epoch))
+    listed = reader.load(checkpoint).orderBy("operatorId", "stateStoreName").collect()
     sources: list[StateSource] = []
     for row in listed:
         for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):

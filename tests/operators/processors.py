@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-from operators.queries import late
-from operators.running import Query
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.state import GroupState
+
+from operators.queries import late
+from operators.running import Query
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -186,9 +187,7 @@ def transformed(processor: Remembers, time: str, *, initial: bool = False) -> Qu
     def build(stream: DataFrame) -> DataFrame:
         source = late(stream)
         grouped = source.groupBy("k")
-        transform = (
-            grouped.transformWithState if isinstance(processor, InRows) else grouped.transformWithStateInPandas
-        )
+        transform = grouped.transformWithState if isinstance(processor, InRows) else grouped.transformWithStateInPandas
         start = None
         if initial:
             start = stream.sparkSession.createDataFrame([("k0", 100), ("gone", 7)], "k string, start long").groupBy("k")
@@ -209,3 +208,35 @@ TRANSFORM = {
     "rows, initial state": transformed(InRows(timers=False, ttl=False), "none", initial=True),
     "pandas, initial state": transformed(InPandas(timers=False, ttl=False), "none", initial=True),
 }
+
+
+class Evolving(StatefulProcessor):
+    """A count whose schema grows and whose number widens at a restart, which also adds a variable."""
+
+    def __init__(self, *, later: bool) -> None:
+        self.later = later
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """The variables of before or after the restart."""
+        self.total = handle.getValueState("total", "n long, extra string" if self.later else "n int")
+        if self.later:
+            self.added = handle.getValueState("added", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        """Count the rows."""
+        count = (self.total.get()[0] if self.total.exists() else 0) + len(list(rows))
+        self.total.update((count + (1 << 40), "later") if self.later else (count,))
+        if self.later:
+            self.added.update((count,))
+        yield Row(k=key[0], n=count)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def evolving(*, later: bool) -> Query:
+    """The query before or after the restart."""
+    return Query(
+        lambda s: s.groupBy("k").transformWithState(Evolving(later=later), OUTPUT, "update", "none"),
+        ("op0_added", "op0_total") if later else ("op0_total",),
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from operators.running import JOIN, Query
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from operators.running import JOIN, Query
 
 LATE = "1 hour"
 
@@ -30,7 +31,14 @@ KEYS = {
         "map(make_dt_interval(coalesce(v, 0)), make_ym_interval(1, cast(v AS int))) AS m",
         "if(v % 2 = 0, null, named_struct('d', make_dt_interval(v))) AS n",
     ],
-    "names of ours": ["k AS _epoch", "v % 2 AS _change", "v % 3 AS _partition", "v % 4 AS _position", "1 AS _key"],
+    "names of ours": [
+        "k AS _epoch",
+        "v % 2 AS _change",
+        "v % 3 AS _partition",
+        "v % 4 AS _position",
+        "v % 5 AS n",
+        "1 AS _key",
+    ],
     "a char and a varchar": ["cast(k AS char(8)) AS c", "cast(k AS varchar(8)) AS w"],
 }
 """Grouping keys by what is hostile about them, as SQL expressions."""
@@ -87,7 +95,7 @@ VALUES = {
         "last(named_struct('p', parse_json(cast(v AS string)), 'm', map('a', parse_json('{\"b\": 1, \"a\": 2}'))))",
     ],
     "buffers of functions": ["collect_list(v)", "collect_set(k)", "percentile(v, 0.5)", "approx_count_distinct(v)"],
-    "names that SQL has to quote": ["max(v) AS `a.b`", "max(k) AS `say \"x\"`", "min(v) AS `{a}=(b);\n`"],
+    "names that SQL has to quote": ["max(v) AS `a.b`", 'max(k) AS `say "x"`', "min(v) AS `{a}=(b);\n`"],
 }
 """What an aggregation remembers, by what is hostile about it, as SQL expressions."""
 
@@ -134,11 +142,13 @@ OTHERS = {
     "dropDuplicatesWithinWatermark": Query(lambda s: late(s).dropDuplicatesWithinWatermark(["k"]), ("op0",), "append"),
     "limit": Query(lambda s: s.limit(25), ("op0",), "append"),
     "two aggregations": Query(
-        lambda s: late(s)
-        .groupBy(F.window("t", "20 minutes"), "k")
-        .count()
-        .groupBy(F.window("window", "1 hour"))
-        .agg(F.sum("count")),
+        lambda s: (
+            late(s)
+            .groupBy(F.window("t", "20 minutes"), "k")
+            .count()
+            .groupBy(F.window("window", "1 hour"))
+            .agg(F.sum("count"))
+        ),
         ("op0", "op1"),
         "append",
     ),
@@ -172,3 +182,19 @@ JOINS = {
 def in_format(version: int) -> dict[str, str]:
     """The setting of a join's state format."""
     return {JOIN: str(version)}
+
+
+def all_joins(stream: DataFrame) -> DataFrame:
+    """Five joins in one query, so that one run covers them."""
+    sides = [joined_sides(stream, how) for how in ("inner", "left_outer", "right_outer", "full_outer")]
+    outputs = [side.select(F.concat_ws("/", "k", "k2"), F.coalesce("v", "v2")) for side in sides]
+    outputs.append(joined_sides(stream, "left_semi").select("k", "v"))
+    union = outputs[0]
+    for output in outputs[1:]:
+        union = union.union(output)
+    return union
+
+
+ALL_JOINS = Query(
+    all_joins, tuple(f"op{operator}_{side}" for operator in range(5) for side in ("left", "right")), "append"
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,6 +100,7 @@ class Run:
         self.inputs = Inputs(self.folder / "input")
         self.checkpoint = self.folder / "checkpoint"
         self.store = self.folder / "store"
+        self.reports: list[ss.CaptureReport] = []
 
     def start(self, query: Query, *settings: Mapping[str, str], epochs: range = range(5)) -> None:
         """Add inputs and run the query over all there are, as one start."""
@@ -125,13 +126,21 @@ class Run:
         return compare(self.spark, self.checkpoint, self.history)
 
 
-def checked(spark: SparkSession, query: Query, folder: Path, *settings: Mapping[str, str]) -> Run:
-    """Run a query from start to end, capture it at once and in steps of one start each, and compare both."""
+STARTS = (range(3), range(3, 5))
+
+
+def checked(
+    spark: SparkSession,
+    query: Query,
+    folder: Path,
+    *settings: Mapping[str, str],
+    starts: Sequence[range] = STARTS,
+) -> Run:
+    """Run a query in some starts, capture it after each, and compare every table at every epoch."""
     run = Run(spark, folder)
-    run.start(query, *settings, epochs=range(3))
-    run.capture()
-    run.start(query, *settings, epochs=range(3, 5))
-    run.capture()
+    for epochs in starts:
+        run.start(query, *settings, epochs=epochs)
+        run.reports.append(run.capture())
     history = run.history
     assert sorted(history.tables()) == list(query.tables)
     assert run.check() == len(query.tables) * len(history.captured()) > 0
