@@ -135,7 +135,12 @@ class Capturer:
         )
 
     def behind(self) -> list[int]:
-        """Committed epochs that the store lacks."""
+        """Committed epochs that the store lacks.
+
+        Raises:
+            CheckpointReplacedError: where they are another query's.
+        """
+        self.checkpoint.check_same()
         last = self.manifest.entries[-1].epoch if self.manifest.entries else -1
         return [epoch for epoch in self.checkpoint.committed() if epoch > last]
 
@@ -192,6 +197,7 @@ class Capturer:
                 captured[epoch][table] = facts
         progress = progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
         entries += [self._entry(epoch, facts, progress.get(epoch)) for epoch, facts in captured.items()]
+        self.checkpoint.check_same()
         self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         self.manifest.refresh()
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.errors import NotACheckpointError
+from streamstate.snapshots.errors import CheckpointReplacedError, NotACheckpointError
 from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, local_path, location
 
 if TYPE_CHECKING:
@@ -61,6 +61,20 @@ class Checkpoint:
                 f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
                 "Give the checkpointLocation of a query that was started at least once."
             ) from error
+
+    def check_same(self) -> None:
+        """Raise where another query's checkpoint has taken the place of the one that was looked at first.
+
+        Raises:
+            CheckpointReplacedError: where it has. (A checkpoint that is missing may yet come back.)
+        """
+        text = self._files.text(f"{self.path}/metadata")
+        if text is None or "query_id" not in self.__dict__ or self.query_id in text:
+            return
+        raise CheckpointReplacedError(
+            f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"
+            "What was captured stays as it is. Capture the new query under another name, or into another store."
+        )
 
     def committed(self) -> list[int]:
         """Numbers of the committed epochs that the commit log still holds, ascending."""

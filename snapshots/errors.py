@@ -19,6 +19,7 @@ StreamStateError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
 │   ├── NotACheckpointError (also FileNotFoundError)
+│   ├── CheckpointReplacedError
 │   ├── NoStateError
 │   └── UnsupportedStateError (also NotImplementedError)
 ├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
@@ -36,6 +37,7 @@ from collections.abc import Iterable
 __all__ = [
     "CaptureError",
     "CheckpointError",
+    "CheckpointReplacedError",
     "InvalidArgumentError",
     "InvalidNameError",
     "InvalidSQLError",
@@ -155,6 +157,10 @@ class NotACheckpointError(CheckpointError, FileNotFoundError):
 
 class NoStateError(CheckpointError):
     """The query keeps no state."""
+
+
+class CheckpointReplacedError(CheckpointError):
+    """Another query's checkpoint has taken the place of the one that was followed."""
 
 
 class UnsupportedStateError(CheckpointError, NotImplementedError):

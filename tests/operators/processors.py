@@ -97,7 +97,7 @@ class Remembers(StatefulProcessor):
     def take(self, key: tuple[Any, ...], values: list[Any]) -> int:
         """Take one epoch's values of a key in; returns how many rows the key has had."""
         before = self.total.get()[0] if self.total.exists() else 0
-        numbers = [int(value) for value in values if value is not None and value == value]
+        numbers = [int(value) for value in values if not pd.isna(value)]
         if before > 6:
             self._clear()
             return 0

@@ -101,11 +101,15 @@ VALUES = {
 
 
 def grouped(*keys: str) -> Query:
-    """A count by some expressions, under their own names."""
+    """A count by some expressions, under their own names; those of a name taken get a number."""
 
     def build(stream: DataFrame) -> DataFrame:
         named = stream.selectExpr(*keys, "v AS input")
-        return named.groupBy(*(F.col(f"`{name}`") for name in named.columns[:-1])).agg(F.count("*"), F.max("input"))
+        taken: list[str] = []
+        for name in named.columns:
+            taken.append(f"{name}{len(taken)}" if name.lower() in map(str.lower, taken) else name)
+        by = named.toDF(*taken)
+        return by.groupBy(*(F.col(f"`{name}`") for name in taken[:-1])).agg(F.count("*"), F.max("input"))
 
     return Query(build, ("op0",))
 

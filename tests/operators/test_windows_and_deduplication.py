@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from operators.running import checked
 def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Tumbling, sliding and session windows, with late rows, and evicted as the watermark passes."""
     history = checked(spark, WINDOWS[name], tmp_path).history
-    removed = [history.diff(a, b).counts["removed"] for a, b in zip(history.captured(), history.captured()[1:])]
+    removed = [history.diff(a, b).counts["removed"] for a, b in pairwise(history.captured())]
     assert sum(removed) > 0
 
 
