@@ -160,7 +160,7 @@ def _flatten_part(schema: StructType, part: str, names: list[str], select: list[
         names.append(unused(part, names))
         select.append(native(F.col(part), whole).alias(names[-1]))
         return
-    for one, field in zip(whole.fields, by_position(F.col(part), whole), strict=True):
+    for one, column in zip(whole.fields, by_position(F.col(part), whole), strict=True):
         if not isinstance(one.dataType, NullType):
             names.append(unused(one.name, names))
-            select.append(native(field, one.dataType).alias(names[-1]))
+            select.append(native(column, one.dataType).alias(names[-1]))

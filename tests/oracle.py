@@ -68,7 +68,8 @@ def _state(spark: SparkSession, checkpoint: str, table: str, epoch: int) -> Data
         options["storeName"] = f"{part}-{'keyWithTsToValues' if in_format_4 else 'keyWithIndexToValue'}"
     elif part:
         options["stateVarName"] = part
-    return _reader(spark, checkpoint, epoch).options(**options).load(checkpoint)
+    frame: DataFrame = _reader(spark, checkpoint, epoch).options(**options).load(checkpoint)
+    return frame
 
 
 def _reader(spark: SparkSession, checkpoint: str, epoch: int) -> Any:
@@ -157,6 +158,10 @@ def _of_spark(value: Any, kind: T.DataType) -> Any:
         return [_of_spark(one, kind.elementType) for one in value]
     if isinstance(kind, T.MapType):
         return _entries((_of_spark(key, kind.keyType), _of_spark(one, kind.valueType)) for key, one in value.items())
+    return _leaf_of_spark(value, kind)
+
+
+def _leaf_of_spark(value: Any, kind: T.DataType) -> Any:
     if isinstance(kind, T.TimestampType):
         return value.astimezone(dt.UTC).isoformat()
     if isinstance(kind, T.DayTimeIntervalType):

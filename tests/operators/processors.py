@@ -18,7 +18,7 @@ from pyspark.sql.streaming.state import GroupState
 from operators.queries import late
 from operators.running import Query
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 OUTPUT = "k string, n long"
 HOUR = 3_600_000
@@ -96,7 +96,8 @@ class Remembers(StatefulProcessor):
 
     def take(self, key: tuple[Any, ...], values: list[Any]) -> int:
         """Take one epoch's values of a key in; returns how many rows the key has had."""
-        before = self.total.get()[0] if self.total.exists() else 0
+        held = self.total.get()
+        before = held[0] if held else 0
         numbers = [int(value) for value in values if not pd.isna(value)]
         if before > 6:
             self._clear()
@@ -146,7 +147,7 @@ def now_of(timers: Any) -> int:
 class InRows(Remembers):
     """The Row form."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Take the rows in."""
         count = self.take(key, [row.v for row in rows])
         self.set_timers(now_of(timerValues))
@@ -157,7 +158,7 @@ class InRows(Remembers):
         self.take(key, [None])
         yield Row(k=key[0], n=-1)
 
-    def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         """Start from a number."""
         self.take(key, [initialState.start])
 
@@ -165,7 +166,7 @@ class InRows(Remembers):
 class InPandas(Remembers):
     """The Pandas form."""
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take the frames in."""
         count = self.take(key, [value for frame in rows for value in frame["v"]])
         self.set_timers(now_of(timerValues))
@@ -176,7 +177,7 @@ class InPandas(Remembers):
         self.take(key, [None])
         yield pd.DataFrame({"k": [key[0]], "n": [-1]})
 
-    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         """Start from a number."""
         self.take(key, list(initialState["start"]))
 
@@ -222,9 +223,10 @@ class Evolving(StatefulProcessor):
         if self.later:
             self.added = handle.getValueState("added", "n long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         """Count the rows."""
-        count = (self.total.get()[0] if self.total.exists() else 0) + len(list(rows))
+        held = self.total.get()
+        count = (held[0] if held else 0) + len(list(rows))
         self.total.update((count + (1 << 40), "later") if self.later else (count,))
         if self.later:
             self.added.update((count,))

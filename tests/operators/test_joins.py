@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from oracle import captured_rows, join_side
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from operators.queries import ALL_JOINS, JOINS, in_format
-from operators.running import HDFS, checked
+from operators.running import HDFS, Run, checked
 
 FORMATS = (2, 3, 4)
 
@@ -38,3 +39,9 @@ def test_a_join_with_itself(spark: SparkSession, tmp_path: Path, version: int) -
 def test_a_join_in_hdfs_state(spark: SparkSession, tmp_path: Path) -> None:
     """The HDFS provider, which has format 2 only."""
     checked(spark, JOINS["full_outer"], tmp_path, HDFS, in_format(2))
+
+
+def test_outer_joins_of_format_1_are_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark knows that format to be wrong for them, so capture never meets it."""
+    with pytest.raises(PySparkException, match="state format version 1"):
+        Run(spark, tmp_path).start(JOINS["left_outer"], in_format(1), epochs=range(1))
