@@ -187,14 +187,19 @@ class Capturer:
         return sum(entry.tables[table].changes for entry in later if table in entry.tables)
 
     def behind(self) -> list[int]:
-        """Committed epochs that the store lacks."""
+        """Committed epochs that the store lacks.
+
+        Raises:
+            CheckpointReplacedError: where they are another query's.
+        """
+        self.checkpoint.check_same()
         last = self.manifest.entries[-1].epoch if self.manifest.entries else -1
         return [epoch for epoch in self.checkpoint.committed() if epoch > last]
 
     def _plan(self) -> _Plan:
         entries = self.manifest.entries
         expected = entries[-1].epoch + 1 if entries else 0
-        epochs = self.behind()[: min(self._epochs_a_pass, _EPOCHS_A_PASS)]
+        epochs = self._reader.together(self.behind()[: min(self._epochs_a_pass, _EPOCHS_A_PASS)])
         gaps = range(expected, epochs[0]) if epochs else range(0)
         follows = not gaps and (entries[-1].captured if entries else True)
         return _Plan(gaps, epochs, broken=not follows)
@@ -244,6 +249,7 @@ class Capturer:
                 captured[epoch][table] = facts
         progress = progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
         entries += [self._entry(epoch, facts, progress.get(epoch)) for epoch, facts in captured.items()]
+        self.checkpoint.check_same()
         self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         self.manifest.refresh()
 

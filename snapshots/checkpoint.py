@@ -13,11 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.errors import NotACheckpointError
+from streamstate.snapshots.errors import CheckpointReplacedError, NotACheckpointError
 from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, local_path, location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SPREAD = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,20 @@ class Checkpoint:
                 f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
                 "Give the checkpointLocation of a query that was started at least once."
             ) from error
+
+    def check_same(self) -> None:
+        """Raise where another query's checkpoint has taken the place of the one that was looked at first.
+
+        Raises:
+            CheckpointReplacedError: where it has. (A checkpoint that is missing may yet come back.)
+        """
+        text = self._files.text(f"{self.path}/metadata")
+        if text is None or "query_id" not in self.__dict__ or self.query_id in text:
+            return
+        raise CheckpointReplacedError(
+            f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"
+            "What was captured stays as it is. Capture the new query under another name, or into another store."
+        )
 
     def committed(self) -> list[int]:
         """Numbers of the committed epochs that the commit log still holds, ascending."""
@@ -104,3 +120,19 @@ class Checkpoint:
             names = [*self._files.names(folder), *self._files.names(f"{folder}/v2")]
             found += [f"{operator}/{name}" for name in sorted(names)]
         return tuple(found)
+
+    def operators_written_at(self, epoch: int) -> set[int]:
+        """The epochs up to this one at which a run wrote down its operators and state variables."""
+        found: set[int] = set()
+        for operator in self.operators():
+            names = self._files.names(f"{self.path}/state/{operator}/_metadata/v2")
+            found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
+        return found
+
+    def repartitioned(self, epoch: int) -> bool:
+        """Whether the epoch changed nothing but how the state is spread over partitions.
+
+        The number of partitions is pinned by the first epoch; only Spark's offline repartitioning changes it.
+        """
+        before, after = (self.planned(one) for one in (epoch - 1, epoch))
+        return before is not None and after is not None and before.conf.get(_SPREAD) != after.conf.get(_SPREAD)

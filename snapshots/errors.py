@@ -20,7 +20,9 @@ StreamStateError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
 │   ├── NotACheckpointError (also FileNotFoundError)
-│   └── NoStateError
+│   ├── CheckpointReplacedError
+│   ├── NoStateError
+│   └── UnsupportedStateError (also NotImplementedError)
 ├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
 ├── WaitTimeoutError (TimeoutError): what was waited for did not come in time
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
@@ -36,6 +38,7 @@ from collections.abc import Iterable
 __all__ = [
     "CaptureError",
     "CheckpointError",
+    "CheckpointReplacedError",
     "DamagedStoreError",
     "InvalidArgumentError",
     "InvalidNameError",
@@ -56,6 +59,7 @@ __all__ = [
     "UnknownNameError",
     "UnknownQueryError",
     "UnknownTableError",
+    "UnsupportedStateError",
     "WaitTimeoutError",
 ]
 
@@ -167,6 +171,14 @@ class NotACheckpointError(CheckpointError, FileNotFoundError):
 
 class NoStateError(CheckpointError):
     """The query keeps no state."""
+
+
+class CheckpointReplacedError(CheckpointError):
+    """Another query's checkpoint has taken the place of the one that was followed."""
+
+
+class UnsupportedStateError(CheckpointError, NotImplementedError):
+    """The query's state holds what no table can keep; the message says what to change."""
 
 
 class CaptureError(StreamStateError, RuntimeError):

@@ -13,17 +13,21 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.names import unused
+from streamstate.snapshots.native_types import by_position, native
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
 EPOCH, CHANGE, PARTITION, POSITION = "_epoch", "_change", "_partition", "_position"
-RESERVED = (EPOCH, CHANGE, PARTITION)
+RESERVED = (EPOCH, CHANGE, PARTITION, POSITION)
+NO_KEY = "_key"
+"""The key column of a table whose operator has no key."""
 
-# Joins keep a second store per side, which only counts the rows of the first.
+# Joins keep a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 # The columns that Spark's state reader gives, beside batch_id, change_type and partition_id.
 _KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
@@ -60,28 +64,51 @@ class Columns:
     """The flattened columns, keys first, in the order of the names."""
 
 
-def state_sources(spark: SparkSession, checkpoint: str) -> list[StateSource]:
-    """All state tables of the query, by operator, in Spark's order."""
-    listed = spark.read.format("state-metadata").load(checkpoint).orderBy("operatorId").collect()
+def state_sources(spark: SparkSession, checkpoint: str, epoch: int) -> list[StateSource]:
+    """All state tables that the query has at an epoch, by operator, in Spark's order.
+
+    Args:
+        spark: a session with the settings that the query is pinned to.
+        checkpoint: where the query keeps its state.
+        epoch: a restart after it may have added or removed state variables.
+    """
+    reader = spark.read.format("state-metadata").option("batchId", str(epoch))
+    listed = reader.load(checkpoint).orderBy("operatorId", "stateStoreName").collect()
     sources: list[StateSource] = []
     for row in listed:
-        for source in _sources_of(row):
+        for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
             taken = [other.table for other in sources]
             sources.append(StateSource(unused(source.table, taken), source.shape, source.options, source.operator))
     return sources
 
 
-def _sources_of(row: Row) -> list[StateSource]:
+def _sources_of(row: Row, join_format: str) -> list[StateSource]:
     operator, store = row["operatorId"], row["stateStoreName"]
     prefix, options = f"op{operator}", {"operatorId": str(operator)}
-    variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])
+    properties = json.loads(row["operatorProperties"] or "{}")
+    variables = properties.get("stateVariables", [])
     if variables:
         return [_variable(prefix, options, variable, row["operatorName"]) for variable in variables]
+    if properties.get("useVirtualColumnFamilies"):
+        return _join_in_one_store(prefix, options, row["operatorName"], join_format)
     if store in _JOIN_COUNTERS:
         return []
     suffix = _JOIN_STORES.get(store, "" if store == "default" else re.sub(r"\W", "_", store))
     table = f"{prefix}_{suffix}" if suffix else prefix
     return [StateSource(table, Shape.KEYED, {**options, "storeName": store}, row["operatorName"])]
+
+
+def _join_in_one_store(prefix: str, options: dict[str, str], operator: str, join_format: str) -> list[StateSource]:
+    """The sides of a join since state format 3, which keeps them in one store.
+
+    Format 3 has one row a key and index, format 4 a list of rows a key and event time. (The reader's ``joinSide``
+    gives the same rows without the index, and cannot read changes.)
+    """
+    store, shape = ("keyWithIndexToValue", Shape.KEYED) if join_format == "3" else ("keyWithTsToValues", Shape.LIST)
+    return [
+        StateSource(f"{prefix}_{side}", shape, {**options, "storeName": f"{side}-{store}"}, operator)
+        for side in ("left", "right")
+    ]
 
 
 def _variable(prefix: str, options: dict[str, str], variable: dict[str, Any], operator: str) -> StateSource:
@@ -96,13 +123,22 @@ def _variable(prefix: str, options: dict[str, str], variable: dict[str, Any], op
 def flatten(schema: StructType, shape: Shape) -> Columns:
     """The table's columns: the key struct's fields, then the value struct's, with Spark's names.
 
-    A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. Fields are taken by
-    position, because Spark's own structs may name two fields the same (``avg`` beside ``count`` does).
+    A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. What is left of a key
+    may be nothing (a global aggregation, a limit): such a table has at most one row, and ``_key``, always 0, is its
+    key column, so that every table has one.
+
+    Raises:
+        UnsupportedStateError: where a field has a type that no table can keep.
     """
+    from pyspark.sql import functions as F
+
     names: list[str] = [*RESERVED]
     select: list[Column] = []
     for part in _KEY_PARTS:
         _flatten_part(schema, part, names, select)
+    if len(names) == len(RESERVED):
+        names.append(NO_KEY)
+        select.append(F.lit(0).alias(NO_KEY))
     keys = [*names[len(RESERVED) :]]
     if shape is Shape.LIST:
         keys.append(POSITION)
@@ -115,17 +151,16 @@ def flatten(schema: StructType, shape: Shape) -> Columns:
 
 def _flatten_part(schema: StructType, part: str, names: list[str], select: list[Column]) -> None:
     from pyspark.sql import functions as F
-    from pyspark.sql.types import NullType, StructField, StructType
+    from pyspark.sql.types import NullType, StructType
 
     if part not in schema.names:
         return
     whole = schema[part].dataType
     if not isinstance(whole, StructType):
         names.append(unused(part, names))
-        select.append(F.col(part).alias(names[-1]))
+        select.append(native(F.col(part), whole).alias(names[-1]))
         return
-    numbered = StructType([StructField(f"f{at}", one.dataType, one.nullable) for at, one in enumerate(whole.fields)])
-    for at, one in enumerate(whole.fields):
+    for one, column in zip(whole.fields, by_position(F.col(part), whole), strict=True):
         if not isinstance(one.dataType, NullType):
             names.append(unused(one.name, names))
-            select.append(F.col(part).cast(numbered).getField(f"f{at}").alias(names[-1]))
+            select.append(native(column, one.dataType).alias(names[-1]))

@@ -64,13 +64,40 @@ class StateReader:
         Raises:
             NoStateError: where the query has committed epochs but keeps no state.
         """
-        fingerprint = self.checkpoint.operators_fingerprint()
-        if not fingerprint:
+        written = self.checkpoint.operators_fingerprint()
+        if not written:
             raise no_state(self.checkpoint.path)
+        fingerprint = (*written, str(max(self.checkpoint.operators_written_at(epoch), default=-1)))
         if fingerprint != self._fingerprint:
-            self._sources = state_sources(self._reading(epoch), self.checkpoint.path)
+            self._sources = state_sources(self._reading(epoch), self.checkpoint.path, epoch)
             self._fingerprint = fingerprint
         return self._sources
+
+    def together(self, epochs: list[int]) -> list[int]:
+        """The longest beginning of some epochs that can be read in one go; never empty unless ``epochs`` is.
+
+        Spark's change feed ends at a batch that repartitioned the state, which has to be read whole and alone; and
+        state variables and their schemas are those of the run that wrote them.
+        """
+        written = self.checkpoint.operators_written_at(epochs[-1]) if epochs else set()
+        for at, epoch in enumerate(epochs):
+            alone = self.checkpoint.repartitioned(epoch)
+            if at and (alone or epoch in written):
+                return epochs[:at]
+            if alone:
+                return [epoch]
+        return epochs
+
+    def advice(self, source: StateSource, epochs: list[int]) -> str | None:
+        """What would make these epochs cheap to capture, where Spark gave no change feed for them; None: nothing."""
+        planned = self.checkpoint.planned(epochs[-1])
+        provider = planned.conf.get("spark.sql.streaming.stateStore.providerClass", "") if planned else ""
+        if "RocksDB" not in provider or self.checkpoint.repartitioned(epochs[0]):
+            return None
+        return (
+            f"{source.table}: Spark gives no change feed, so each epoch's whole state is read. Restart the query with"
+            " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true to make capture cheap."
+        )
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
         """The change feed of epochs ``first`` to ``last``, both included."""

@@ -164,15 +164,13 @@ class TableCapture:
         """The change feed of the epochs, or where Spark has none the whole state at each."""
         if self._source.shape is not Shape.TIMERS:
             try:
-                return self._reader.changes(self._source, epochs[0], epochs[-1]), True
+                changes = self._reader.changes(self._source, epochs[0], epochs[-1])
             except PySparkException:
                 whole = self._reader.whole(self._source, epochs)
-                self.advice = (
-                    f"{self._source.table}: Spark gives no change feed, so each epoch's whole state is read;"
-                    " with RocksDB, spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"
-                    " makes capture cheap"
-                )
+                self.advice = self._reader.advice(self._source, epochs)
                 return whole, False
+            self.advice = None
+            return changes, True
         return self._reader.whole(self._source, epochs), False
 
     def _state_before(self, columns: Columns, chain: Chain, gathered: _Pass, schema: pa.Schema) -> pa.Table:

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import types as T
 
 import streamstate as ss
 
-_SIDES = {"left": "left-keyWithIndexToValue", "right": "right-keyWithIndexToValue"}
+_SIDES = {"left", "right"}
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_PARTS = ("key", "user_map_key", "expiration_timestamp_ms", "value", "list_element", "user_map_value", "single_value")
 
 
 def spark_rows(spark: SparkSession, checkpoint: Path | str, table: str, epoch: int) -> Counter[str]:
     """All rows of a state table at an epoch, each as text, with how often it occurs."""
-    operator, _, part = table.removeprefix("op").partition("_")
-    options = {"operatorId": operator, "batchId": str(epoch)}
-    if part == "timers":
-        options["readRegisteredTimers"] = "true"
-    elif part in _SIDES:
-        options["storeName"] = _SIDES[part]
-    elif part:
-        options["stateVarName"] = part
-    rows = spark.read.format("statestore").options(**options).load(str(checkpoint)).collect()
-    if rows and "list_element" in rows[0]:
-        return Counter(map(_text, _positions(rows)))
-    return Counter(_text(_flat(row)) for row in rows)
+    return Counter(_text(row) for row in _flat_rows(_state(spark, str(checkpoint), table, epoch)))
 
 
 def captured_rows(table: ss.StateTable) -> Counter[str]:
     """The same of a captured state table."""
-    return Counter(_text(list(row.values())) for row in table.to_arrow().to_pylist())
+    rows = table.to_arrow()
+    kinds = [one.type for one in rows.schema]
+    return Counter(
+        _text([_of_arrow(value, kind) for value, kind in zip(row.values(), kinds, strict=True)])
+        for row in rows.to_pylist()
+    )
 
 
 def compare(spark: SparkSession, checkpoint: Path | str, history: ss.History) -> int:
@@ -50,35 +50,166 @@ def compare(spark: SparkSession, checkpoint: Path | str, history: ss.History) ->
     return compared
 
 
-def _flat(row: Row) -> list[Any]:
-    """Key fields, then value fields; a row's last column is Spark's partition id."""
-    values: list[Any] = []
-    for part in row[:-1]:
-        values += list(part) if isinstance(part, Row) else [part]
-    return values
+def join_side(spark: SparkSession, checkpoint: Path | str, table: str, epoch: int) -> Counter[str]:
+    """The input rows of one side of a join, as the reader's own option for joins gives them."""
+    operator, _, side = table.removeprefix("op").partition("_")
+    options = {"operatorId": operator, "joinSide": side, "batchId": str(epoch)}
+    frame = _reader(spark, str(checkpoint), epoch).options(**options).load(str(checkpoint)).select("value")
+    return Counter(_text(row) for row in _flat_rows(frame))
 
 
-def _positions(rows: list[Row]) -> list[list[Any]]:
-    """List elements after their key and their place in that key's list."""
+def _state(spark: SparkSession, checkpoint: str, table: str, epoch: int) -> DataFrame:
+    operator, _, part = table.removeprefix("op").partition("_")
+    options = {"operatorId": operator, "batchId": str(epoch)}
+    if part == "timers":
+        options["readRegisteredTimers"] = "true"
+    elif part in _SIDES:
+        in_format_4 = _pinned(checkpoint, epoch).get(_JOIN_FORMAT) == "4"
+        options["storeName"] = f"{part}-{'keyWithTsToValues' if in_format_4 else 'keyWithIndexToValue'}"
+    elif part:
+        options["stateVarName"] = part
+    frame: DataFrame = _reader(spark, checkpoint, epoch).options(**options).load(checkpoint)
+    return frame
+
+
+def _reader(spark: SparkSession, checkpoint: str, epoch: int) -> Any:
+    """Spark's reader, in a session with the settings that the reader itself says it needs.
+
+    Whatever names a state file by its unique id (format 2) does so in the commit log.
+    """
+    session = spark.newSession()
+    for key, value in _pinned(checkpoint, epoch).items():
+        if key.startswith("spark.sql.streaming.stateStore."):
+            session.conf.set(key, value)
+    commit = session.read.text(f"{checkpoint}/commits/{epoch}").collect()
+    unique = any('"stateUniqueIds":{' in row[0] and '"stateUniqueIds":{}' not in row[0] for row in commit)
+    session.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "2" if unique else "1")
+    return session.read.format("statestore")
+
+
+def _pinned(checkpoint: str, epoch: int) -> dict[str, str]:
+    lines = Path(checkpoint, "offsets", str(epoch)).read_text(encoding="utf-8").splitlines()
+    return dict(json.loads(lines[1])["conf"])
+
+
+def _flat_rows(frame: DataFrame) -> list[list[Any]]:
+    """Key fields, then value fields, of every row; list elements carry their place in their key's list."""
+    parts = [one for one in frame.schema if one.name in _PARTS]
+    readable = frame.select(*(_readable(one) for one in parts))
+    is_list = any(one.name == "list_element" for one in parts) or _is_multi(frame)
     seen: Counter[str] = Counter()
-    placed = []
-    for row in rows:
-        key = _text(list(row["key"]))
-        placed.append([*row["key"], seen[key], *row["list_element"]])
-        seen[key] += 1
-    return placed
+    flat = []
+    for row in readable.collect():
+        pieces = [_fields(value, one.dataType) for value, one in zip(row, parts, strict=True)]
+        if parts[0].name == "key" and not pieces[0]:
+            pieces[0] = [0]  # no key: the table's key column is always 0
+        if is_list:
+            place = _text(pieces[0])
+            pieces.insert(1, [seen[place]])
+            seen[place] += 1
+        flat.append([value for piece in pieces for value in piece])
+    return flat
 
 
-def _text(values: list[Any]) -> str:
-    return json.dumps([_plain(value) for value in values])
+def _is_multi(frame: DataFrame) -> bool:
+    """Whether it is a join's side in format 4, in which a key has several rows."""
+    key = frame.schema["key"].dataType if "key" in frame.columns else None
+    return isinstance(key, T.StructType) and "__event_time" in key.names
 
 
-def _plain(value: Any) -> Any:
-    """Spark's rows and Arrow's structs as lists, moments in UTC, so that both sides spell a value the same."""
-    if isinstance(value, Row):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict):
-        return [_plain(one) for one in value.values()]
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
+def _readable(field: T.StructField) -> Any:
+    """What PySpark cannot collect as text: Spark's own print of it, so that nothing here converts as capture does."""
+    from pyspark.sql import functions as F
+
+    return F.col(field.name).cast(_as_text(field.dataType)).alias(field.name)
+
+
+def _as_text(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(one.name, _as_text(one.dataType)) for one in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_as_text(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(_as_text(kind.keyType), _as_text(kind.valueType))
+    if isinstance(kind, (T.YearMonthIntervalType, T.CalendarIntervalType, T.TimeType)):
+        return T.StringType()
+    return kind
+
+
+def _fields(value: Any, kind: T.DataType) -> list[Any]:
+    """The fields of one of the reader's structs; those of type void are left out."""
+    if not isinstance(kind, T.StructType):
+        return [_of_spark(value, kind)]
+    values = value if value is not None else [None] * len(kind.fields)
+    return [
+        _of_spark(one, field.dataType)
+        for one, field in zip(values, kind.fields, strict=True)
+        if not isinstance(field.dataType, T.NullType)
+    ]
+
+
+def _of_spark(value: Any, kind: T.DataType) -> Any:
+    """A collected value in the form that both sides are compared in."""
+    if value is None:
+        return None
+    if isinstance(kind, T.StructType):
+        return [_of_spark(one, field.dataType) for one, field in zip(value, kind.fields, strict=True)]
+    if isinstance(kind, T.ArrayType):
+        return [_of_spark(one, kind.elementType) for one in value]
+    if isinstance(kind, T.MapType):
+        return _entries((_of_spark(key, kind.keyType), _of_spark(one, kind.valueType)) for key, one in value.items())
+    return _leaf_of_spark(value, kind)
+
+
+def _leaf_of_spark(value: Any, kind: T.DataType) -> Any:
+    if isinstance(kind, T.TimestampType):
+        return value.astimezone(dt.UTC).isoformat()
+    if isinstance(kind, T.DayTimeIntervalType):
+        return value // dt.timedelta(microseconds=1)
+    if isinstance(kind, T.YearMonthIntervalType):
+        return _months(value)
+    if isinstance(kind, T.VariantType):
+        # Spark's own JSON leaves out a decimal's last zeros, PySpark's does not.
+        return json.dumps(json.loads(value.toJson()), separators=(",", ":"), ensure_ascii=False)
+    return _leaf(value)
+
+
+def _months(text: str) -> int:
+    """Months of ``INTERVAL '-1-2' YEAR TO MONTH``, ``INTERVAL '3' YEAR`` or ``INTERVAL '4' MONTH``."""
+    found = re.fullmatch(r"INTERVAL '(-?)(\d+)(?:-(\d+))?' (YEAR TO MONTH|YEAR|MONTH)", text)
+    assert found is not None, text
+    sign, first, second, unit = found.groups()
+    months = int(first) if unit == "MONTH" else 12 * int(first) + int(second or 0)
+    return -months if sign else months
+
+
+def _of_arrow(value: Any, kind: pa.DataType) -> Any:
+    """A captured value in the same form."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return [_of_arrow(one, field.type) for one, field in zip(value.values(), kind, strict=True)]
+    if pa.types.is_map(kind):
+        return _entries((_of_arrow(key, kind.key_type), _of_arrow(one, kind.item_type)) for key, one in value)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_of_arrow(one, kind.value_type) for one in value]
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return value.astimezone(dt.UTC).isoformat()
+    return _leaf(value)
+
+
+def _entries(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """A map's entries in an order of their own: PySpark collects a map without Spark's order."""
+    return sorted(([key, value] for key, value in pairs), key=_text)
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, (dt.datetime, dt.date)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return value if isinstance(value, (int, float, str, bool)) else repr(value)
+
+
+def _text(values: Sequence[Any] | Row) -> str:
+    return json.dumps(list(values))

@@ -1,0 +1,45 @@
+"""docs/capture.md names a test behind each row; each of them exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+PAGE = TESTS.parent / "docs" / "capture.md"
+
+
+def tables() -> list[list[list[str]]]:
+    """The page's tables that have a column called test, as rows of cells, the heading first."""
+    found: list[list[list[str]]] = []
+    for block in re.findall(r"(?:^\|.*\n)+", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines()]
+        if rows[0][-1] == "test":
+            found.append([rows[0], *rows[2:]])
+    return found
+
+
+def functions(files: Iterable[Path]) -> set[str]:
+    """The test functions of some files."""
+    return {name for file in files for name in re.findall(r"^def (test_\w+)\(", file.read_text("utf-8"), re.MULTILINE)}
+
+
+def test_each_row_names_a_test_that_exists() -> None:
+    """Rows have as many cells as their heading, and the last names a function of the suite."""
+    defined = set(
+        re.findall(r"^def (test_\w+)\(", "\n".join(map(Path.read_text, TESTS.rglob("test_*.py"))), re.MULTILINE)
+    )
+    assert len(tables()) == 4
+    for heading, *rows in tables():
+        assert len(rows) > 3
+        for row in rows:
+            assert len(row) == len(heading), row
+            assert row[-1].strip("`") in defined, row
+
+
+def test_each_operator_of_the_suite_is_in_the_page() -> None:
+    """No test of the operators stands behind no row, but for those of the page itself."""
+    named = {row[-1].strip("`") for _, *rows in tables() for row in rows}
+    defined = functions(path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__))
+    assert defined - named <= {"test_a_checkpoint_that_is_replaced_between_passes_is_refused"}

@@ -1,0 +1,47 @@
+"""Stream-stream joins of every kind, in every state format that Spark writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from oracle import captured_rows, join_side
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from operators.queries import ALL_JOINS, JOINS, in_format
+from operators.running import HDFS, Run, checked
+
+FORMATS = (2, 3, 4)
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_all_joins(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    """Inner, left, right and full outer and semi joins keep ``left`` and ``right``, whatever the format."""
+    checked(spark, ALL_JOINS, tmp_path, in_format(version), starts=(range(2), range(2, 4)))
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_a_join_with_itself(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    """Without a watermark rows stay; they are the rows of the reader's joinSide, with what tells them apart."""
+    run = checked(spark, JOINS["self"], tmp_path, in_format(version), starts=(range(2), range(2, 3)))
+    live = run.history.live()
+    for name in ("op0_left", "op0_right"):
+        table = live.table(name)
+        inputs = Counter(text.split(", ", len(table.key_columns))[-1] for text in captured_rows(table).elements())
+        rows = join_side(spark, run.checkpoint, name, live.epoch)
+        assert Counter(text.rsplit(", ", 1)[0] + "]" for text in inputs.elements()) == Counter(
+            text.removeprefix("[") for text in rows.elements()
+        )
+
+
+def test_a_join_in_hdfs_state(spark: SparkSession, tmp_path: Path) -> None:
+    """The HDFS provider, which has format 2 only."""
+    checked(spark, JOINS["full_outer"], tmp_path, HDFS, in_format(2))
+
+
+def test_outer_joins_of_format_1_are_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark knows that format to be wrong for them, so capture never meets it."""
+    with pytest.raises(PySparkException, match="state format version 1"):
+        Run(spark, tmp_path).start(JOINS["left_outer"], in_format(1), epochs=range(1))

@@ -1,0 +1,34 @@
+"""Windows, deduplication, limits, and several stateful operators in one query."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from operators.queries import OTHERS, WINDOWS
+from operators.running import checked
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Tumbling, sliding and session windows, with late rows, and evicted as the watermark passes."""
+    history = checked(spark, WINDOWS[name], tmp_path).history
+    removed = [history.diff(a, b).counts["removed"] for a, b in pairwise(history.captured())]
+    assert sum(removed) > 0
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_operators(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Global aggregation, distinct, deduplication with and without a watermark, limit, several in one query."""
+    checked(spark, OTHERS[name], tmp_path)
+
+
+def test_an_operator_without_a_key_has_one_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Its key column is ``_key``, always 0."""
+    table = checked(spark, OTHERS["limit"], tmp_path, starts=(range(2),)).history.live().table()
+    assert table.key_columns == ["_key"]
+    assert table.to_arrow().to_pylist() == [{"_key": 0, "value": 22}]
+    assert table.lookup(_key=0) == {"_key": 0, "value": 22}
