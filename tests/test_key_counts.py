@@ -13,10 +13,12 @@ from streamstate.snapshots.key_counts import KeyCounts
 
 
 def put(counts: KeyCounts, digests: Sequence[int], values: Sequence[int]) -> None:
+    """Put plain numbers."""
     counts.put(np.array(digests, "uint64"), np.array(values, "int64"))
 
 
 def get(counts: KeyCounts, digests: Sequence[int]) -> list[int]:
+    """Get plain numbers."""
     return [int(one) for one in counts.get(np.array(digests, "uint64"))]
 
 
