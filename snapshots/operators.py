@@ -124,8 +124,13 @@ def _flatten_part(schema: StructType, part: str, names: list[str], select: list[
         names.append(unused(part, names))
         select.append(F.col(part).alias(names[-1]))
         return
-    numbered = StructType([StructField(f"f{at}", one.dataType, one.nullable) for at, one in enumerate(whole.fields)])
-    for at, one in enumerate(whole.fields):
+    # Spark plans a cast of structs for long: only those that name two fields the same get numbered names.
+    if len({one.name.casefold() for one in whole.fields}) < len(whole.fields):
+        fields = [StructField(f"f{at}", one.dataType, one.nullable) for at, one in enumerate(whole.fields)]
+        taken_from, labels = F.col(part).cast(StructType(fields)), [one.name for one in fields]
+    else:
+        taken_from, labels = F.col(part), [one.name for one in whole.fields]
+    for label, one in zip(labels, whole.fields, strict=True):
         if not isinstance(one.dataType, NullType):
             names.append(unused(one.name, names))
-            select.append(F.col(part).cast(numbered).getField(f"f{at}").alias(names[-1]))
+            select.append(taken_from.getField(label).alias(names[-1]))
