@@ -14,7 +14,6 @@ from benchmarks.size import Size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
     from synthetic import State
 
 _FEW, _MANY = 100, 10_000

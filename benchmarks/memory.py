@@ -32,7 +32,8 @@ def memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
         load.change()
     load.run()
     for how, what in (("epoch by epoch", "step"), ("all in one call", "catch-up")):
-        command = [sys.executable, "-m", "benchmarks.memory", what, load.checkpoint, folder / what, str(size.epochs)]
+        command = [sys.executable, "-m", "benchmarks.memory", what]
+        command += [str(load.checkpoint), str(folder / what), str(size.epochs)]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         peaks = json.loads(said.splitlines()[-1])
         for stage, peak in peaks.items():
