@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 # Epochs before the measured ones: the JVM compiles what runs often.
 _WARM_UP = 5
+_TOGETHER = 4
 
 
 def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Capturing an epoch against copying the whole state at it, turn by turn, over the same finished query."""
+    """Capturing an epoch against copying the whole state at it, turn by turn, over the same finished query.
+
+    Then the same for passes over four epochs, as ``every=4`` makes them; what a pass costs at least is shared then.
+    """
     load = Workload(spark, folder, size.keys, size.changes)
-    for _ in range(size.epochs + _WARM_UP):
+    for _ in range(size.epochs + _WARM_UP + _TOGETHER * size.epochs):
         load.change()
     load.run()
     stepped = Stepped(spark, load.checkpoint, folder / "store")
@@ -47,6 +51,16 @@ def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
         size.epochs,
         str(size),
         wanted=25,
+    )
+    together = [stepped.step(_TOGETHER) / _TOGETHER for _ in range(size.epochs)]
+    yield Measurement(
+        f"capture one of {_TOGETHER} epochs of a pass",
+        "changes to Delta",
+        statistics.median(together),
+        "whole state to Parquet, as above",
+        statistics.median(other[_WARM_UP:]),
+        size.epochs,
+        str(size),
     )
 
 

@@ -36,9 +36,9 @@ class Stepped:
         self.checkpoint = CheckpointAt(checkpoint, spark)
         self.capturer = Capturer(spark, self.checkpoint, str(store), "load")
 
-    def step(self) -> float:
-        """Capture the next epoch; returns seconds."""
-        self.checkpoint.newest += 1
+    def step(self, epochs: int = 1) -> float:
+        """Capture the next epoch, or several in one pass; returns seconds."""
+        self.checkpoint.newest += epochs
         seconds = timed(self.capturer.run)
         newest = self.capturer.manifest.newest
         if newest is None or newest.epoch != self.checkpoint.newest:
