@@ -15,20 +15,24 @@ from importlib.metadata import version
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure of ours beside the other way of doing the same."""
+    """One figure of ours beside what it is measured against: another way of doing the same, or a bound."""
 
     question: str
     ours: str
-    ours_seconds: float
+    ours_value: float
     other: str
-    other_seconds: float
+    other_value: float
     runs: int
     setting: str
+    unit: str = "s"
+    """``s`` for seconds, ``B`` for bytes."""
+    wanted: float | None = None
+    """The ratio that is aimed at, at least."""
 
     @property
     def ratio(self) -> float:
-        """How many times as long the other way takes."""
-        return self.other_seconds / self.ours_seconds
+        """How many times ours the other is: more is better."""
+        return self.other_value / self.ours_value
 
     def as_json(self) -> str:
         """One line for machines."""
@@ -59,25 +63,27 @@ def report(measurements: Iterable[Measurement], out: str | None) -> None:
     for one in measurements:
         print(one.as_json(), flush=True)
         taken.append(one)
-    if out is not None:
-        with open(out, "a", encoding="utf-8") as file:  # noqa: PTH123 (a path the user typed)
-            file.writelines(f"{one.as_json()}\n" for one in taken)
+        if out is not None:
+            with open(out, "a", encoding="utf-8") as file:  # noqa: PTH123 (a path the user typed)
+                file.write(f"{one.as_json()}\n")
     print(f"\n{table(taken)}\n\n{_described()}", file=sys.stdout)
 
 
 def table(measurements: Iterable[Measurement]) -> str:
     """The measurements as a Markdown table."""
-    lines = ["| question | streamstate | instead | ratio | setting |", "|---|---|---|---|---|"]
+    lines = ["| question | streamstate | against | ratio | wanted | setting |", "|---|---|---|---|---|---|"]
     for one in measurements:
-        ours, other = _readable(one.ours_seconds), _readable(one.other_seconds)
-        lines.append(
-            f"| {one.question} | {ours} ({one.ours}) | {other} ({one.other}) | {one.ratio:.3g} | {one.setting} |"
-        )
+        ours, other = _readable(one.ours_value, one.unit), _readable(one.other_value, one.unit)
+        wanted = "" if one.wanted is None else f"≥ {one.wanted:.3g}"
+        figures = f"{ours} ({one.ours}) | {other} ({one.other}) | {one.ratio:.3g} | {wanted}"
+        lines.append(f"| {one.question} | {figures} | {one.setting} |")
     return "\n".join(lines)
 
 
-def _readable(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
+def _readable(value: float, unit: str) -> str:
+    if unit == "B":
+        return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.3g} MiB"
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.2f} s"
 
 
 def _machine() -> dict[str, object]:

@@ -25,12 +25,14 @@ class Workload:
         folder: where input and checkpoint go.
         keys: how many keys the state has.
         changes: how many of them an epoch changes.
+        every: how often the query starts an epoch while it runs; as soon as there is input where that is not given.
     """
 
     spark: SparkSession
     folder: Path
     keys: int
     changes: int
+    every: str | None = None
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,8 @@ class Workload:
 
     def start(self) -> StreamingQuery:
         """Start the query and leave it running."""
-        return self._writer().start()
+        writer = self._writer()
+        return (writer.trigger(processingTime=self.every) if self.every else writer).start()
 
     def _writer(self) -> DataStreamWriter:
         writer = self.query().writeStream.format("noop").outputMode("update")

@@ -10,16 +10,26 @@ Two followers of a state table, both standing at an epoch and moving forward:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.change_log import DELETE, PUT, embedded, listed, quoted, same
+from streamstate.snapshots.digests import KeyDigests
+from streamstate.snapshots.key_counts import KeyCounts
+from streamstate.snapshots.list_positions import Lists, grouped, replay, settle
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
 from streamstate.snapshots.state_reader import StateRows
+
+# Rows digested at once where following starts, which bounds the memory that it takes.
+_REPLAYED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -34,92 +44,112 @@ class EpochChanges:
 class FeedFollower:
     """Follows a state table by its change feed.
 
+    It remembers digests of the live keys, not the keys. Where two keys share one (see :class:`KeyDigests` for the
+    chance), the manifest's count of rows may be off by one; the rows themselves are never taken by digest alone. The
+    positions of list elements do rest on digests, which are of 128 bits there.
+
     Args:
         columns: the table's columns.
-        state: the table's key columns at the epoch where following starts.
+        log: what the change log holds where following starts, piece by piece: its key columns, with ``_epoch`` and
+            ``_change`` in the order of epochs from a keyframe on, or without them the live rows alone.
     """
 
-    def __init__(self, columns: Columns, state: pa.Table) -> None:
+    def __init__(self, columns: Columns, log: Iterable[pa.Table] = ()) -> None:
         self._columns = columns
         self.keys = columns.keys
-        self._keys = [key for key in columns.keys if key != POSITION]
         self._is_list = POSITION in columns.keys
+        self._keys = [key for key in columns.keys if key != POSITION]
+        self._digests = KeyDigests(self._keys, exact=self._is_list)
+        self._live = KeyCounts(self._digests.dtype, "int64" if self._is_list else "uint8")
         self._db = embedded()
-        self._db.register("state", state.select(self._keys))
-        # One row per key that was ever live; n is 0 for those that are not now.
-        self._db.execute(f"CREATE TABLE live AS SELECT {listed(self._keys)}, count(*) AS n FROM state GROUP BY ALL")
-        self._db.unregister("state")
-        self._live = state.num_rows
+        for piece in log:
+            for start in range(0, piece.num_rows, _REPLAYED):
+                self._replay(piece.slice(start, _REPLAYED))
 
     def changes(self, feed: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
         """The change rows of some epochs that follow each other, from the feed that covers them."""
+        digests = self._digests.of(feed.rows)
+        places = _places(feed.rows[EPOCH])
         for epoch in epochs:
-            rows = feed.rows.filter(pc.equal(feed.rows[EPOCH], epoch))
-            numbered = rows.select(self._keys).append_column("_row", pa.array(range(rows.num_rows), pa.int64()))
-            self._db.register("feed", numbered.append_column(CHANGE, rows[CHANGE]))
-            log = self._list_rows(rows) if self._is_list else self._keyed_rows(rows)
-            self._live += self._settle()
-            self._db.unregister("feed")
-            yield EpochChanges(epoch, log, self._live)
+            where = places.get(epoch, [slice(0, 0)])
+            rows, their = _sliced(feed.rows, where), np.concatenate([digests[one] for one in where])
+            log = self._list_rows(rows, their) if self._is_list else self._keyed_rows(rows, their)
+            yield EpochChanges(epoch, log, self._live.total)
 
-    def _keyed_rows(self, rows: pa.Table) -> pa.Table:
+    def _keyed_rows(self, rows: pa.Table, digests: npt.NDArray[Any]) -> pa.Table:
         """The last row of each key in the epoch counts."""
-        keys = listed(self._keys)
-        self._db.execute(
-            f"CREATE OR REPLACE TEMP TABLE settled AS SELECT {keys}, max(_row) AS _row,"
-            f" (arg_max({CHANGE}, _row) <> 'delete')::BIGINT AS n FROM feed GROUP BY ALL"
-        )
-        last = self._db.sql("SELECT _row FROM settled ORDER BY _row").to_arrow_table()["_row"]
-        return _as_log(rows.take(last), self._columns)
+        order = np.argsort(digests, kind="stable")
+        again = digests[order][1:] == digests[order][:-1]
+        if again.any():
+            last = self._last_rows(rows, np.sort(order[np.append(again, False) | np.insert(again, 0, False)]))
+            rows, digests = rows.filter(pa.array(last)), digests[last]
+        self._live.put(*_last_of_each(digests, _flags(rows, CHANGE, "delete") ^ True))
+        return _as_log(rows, self._columns)
 
-    def _list_rows(self, rows: pa.Table) -> pa.Table:
-        """An update restarts a list, a delete ends it, an append extends it: positions count from there."""
-        keys = listed(self._keys)
-        self._db.execute(
-            "CREATE OR REPLACE TEMP TABLE elements AS WITH marked AS ("
-            f" SELECT *, max(_row) FILTER ({CHANGE} <> 'append') OVER (PARTITION BY {keys}) AS _restart FROM feed)"
-            f" SELECT marked.*, coalesce(live.n, 0) AS _before, {CHANGE} <> 'delete' AND"
-            " (_restart IS NULL OR _row >= _restart) AS _kept"
-            f" FROM marked LEFT JOIN live ON {same('marked', 'live', self._keys)}"
-        )
-        self._db.execute(
-            f"CREATE OR REPLACE TEMP TABLE settled AS SELECT {keys}, any_value(_row) AS _row,"
-            " any_value(_before) AS _before, count(*) FILTER (_kept)"
-            " + CASE WHEN any_value(_restart) IS NULL THEN any_value(_before) ELSE 0 END AS n"
-            " FROM elements GROUP BY ALL"
-        )
-        put = self._db.sql(
-            f"SELECT _row, row_number() OVER (PARTITION BY {keys} ORDER BY _row) - 1"
-            f" + CASE WHEN _restart IS NULL THEN _before ELSE 0 END AS {POSITION}"
-            " FROM elements WHERE _kept ORDER BY _row"
-        ).to_arrow_table()
-        gone = self._db.sql(
-            f"SELECT _row, unnest(range(n, _before)) AS {POSITION} FROM settled WHERE n < _before ORDER BY ALL"
-        ).to_arrow_table()
-        kept = rows.take(put["_row"]).append_column(POSITION, put[POSITION])
-        dropped = rows.take(gone["_row"]).append_column(POSITION, gone[POSITION])
-        return pa.concat_tables([_as_log(kept, self._columns, PUT), _as_log(dropped, self._columns, DELETE)])
+    def _last_rows(self, rows: pa.Table, suspects: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Which rows are the last of their key; only the suspects, whose digests occur again, may not be."""
+        self._db.register("feed", rows.select(self._keys).take(suspects).append_column("_row", pa.array(suspects)))
+        found = self._db.sql(f"SELECT max(_row) AS _row FROM feed GROUP BY {listed(self._keys)}").fetchnumpy()["_row"]
+        self._db.unregister("feed")
+        last = np.ones(rows.num_rows, np.bool_)
+        last[suspects] = False
+        last[found] = True
+        return last
 
-    def _settle(self) -> int:
-        """Bring ``live`` up to date with ``settled``; returns by how many rows the state grew."""
-        match = same("settled", "live", self._keys)
-        grown = self._db.sql(
-            f"SELECT coalesce(sum(settled.n - coalesce(live.n, 0)), 0)::BIGINT FROM settled LEFT JOIN live ON {match}"
-        ).fetchall()
-        self._db.execute(
-            f"INSERT INTO live SELECT {listed(self._keys)}, 0 FROM settled"
-            f" WHERE settled.n > 0 AND NOT EXISTS (SELECT 1 FROM live WHERE {match})"
-        )
-        self._db.execute(f"UPDATE live SET n = settled.n FROM settled WHERE {match}")
-        self._forget_dead()
-        return int(grown[0][0])
+    def _list_rows(self, rows: pa.Table, digests: npt.NDArray[Any]) -> pa.Table:
+        """Elements get the positions that they have at the epoch's end."""
+        distinct, first, numbers = grouped(digests)
+        lists = Lists(numbers, first, self._live.get(distinct))
+        settled = settle(lists, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
+        self._live.put(distinct, settled.lengths)
+        kept = rows.take(settled.put).append_column(POSITION, pa.array(settled.put_positions))
+        gone = rows.take(settled.gone).append_column(POSITION, pa.array(settled.gone_positions))
+        return pa.concat_tables([_as_log(kept, self._columns, PUT), _as_log(gone, self._columns, DELETE)])
 
-    def _forget_dead(self) -> None:
-        """Drop keys that are gone once they outnumber those that live: windows come and go for ever."""
-        counted = self._db.sql("SELECT count(*), count(*) FILTER (n > 0) FROM live").fetchall()
-        total, alive = counted[0]
-        if total > 10_000 and total > 2 * alive:
-            self._db.execute("CREATE OR REPLACE TABLE live AS SELECT * FROM live WHERE n > 0")
+    def _replay(self, log: pa.Table) -> None:
+        """Bring the live keys to where rows of the log leave them."""
+        digests = self._digests.of(log)
+        deletes = _flags(log, CHANGE, DELETE) if CHANGE in log.schema.names else np.zeros(len(digests), np.bool_)
+        if not self._is_list:
+            self._live.put(*_last_of_each(digests, ~deletes))
+            return
+        positions = log[POSITION].to_numpy()
+        for places in (_places(log[EPOCH]) if EPOCH in log.schema.names else {0: [slice(None)]}).values():
+            for one in places:
+                distinct, first, numbers = grouped(digests[one])
+                lists = Lists(numbers, first, self._live.get(distinct))
+                self._live.put(distinct, replay(lists, positions[one], deletes[one]))
+
+
+def _flags(rows: pa.Table, column: str, value: str) -> npt.NDArray[np.bool_]:
+    """Per row, whether a column has a value."""
+    return np.asarray(pc.equal(rows[column], value).to_numpy(), np.bool_)
+
+
+def _last_of_each(
+    digests: npt.NDArray[Any], counts: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """The distinct digests, sorted, each with the last of its counts."""
+    order = np.argsort(digests, kind="stable")
+    ordered = digests[order]
+    last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
+    return ordered[last], counts[order][last].astype(np.uint8)
+
+
+def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:
+    """Where the rows of each epoch stand: Spark gives them partition by partition, in epoch order within one."""
+    numbers = epochs.to_numpy()
+    edges = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
+    places: dict[int, list[slice]] = {}
+    for start, end in itertools.pairwise(edges):
+        if start < end:
+            places.setdefault(int(numbers[start]), []).append(slice(start, end))
+    return places
+
+
+def _sliced(rows: pa.Table, places: Sequence[slice]) -> pa.Table:
+    """Some stretches of the rows, without a copy."""
+    return pa.concat_tables([rows.slice(one.start, one.stop - one.start) for one in places])
 
 
 class WholeFollower:
@@ -139,9 +169,9 @@ class WholeFollower:
 
     def changes(self, whole: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
         """The change rows of some epochs, from the whole state at each of them."""
+        places = _places(whole.rows[EPOCH])
         for epoch in epochs:
-            rows = whole.rows.filter(pc.equal(whole.rows[EPOCH], epoch))
-            current = with_positions(rows, self._columns)
+            current = with_positions(_sliced(whole.rows, places.get(epoch, [slice(0, 0)])), self._columns)
             yield EpochChanges(epoch, self._compared(current, epoch), current.num_rows)
             self._state = current.select(self._names)
 

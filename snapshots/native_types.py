@@ -102,6 +102,10 @@ def by_position(column: Column, kind: StructType) -> list[Column]:
     """A struct's fields by their place, because Spark's own structs may name two fields the same."""
     from pyspark.sql.types import StructField, StructType
 
+    names = [one.name for one in kind.fields]
+    if len({name.casefold() for name in names}) == len(names):
+        return [column.getField(name) for name in names]
+    # Only where it must be: Spark plans a cast of structs for long.
     numbered = StructType([StructField(f"f{at}", one.dataType, one.nullable) for at, one in enumerate(kind.fields)])
     return [column.cast(numbered).getField(f"f{at}") for at in range(len(kind.fields))]
 

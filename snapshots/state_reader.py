@@ -57,6 +57,8 @@ class StateReader:
     _pinned: dict[str, str] = field(default_factory=dict)
     _fingerprint: tuple[str, ...] = ()
     _sources: list[StateSource] = field(default_factory=list)
+    # Making columns takes as many calls into the JVM as there are columns: once for each schema.
+    _flattened: dict[tuple[str, Shape], tuple[Columns, list[Column]]] = field(default_factory=dict)
 
     def sources(self, epoch: int) -> list[StateSource]:
         """The query's state tables, looked up again when a restart may have changed them.
@@ -106,7 +108,7 @@ class StateReader:
             last,
             {"readChangeFeed": "true", "changeStartBatchId": str(first), "changeEndBatchId": str(last)},
         )
-        return _rows(frame, source)
+        return self._rows(frame, source)
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
         """The whole state at each of some epochs, in one job."""
@@ -119,7 +121,16 @@ class StateReader:
             )
             for epoch in epochs
         ]
-        return _rows(reduce(lambda left, right: left.unionAll(right), frames), source)
+        return self._rows(reduce(lambda left, right: left.unionAll(right), frames), source)
+
+    def _rows(self, frame: DataFrame, source: StateSource) -> StateRows:
+        """Collect a frame of the state data source, flattened."""
+        schema = (frame.schema.json(), source.shape)
+        if schema not in self._flattened:
+            self._flattened[schema] = _selection(frame, source)
+        columns, select = self._flattened[schema]
+        rows = frame.select(*select).toArrow()
+        return StateRows(columns, rows.cast(pa.schema([_nullable(one) for one in rows.schema])))
 
     def _load(self, source: StateSource, epoch: int, options: dict[str, str]) -> DataFrame:
         spark = self._reading(epoch)
@@ -149,17 +160,16 @@ def no_state(checkpoint: str) -> NoStateError:
     )
 
 
-def _rows(frame: DataFrame, source: StateSource) -> StateRows:
+def _selection(frame: DataFrame, source: StateSource) -> tuple[Columns, list[Column]]:
     from pyspark.sql import functions as F
 
     columns = flatten(frame.schema, source.shape)
-    fixed: list[Column] = [
+    fixed = [
         F.col("batch_id").alias(EPOCH),
         F.col("change_type").alias(CHANGE),
         F.col("partition_id").alias(PARTITION),
     ]
-    rows = frame.select(*fixed, *columns.select).toArrow()
-    return StateRows(columns, rows.cast(pa.schema([_nullable(one) for one in rows.schema])))
+    return columns, [*fixed, *columns.select]
 
 
 def _nullable(column: pa.Field) -> pa.Field:

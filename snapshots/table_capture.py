@@ -157,7 +157,7 @@ class TableCapture:
         stands = epochs[0] - 1
         if self._follower is None or self._stands != stands or isinstance(self._follower, FeedFollower) != by_feed:
             state = self._state_before(columns, chain, gathered, rows.rows.schema)
-            self._follower = FeedFollower(columns, state) if by_feed else WholeFollower(columns, state)
+            self._follower = FeedFollower(columns, [state]) if by_feed else WholeFollower(columns, state)
         yield from self._follower.changes(rows, epochs)
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
@@ -183,7 +183,7 @@ class TableCapture:
         return state_at(self._place, columns.keys, chain.epoch, chain.facts.keyframe, names)
 
     def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
-        return (WholeFollower if self._source.shape is Shape.TIMERS else FeedFollower)(columns, state)
+        return WholeFollower(columns, state) if self._source.shape is Shape.TIMERS else FeedFollower(columns, [state])
 
     def _commit(self, gathered: _Pass, base: int) -> dict[int, TableFacts]:
         rows = pa.concat_tables(gathered.pieces)

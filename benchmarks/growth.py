@@ -1,0 +1,67 @@
+"""What capturing an epoch costs as the state grows and the number of changes does not."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Measurement
+from benchmarks.plot import plotted
+from benchmarks.size import Size
+from benchmarks.stepping import Stepped
+from benchmarks.workload import Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SMALLEST = 10_000
+_DOCS = Path(__file__).parent.parent / "docs"
+# Epochs before the measured ones: the JVM compiles what runs often.
+_WARM_UP = 5
+
+
+def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
+    """States from 10,000 keys to ``--keys``, each ten times the one before, captured turn by turn.
+
+    Every epoch changes 10,000 keys, whatever ``--changes`` says: the smallest state has no more. With ten million
+    keys and more the figures and their plot go into the docs.
+    """
+    sizes = [_SMALLEST]
+    while sizes[-1] * 10 <= size.keys:
+        sizes.append(sizes[-1] * 10)
+    captures = {keys: _finished(spark, folder / str(keys), Size(keys, _SMALLEST, size.epochs)) for keys in sizes}
+    took: dict[int, list[float]] = {keys: [] for keys in sizes}
+    for _ in range(_WARM_UP + size.epochs):
+        for keys, stepped in captures.items():
+            took[keys].append(stepped.step())
+    seconds = {keys: statistics.median(each[_WARM_UP:]) for keys, each in took.items()}
+    if size.keys >= 10_000_000:
+        figures = [{"keys": keys, "seconds": round(each, 4)} for keys, each in seconds.items()]
+        (_DOCS / "growth.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        plotted(_DOCS / "growth.json", _DOCS / "growth.svg")
+    for keys in sizes[1:]:
+        setting = f"{_SMALLEST:,} changes an epoch"
+        yield Measurement(
+            "capture as the state grows",
+            f"{keys:,} keys",
+            seconds[keys],
+            f"{_SMALLEST:,} keys",
+            seconds[_SMALLEST],
+            size.epochs,
+            setting,
+            wanted=1 / 1.5,
+        )
+
+
+def _finished(spark: SparkSession, folder: Path, size: Size) -> Stepped:
+    """A finished query and a capture of it that stands at its first epoch, which brings all keys."""
+    load = Workload(spark, folder, size.keys, size.changes)
+    for _ in range(size.epochs + _WARM_UP):
+        load.change()
+    load.run()
+    stepped = Stepped(spark, load.checkpoint, folder / "store")
+    stepped.step()
+    return stepped

@@ -1,0 +1,56 @@
+"""Bytes on disk, against the changes written once and against a full copy of every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks.harness import Measurement
+from benchmarks.size import Size
+from benchmarks.stepping import Stepped
+from benchmarks.workload import Workload, whole_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Full copies made; the rest of the epochs are taken to be as large.
+_COPIES = 5
+
+
+def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
+    """A store to which every epoch was added by itself; everything in its folder counts, logs and keyframes too."""
+    load = Workload(spark, folder, size.keys, size.changes)
+    for _ in range(size.epochs - 1):
+        load.change()
+    load.run()
+    stepped = Stepped(spark, load.checkpoint, folder / "store")
+    for _ in range(size.epochs):
+        stepped.step()
+    ours = _bytes(folder / "store")
+    setting = f"{size}, {size.epochs} epochs"
+    changes = _written_once(folder / "store" / "load" / "op0", folder / "changes.parquet")
+    yield Measurement(
+        "bytes on disk", "store", ours, "change rows, one Parquet file", changes, 1, setting, unit="B", wanted=1 / 2.5
+    )
+    epochs = range(size.epochs - 1, 0, -max(1, size.epochs // _COPIES))
+    for epoch in epochs:
+        whole_state(spark, load.checkpoint, epoch).write.parquet(str(folder / "copies" / str(epoch)))
+    full = _bytes(folder / "copies") / len(epochs) * size.epochs
+    yield Measurement("bytes on disk", "store", ours, "a full copy an epoch, Parquet", full, 1, setting, unit="B")
+
+
+def _written_once(log: Path, file: Path) -> float:
+    """Bytes of the log's rows, keyframes left out, as one Parquet file of PyArrow's defaults."""
+    rows = pa.table(DeltaTable(str(log)).scan())
+    pq.write_table(rows.filter(pc.not_equal(rows["_change"], "keyframe")), file)
+    return file.stat().st_size
+
+
+def _bytes(folder: Path) -> float:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,89 @@
+"""Where the elements of list state stand: Spark's change feed gives them in order, the change log by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ListChanges:
+    """What one epoch did to lists; rows are numbers of rows of the epoch's feed."""
+
+    put: Ints
+    """The rows whose elements are in their lists at the epoch's end."""
+    put_positions: Ints
+    gone: Ints
+    """For each position that a list lost, some row of that list."""
+    gone_positions: Ints
+    lengths: Ints
+    """The length of each list after the epoch."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists that an epoch's feed speaks of.
+
+    ``of_row`` is the number of each row's list, ``first_row`` a row of each list, ``lengths`` how long each was.
+    """
+
+    of_row: Ints
+    first_row: Ints
+    lengths: Ints
+
+
+def grouped(digests: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints, Ints]:
+    """The distinct digests, sorted, a row of each, and for each row which of them it has."""
+    distinct, first, numbers = np.unique(digests, return_index=True, return_inverse=True)
+    return distinct, first.astype(np.int64), numbers.astype(np.int64)
+
+
+def settle(lists: Lists, restarts: Flags, deletes: Flags) -> ListChanges:
+    """Apply an epoch's feed to lists: an update restarts a list, a delete ends it, an append extends it.
+
+    Args:
+        lists: the lists, as they were before the epoch.
+        restarts: per row, whether it is an update or a delete.
+        deletes: per row, whether it is a delete.
+    """
+    rows = np.arange(len(lists.of_row))
+    restart = np.full(len(lists.lengths), -1, np.int64)
+    np.maximum.at(restart, lists.of_row[restarts], rows[restarts])
+    put = np.flatnonzero(~deletes & (rows >= restart[lists.of_row]))
+    kept = np.where(restart < 0, lists.lengths, 0)
+    added = np.bincount(lists.of_row[put], minlength=len(kept))
+    lengths = kept + added
+    lost = np.maximum(lists.lengths - lengths, 0)
+    return ListChanges(
+        put,
+        _ranks(lists.of_row[put], added) + kept[lists.of_row[put]],
+        np.repeat(lists.first_row, lost),
+        _counting(lost) + np.repeat(lengths, lost),
+        lengths,
+    )
+
+
+def replay(lists: Lists, positions: Ints, deletes: Flags) -> Ints:
+    """The lengths of lists after rows of the change log that put and delete positions of them, in one epoch."""
+    lengths = lists.lengths.astype(np.int64)
+    np.maximum.at(lengths, lists.of_row[~deletes], positions[~deletes] + 1)
+    np.minimum.at(lengths, lists.of_row[deletes], positions[deletes])
+    return lengths
+
+
+def _ranks(numbers: Ints, sizes: Ints) -> Ints:
+    """For each row, how many earlier rows have its number; ``sizes`` says how often each number occurs."""
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[np.argsort(numbers, kind="stable")] = _counting(sizes)
+    return ranks
+
+
+def _counting(sizes: Ints) -> Ints:
+    """0, 1, … size − 1 for each size, one after another."""
+    return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

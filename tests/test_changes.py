@@ -1,0 +1,128 @@
+"""From Spark's change feed to the change log, against plain dicts and without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamstate.snapshots.changes import FeedFollower
+from streamstate.snapshots.operators import Columns
+from streamstate.snapshots.state_reader import StateRows
+
+FEED = pa.schema(
+    [
+        ("_epoch", pa.int64()),
+        ("_change", pa.string()),
+        ("_partition", pa.int32()),
+        ("k", pa.string()),
+        ("part", pa.struct([("n", pa.int64())])),
+        ("v", pa.int64()),
+    ]
+)
+KEYED = Columns(("k", "part"), ("v",), ())
+LISTS = Columns(("k", "part", "_position"), ("v",), ())
+
+Event = tuple[str, str | None, int, int]
+"""change, key, the key's other part, value"""
+Key = tuple[str | None, int]
+
+
+def _events(*changes: str) -> st.SearchStrategy[list[list[Event]]]:
+    key = st.sampled_from(["a", "b", "", None])
+    event = st.tuples(st.sampled_from(changes), key, st.integers(0, 1), st.integers(0, 99))
+    return st.lists(st.lists(event, max_size=12), min_size=1, max_size=6)
+
+
+def _feed(epochs: Sequence[list[Event]], first: int, columns: Columns) -> StateRows:
+    """Spark's order: partition by partition, in each epoch after epoch."""
+    rows = [
+        (epoch, change, partition, key, {"n": part}, None if change == "delete" else value)
+        for partition in (0, 1)
+        for epoch, events in enumerate(epochs, first)
+        for change, key, part, value in events
+        if part == partition
+    ]
+    arrays = [pa.array([row[at] for row in rows], one.type) for at, one in enumerate(FEED)]
+    return StateRows(columns, pa.table(arrays, schema=FEED))
+
+
+def _keyed(state: dict[Key, int], events: list[Event]) -> None:
+    for change, key, part, value in events:
+        if change == "delete":
+            state.pop((key, part), None)
+        else:
+            state[key, part] = value
+
+
+def _listed(state: dict[Key, list[int]], events: list[Event]) -> None:
+    for change, key, part, value in events:
+        if change != "append":
+            state.pop((key, part), None)
+        if change != "delete":
+            state.setdefault((key, part), []).append(value)
+
+
+def _fold(log: dict[tuple[object, ...], int], rows: pa.Table) -> None:
+    """The rule of the change log: the newest row of a key counts; within an epoch there is one row a key."""
+    seen = set()
+    for row in rows.to_pylist():
+        key = (row["k"], row["part"]["n"], *([row["_position"]] if "_position" in row else []))
+        assert key not in seen
+        seen.add(key)
+        if row["_change"] == "delete":
+            assert row["v"] is None
+            log.pop(key, None)
+        else:
+            log[key] = row["v"]
+
+
+def _passes(epochs: list[list[Event]], cut: int) -> list[tuple[int, list[list[Event]]]]:
+    return [(start, part) for start, part in ((0, epochs[:cut]), (cut, epochs[cut:])) if part]
+
+
+@settings(max_examples=50)
+@given(epochs=_events("update", "delete"), cut=st.integers(0, 6))
+def test_the_log_of_a_keyed_table_folds_to_its_state(epochs: list[list[Event]], cut: int) -> None:
+    """One row per key and epoch, the last; folding them gives the state, and the count of live rows is right."""
+    follower, log = FeedFollower(KEYED), dict[tuple[object, ...], int]()
+    state: dict[Key, int] = {}
+    for first, some in _passes(epochs, cut):
+        for changes in follower.changes(_feed(some, first, KEYED), range(first, first + len(some))):
+            _keyed(state, epochs[changes.epoch])
+            _fold(log, changes.rows)
+            assert log == state
+            assert changes.live == len(state)
+
+
+@settings(max_examples=50)
+@given(epochs=_events("update", "append", "append", "delete"), cut=st.integers(0, 6))
+def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut: int) -> None:
+    """An update restarts a list, appends extend it, a delete ends it: each element has its position."""
+    follower, log = FeedFollower(LISTS), dict[tuple[object, ...], int]()
+    state: dict[Key, list[int]] = {}
+    for first, some in _passes(epochs, cut):
+        for changes in follower.changes(_feed(some, first, LISTS), range(first, first + len(some))):
+            _listed(state, epochs[changes.epoch])
+            _fold(log, changes.rows)
+            assert log == {(*key, at): value for key, values in state.items() for at, value in enumerate(values)}
+            assert changes.live == len(log)
+
+
+# Each example starts many followers, and each of those an embedded DuckDB.
+@settings(deadline=None, max_examples=30)
+@given(epochs=_events("update", "append", "append", "delete"), lists=st.booleans())
+def test_a_follower_that_starts_from_the_log_goes_on_as_the_first(epochs: list[list[Event]], lists: bool) -> None:
+    """A new process replays the log, and continues as if there had been no other."""
+    columns = LISTS if lists else KEYED
+    first, pieces = FeedFollower(columns), list[pa.Table]()
+    for epoch, events in enumerate(epochs):
+        (changes,) = first.changes(_feed([events], epoch, columns), [epoch])
+        started = FeedFollower(columns, pieces)
+        (again,) = started.changes(_feed([events], epoch, columns), [epoch])
+        assert again.live == changes.live
+        assert again.rows.equals(changes.rows)
+        pieces.append(changes.rows.drop_columns(["v"]))
+        assert FeedFollower(columns, [pa.concat_tables(pieces)])._live.total == changes.live
