@@ -17,15 +17,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
-from deltalake.transaction import AddAction
 
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.errors import DamagedStoreError
+
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
 
 _NAME = re.compile(r"^part-[0-9a-f]{32}-(?P<digest>[0-9a-f]{32})\.parquet$")
 _UNFINISHED = ".unfinished-"
@@ -50,6 +52,8 @@ class DataFile:
 
     def as_action(self, *, data_change: bool = True) -> AddAction:
         """What commits the file."""
+        from deltalake.transaction import AddAction  # Spark's executors write files too, and need it not
+
         return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
 
 
