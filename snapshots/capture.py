@@ -17,14 +17,16 @@ from pyspark.errors import PySparkException
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.errors import CaptureError
+from streamstate.snapshots.executors.frames import FrameReader
+from streamstate.snapshots.executors.table import ScalingTableCapture
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.progress import BatchProgress, progress_of
 from streamstate.snapshots.registry import name_of, register
-from streamstate.snapshots.state_reader import StateReader, no_state
-from streamstate.snapshots.table_capture import Chain, TableCapture
+from streamstate.snapshots.state_reader import no_state
+from streamstate.snapshots.table_capture import Chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,14 +92,14 @@ class Capturer:
     checkpoint: Checkpoint
     store: str
     name: str
-    _tables: dict[str, TableCapture] = field(default_factory=dict)
+    _tables: dict[str, ScalingTableCapture] = field(default_factory=dict)
     _registered: bool = False
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
         self.layout = Layout.at(self.store)
         self.manifest = Manifest(self.layout, self.name)
-        self._reader = StateReader(self.spark, self.checkpoint)
+        self._reader = FrameReader(self.spark, self.checkpoint)
 
     def register(self) -> None:
         """Take the query's name in the store, once it is known to keep state.
@@ -219,11 +221,11 @@ class Capturer:
         self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         self.manifest.refresh()
 
-    def _table_captures(self, epoch: int) -> dict[str, TableCapture]:
+    def _table_captures(self, epoch: int) -> dict[str, ScalingTableCapture]:
         sources = self._reader.sources(epoch)
         for source in sources:
             if source.table not in self._tables:
-                self._tables[source.table] = TableCapture(
+                self._tables[source.table] = ScalingTableCapture(
                     self._reader,
                     source,
                     self.layout.change_log(self.name, source.table),

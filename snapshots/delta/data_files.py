@@ -146,6 +146,11 @@ def is_ours(name: str) -> bool:
     return name.startswith(_UNFINISHED) or _NAME.match(name) is not None
 
 
+def is_complete(name: str) -> bool:
+    """Whether a name is that of a complete data file of ours."""
+    return _NAME.match(name) is not None
+
+
 def verified(place: Place, path: str) -> Path:
     """A data file on the local disk (fetched once from an object store), its bytes those that were written.
 
