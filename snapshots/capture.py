@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,18 +86,20 @@ class Capturer:
         checkpoint: where the query keeps its state.
         store: where the snapshots go.
         name: what the query is called in the store.
+        storage_options: deltalake's options for reaching the store.
     """
 
     spark: SparkSession
     checkpoint: Checkpoint
     store: str
     name: str
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     _tables: dict[str, ScalingTableCapture] = field(default_factory=dict)
     _registered: bool = False
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
-        self.layout = Layout.at(self.store)
+        self.layout = Layout.at(self.store, self.storage_options)
         self.manifest = Manifest(self.layout, self.name)
         self._reader = FrameReader(self.spark, self.checkpoint)
 
@@ -252,10 +254,15 @@ class Capturer:
 
 
 def capture(
-    checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession
+    checkpoint: str | Path,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    spark: SparkSession,
+    storage_options: Mapping[str, str] | None = None,
 ) -> CaptureReport:
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
-    capturer = capturer_for(checkpoint, store, name, spark)
+    capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
     report = CaptureReport(capturer.name, capturer.layout.root)
     while True:
         one = capturer.run()
@@ -266,15 +273,22 @@ def capture(
 
 
 def capturer_for(
-    checkpoint: str | Path, store: str | Path, name: str | None, spark: SparkSession, *, fallback: str | None = None
+    checkpoint: str | Path,
+    store: str | Path,
+    name: str | None,
+    spark: SparkSession,
+    *,
+    fallback: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Capturer:
     """A capturer, with the name that the query has in the store already where none is given."""
     if name is not None:
         check_name(name)
     found = Checkpoint(checkpoint, spark)
     if name is None:
-        name = name_of(Layout.at(store), found.query_id) or name_from(fallback or found.path.rsplit("/", 1)[-1])
-    return Capturer(spark, found, location(store), name)
+        known = name_of(Layout.at(store, storage_options), found.query_id)
+        name = known or name_from(fallback or found.path.rsplit("/", 1)[-1])
+    return Capturer(spark, found, location(store), name, storage_options)
 
 
 def _as_json(offsets: Sequence[str | None]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from pyspark.sql import functions as F
 from test_capture import hours
 
 import streamstate as ss
-from streamstate.snapshots.errors import CaptureError, InvalidArgumentError
 from streamstate.snapshots.executors.scale import ROWS_IN_DRIVER
 
 MANIFEST = ["epoch", "status", "committed_at", "offsets", "watermark", "rows", "changes", "keyframes"]
