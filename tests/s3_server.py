@@ -1,7 +1,8 @@
 """An S3-compatible server on localhost for the tests: ``python s3_server.py KEY`` prints its URL and serves.
 
 It runs in a process of its own, because deltalake keeps Python's lock while it waits for an answer. Requests are
-taken one at a time: moto's look before a conditional write and the write itself are two steps. Who does not sign with the access key is refused.
+taken one at a time: moto's look before a conditional write and the write itself are two steps. Who does not sign with
+the access key is refused.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class Jobs:
         self._place = place
         self._live: LiveKeys | None = None
         self._stands: int | None = None
+        # Changes of one epoch; as many as a job may have, until something is known.
+        self._most = _ROWS_A_JOB
 
     def columns(self, epoch: int) -> tuple[pa.Schema, tuple[str, ...]]:
         """The change log's columns, and which of them are the key."""
@@ -114,9 +116,9 @@ class Jobs:
         """By the change feed: few epochs a job where many keys change, so that the driver's memory stays bounded."""
         written = Written()
         live = self._live_at(start, schema)
-        rest, most = [*epochs], _ROWS_A_JOB
+        rest = [*epochs]
         while rest:
-            some = rest[: max(1, _ROWS_A_JOB // max(most, 1))]
+            some = rest[: max(1, _ROWS_A_JOB // max(self._most, 1))]
             rest = rest[len(some) :]
             feed = self._frames.feed(self._source, some[0], some[-1])
             done = self._run(feed, write_changes, schema, after)
@@ -125,7 +127,7 @@ class Jobs:
                 theirs = [one for one in done.epochs if one.epoch == epoch]
                 changes = sum(one.changes for one in theirs)
                 written.facts[epoch] = TableFacts(live.advance(theirs), changes, start.newest)
-            most = max(written.facts[epoch].changes for epoch in some)
+            self._most = max(written.facts[epoch].changes for epoch in some)
         self._live, self._stands = live, epochs[-1]
         return written
 
