@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def capture(
-    checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession | None = None
+    checkpoint: str | Path,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> CaptureReport:
     """Bring a store up to date with a query's checkpoint, once.
 
@@ -27,9 +33,11 @@ def capture(
 
     Args:
         checkpoint: the query's ``checkpointLocation``, a path or a URI that Spark can read.
-        store: the folder of the snapshots, made where it is missing.
+        store: the folder of the snapshots, or an object store's URI; made where it is missing.
         name: what the query is called in the store; by default the name it has there, or the checkpoint's folder.
         spark: the session to read with; by default the running one, or an embedded one.
+        storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
+            ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
 
     Returns:
         The epochs captured now, the gaps, the change rows written.
@@ -40,12 +48,13 @@ def capture(
         InvalidNameError: where ``name`` cannot be a folder and an SQL relation.
         NameTakenError: where ``name`` is another query's.
         CaptureError: where Spark cannot read the state.
+        StoreError: where the store cannot be reached or written.
 
     Example:
         >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
         (0, 1, 2)
     """
-    return _capture.capture(checkpoint, store, name, spark=spark or session())
+    return _capture.capture(checkpoint, store, name, spark=spark or session(), storage_options=storage_options)
 
 
 def follow(
@@ -55,16 +64,19 @@ def follow(
     *,
     every: int = 1,
     spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
     Args:
         query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``.
-        store: the folder of the snapshots, made where it is missing.
+        store: the folder of the snapshots, or an object store's URI; made where it is missing.
         name: what the query is called in the store; by default the name it has there, the query's own, or the
             checkpoint's folder.
         every: capture once so many epochs wait; each of them becomes a snapshot all the same.
         spark: the session to read with; by default the running one, or an embedded one.
+        storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
+            ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
 
     Returns:
         The capture: ``.status``, ``.wait(epoch, timeout)``, ``.stop()``.
@@ -78,4 +90,6 @@ def follow(
         >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
         3
     """
-    return _follow.follow(query_or_checkpoint, store, name, every=every, spark=spark or session())
+    return _follow.follow(
+        query_or_checkpoint, store, name, every=every, spark=spark or session(), storage_options=storage_options
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,16 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.delta.sweep import sweep
 from streamstate.snapshots.errors import CaptureError, StoreError, StreamStateError
+from streamstate.snapshots.executors.frames import FrameReader
+from streamstate.snapshots.executors.table import ScalingTableCapture
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.progress import BatchProgress, progress_of
 from streamstate.snapshots.registry import name_of, register
-from streamstate.snapshots.state_reader import StateReader, no_state
-from streamstate.snapshots.table_capture import Chain, TableCapture
+from streamstate.snapshots.state_reader import no_state
+from streamstate.snapshots.table_capture import Chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,22 +89,24 @@ class Capturer:
         checkpoint: where the query keeps its state.
         store: where the snapshots go.
         name: what the query is called in the store.
+        storage_options: deltalake's options for reaching the store.
     """
 
     spark: SparkSession
     checkpoint: Checkpoint
     store: str
     name: str
-    _tables: dict[str, TableCapture] = field(default_factory=dict)
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    _tables: dict[str, ScalingTableCapture] = field(default_factory=dict)
     _registered: bool = False
     _swept: bool = False
     _epochs_a_pass: int = 1
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
-        self.layout = Layout.at(self.store)
+        self.layout = Layout.at(self.store, self.storage_options)
         self.manifest = Manifest(self.layout, self.name)
-        self._reader = StateReader(self.spark, self.checkpoint)
+        self._reader = FrameReader(self.spark, self.checkpoint)
 
     def register(self) -> None:
         """Take the query's name in the store, once it is known to keep state.
@@ -253,11 +257,11 @@ class Capturer:
         self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         self.manifest.refresh()
 
-    def _table_captures(self, epoch: int) -> dict[str, TableCapture]:
+    def _table_captures(self, epoch: int) -> dict[str, ScalingTableCapture]:
         sources = self._reader.sources(epoch)
         for source in sources:
             if source.table not in self._tables:
-                self._tables[source.table] = TableCapture(
+                self._tables[source.table] = ScalingTableCapture(
                     self._reader,
                     source,
                     self.layout.change_log(self.name, source.table),
@@ -284,10 +288,15 @@ class Capturer:
 
 
 def capture(
-    checkpoint: str | Path, store: str | Path, name: str | None = None, *, spark: SparkSession
+    checkpoint: str | Path,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    spark: SparkSession,
+    storage_options: Mapping[str, str] | None = None,
 ) -> CaptureReport:
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
-    capturer = capturer_for(checkpoint, store, name, spark)
+    capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
     report = CaptureReport(capturer.name, capturer.layout.root)
     while True:
         one = capturer.run()
@@ -298,15 +307,22 @@ def capture(
 
 
 def capturer_for(
-    checkpoint: str | Path, store: str | Path, name: str | None, spark: SparkSession, *, fallback: str | None = None
+    checkpoint: str | Path,
+    store: str | Path,
+    name: str | None,
+    spark: SparkSession,
+    *,
+    fallback: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Capturer:
     """A capturer, with the name that the query has in the store already where none is given."""
     if name is not None:
         check_name(name)
     found = Checkpoint(checkpoint, spark)
     if name is None:
-        name = name_of(Layout.at(store), found.query_id) or name_from(fallback or found.path.rsplit("/", 1)[-1])
-    return Capturer(spark, found, location(store), name)
+        known = name_of(Layout.at(store, storage_options), found.query_id)
+        name = known or name_from(fallback or found.path.rsplit("/", 1)[-1])
+    return Capturer(spark, found, location(store), name, storage_options)
 
 
 def _as_json(offsets: Sequence[str | None]) -> str:

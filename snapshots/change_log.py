@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.delta import Place, open_table
+from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
@@ -64,6 +64,8 @@ def state_at(place: Place, keys: Sequence[str], epoch: int, keyframe: int | None
     This is the rule that every reader of the log follows: the newest row of each key since the keyframe counts,
     unless it is a delete.
     """
+    from streamstate.snapshots.delta import open_table  # Spark's executors use this module and open no table
+
     table = open_table(place)
     if table is None:
         return pa.table({})

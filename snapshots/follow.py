@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -216,15 +217,18 @@ def follow(
     *,
     every: int = 1,
     spark: SparkSession,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Capture:
     """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
     if every < 1 or every != int(every):
         raise InvalidArgumentError(f"every={every!r} cannot be meant: give a whole number of epochs, 1 or more.")
     if isinstance(query_or_checkpoint, (str, Path)):
-        capturer = capturer_for(query_or_checkpoint, store, name, spark)
+        capturer = capturer_for(query_or_checkpoint, store, name, spark, storage_options=storage_options)
     else:
         query = query_or_checkpoint
-        capturer = capturer_for(checkpoint_of(query), store, name, spark, fallback=query.name)
+        capturer = capturer_for(
+            checkpoint_of(query), store, name, spark, fallback=query.name, storage_options=storage_options
+        )
     # Looked at before the thread starts, so that what cannot work is raised here.
     if capturer.checkpoint.committed():
         capturer.register()

@@ -52,7 +52,7 @@ class Layout:
     """The tables of one store."""
 
     root: str
-    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False)
+    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False, repr=False)
 
     @classmethod
     def at(cls, store: object, storage_options: Mapping[str, str] | None = None) -> Layout:

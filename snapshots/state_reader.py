@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -90,7 +91,7 @@ class StateReader:
                 return [epoch]
         return epochs
 
-    def advice(self, source: StateSource, epochs: list[int]) -> str | None:
+    def advice(self, source: StateSource, epochs: Sequence[int]) -> str | None:
         """What would make these epochs cheap to capture, where Spark gave no change feed for them; None: nothing."""
         planned = self.checkpoint.planned(epochs[-1])
         provider = planned.conf.get("spark.sql.streaming.stateStore.providerClass", "") if planned else ""

@@ -189,9 +189,7 @@ class TableCapture:
         rows = pa.concat_tables(gathered.pieces)
         keys = self._follower.keys if self._follower else ()
         if rows.schema != self._schema:
-            open_or_create(
-                self._place, log_schema(rows.schema, keys), f"streamstate: change log of {self._source.table}"
-            )
+            self._create(rows.schema, keys)
             self._schema = rows.schema
         stood = base
         if rows.num_rows:
@@ -200,17 +198,20 @@ class TableCapture:
                 self._application,
                 max(gathered.facts),
                 lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
-                metadata={_FACTS: _dumped(gathered.facts)},
+                metadata=told(gathered.facts),
             )
             self.written += rows.num_rows
         # Epochs that another capture has put into the log stand as it wrote them.
-        return gathered.facts | (self._facts_in_log(gathered, stood) if stood > base else {})
+        return gathered.facts | (self._facts_in_log([*gathered.facts], stood) if stood > base else {})
 
-    def _facts_in_log(self, gathered: _Pass, stood: int) -> dict[int, TableFacts]:
+    def _create(self, columns: pa.Schema, keys: Sequence[str]) -> None:
+        open_or_create(self._place, log_schema(columns, keys), f"streamstate: change log of {self._source.table}")
+
+    def _facts_in_log(self, epochs: Sequence[int], stood: int) -> dict[int, TableFacts]:
         logged: dict[int, TableFacts] = {}
         for text in recent_metadata(self._place, _FACTS):
             logged |= _loaded(text)
-        return {epoch: facts for epoch, facts in logged.items() if epoch in gathered.facts and epoch <= stood}
+        return {epoch: facts for epoch, facts in logged.items() if epoch in epochs and epoch <= stood}
 
 
 def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:
@@ -221,8 +222,9 @@ def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-def _dumped(facts: dict[int, TableFacts]) -> str:
-    return json.dumps([[epoch, one.rows, one.changes, one.keyframe] for epoch, one in facts.items()])
+def told(facts: dict[int, TableFacts]) -> dict[str, str]:
+    """What a commit of the log says of its epochs, for a capture that finds them there."""
+    return {_FACTS: json.dumps([[epoch, one.rows, one.changes, one.keyframe] for epoch, one in facts.items()])}
 
 
 def _loaded(text: str) -> dict[int, TableFacts]:

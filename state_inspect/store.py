@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from streamstate.state_inspect.timestamps import aware
 class Store:
     """The snapshots of some queries; :func:`open_store` gives it. ``store["delays"]`` is one query's history."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._layout = Layout.at(path)
+    def __init__(self, path: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
+        self._layout = Layout.at(path, storage_options)
         self.path = self._layout.root
         """Where the store is."""
         require_store(self._layout)
@@ -87,18 +87,21 @@ class Store:
         return f"<Store {self.path}: {choices(self.queries())}>"
 
 
-def open_store(path: str | Path) -> Store:
+def open_store(path: str | Path, *, storage_options: Mapping[str, str] | None = None) -> Store:
     """Open a store for reading; needs neither Spark nor Java.
 
     Args:
-        path: the folder given to :func:`streamstate.capture` or :func:`streamstate.follow`.
+        path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
+        storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
+            ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
 
     Raises:
         NotAStoreError: where the path holds none.
         NewerStoreError: where a newer version of streamstate wrote it.
+        StoreError: where it cannot be reached or read.
 
     Example:
         >>> store = ss.open_store("store")  # doctest: +SKIP
         >>> store["delays"].live().table().head()  # doctest: +SKIP
     """
-    return Store(path)
+    return Store(path, storage_options)

@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
 from streamstate.snapshots.delta.log_checks import check, seal, seal_missing
+from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.schema import change, merged
 from streamstate.snapshots.errors import StoreError
@@ -290,15 +291,19 @@ def _sync_and_seal(place: Place, version: int) -> None:
             seal(place, version, checkpoint=True)
     except (DeltaError, OSError) as error:
         raise StoreError(
-            f"What was committed to {place} could not be made safe on disk: {_line(error)}\n"
+            f"What was committed to {place} could not be made safe on disk: {plain(error)}\n"
             "It is there; the next capture will try again."
         ) from error
 
 
 def _failed(place: Place, error: Exception) -> StoreError:
     return StoreError(
-        f"Nothing could be written to {place}: {_line(error)}\nWhat is in the store already is untouched."
+        f"Nothing could be written to {place}: {plain(error)}\nWhat is in the store already is untouched.{_hint(place)}"
     )
+
+
+def _hint(place: Place) -> str:
+    return "" if place.folder is not None else f"\n{REACHING}"
 
 
 @contextlib.contextmanager
@@ -308,15 +313,10 @@ def _told(place: Place) -> Iterator[None]:
         yield
     except (DeltaError, OSError, ValueError) as error:
         check(place)
-        raise StoreError(f"The table {place} cannot be read: {_line(error)}") from error
+        raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from error
     except BaseException as error:
         # A damaged log can make deltalake's Rust panic, which is no Exception.
         if type(error).__name__ != "PanicException":
             raise
         check(place)
-        raise StoreError(f"The table {place} cannot be read: {_line(error)}") from None
-
-
-def _line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+        raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from None

@@ -17,15 +17,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
-from deltalake.transaction import AddAction
 
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.errors import DamagedStoreError
+
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
 
 _NAME = re.compile(r"^part-[0-9a-f]{32}-(?P<digest>[0-9a-f]{32})\.parquet$")
 _UNFINISHED = ".unfinished-"
@@ -50,6 +52,8 @@ class DataFile:
 
     def as_action(self, *, data_change: bool = True) -> AddAction:
         """What commits the file."""
+        from deltalake.transaction import AddAction  # Spark's executors write files too, and need it not
+
         return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
 
 
@@ -140,6 +144,11 @@ def delete_files(place: Place, paths: Iterable[str]) -> None:
 def is_ours(name: str) -> bool:
     """Whether a name is that of a data file of ours, or of one that was never completed."""
     return name.startswith(_UNFINISHED) or _NAME.match(name) is not None
+
+
+def is_complete(name: str) -> bool:
+    """Whether a name is that of a complete data file of ours."""
+    return _NAME.match(name) is not None
 
 
 def verified(place: Place, path: str) -> Path:

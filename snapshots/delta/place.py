@@ -21,7 +21,7 @@ class Place:
     """A table's URI, and deltalake's ``storage_options`` for reaching it."""
 
     uri: str
-    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False)
+    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False, repr=False)
 
     @property
     def folder(self) -> Path | None:
@@ -31,14 +31,17 @@ class Place:
     @property
     def storage_options(self) -> dict[str, str] | None:
         """The options as deltalake takes them."""
-        return dict(self.options) if self.options else None
+        if self.folder is not None:
+            return dict(self.options) if self.options else None
+        from streamstate.snapshots.delta.object_store import patient
+
+        return patient(self.options)
 
     def filesystem(self) -> FileSystem:
         """The table's files by their paths in the table, wherever it is."""
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
+        from streamstate.snapshots.delta.object_store import files_of
 
-        return PyFileSystem(DeltaStorageHandler(self.uri, self.storage_options))
+        return files_of(self.uri, self.storage_options)
 
     def __str__(self) -> str:
         """For messages."""
