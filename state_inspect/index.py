@@ -10,9 +10,12 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.snapshots.change_log import embedded
+from streamstate.snapshots.dropped import held_version
+from streamstate.snapshots.errors import OvertakenError
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.relations import Relations
 
 
 class Index:
@@ -23,16 +26,43 @@ class Index:
         self._db = embedded()
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
+        self._relations = Relations(self._db)
 
     def table(self, query: str, name: str, manifest: Manifest, epoch: int) -> IntervalTable:
-        """The interval table, with the epoch and all before it."""
+        """The interval table, with the epoch and all before it.
+
+        After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+        """
         with self._loading:
-            found = self._tables.get((query, name))
-            if found is None:
-                log = self._layout.change_log(query, name)
-                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", log)
-            if found.epoch < epoch:
-                found.advance(manifest.entries)
+            while True:
+                found = self._tables.get((query, name))
+                if found is None or found.generation < manifest.generation:
+                    relation = self._relations.named(f"{query}/{name}")
+                    log = self._layout.change_log(query, name)
+                    found = IntervalTable(self._db, relation, log, manifest.generation)
+                    self._tables[query, name] = self._relations.owned_by(found, relation)
+                try:
+                    if found.epoch < epoch:
+                        found.advance(manifest.entries)
+                    return found
+                except OvertakenError:
+                    before = manifest.generation
+                    manifest.refresh()
+                    if manifest.generation == before:
+                        raise
+
+    def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
+        """A state table at an epoch that retention has dropped since its entry was read.
+
+        Raises:
+            EpochDroppedError: where the grace period of its files is over.
+        """
+        with self._loading:
+            relation = self._relations.named(f"{query}/{name}@{entry.epoch}")
+            log = self._layout.change_log(query, name)
+            with held_version(log, entry, query) as version:
+                found = IntervalTable(self._db, relation, log, entry.generation, version)
+                self._relations.owned_by(found, relation).load_one(entry.epoch, entry.tables[name].keyframe)
             return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:

@@ -8,8 +8,7 @@ be made again from it. Versions are only ever added and closed, never changed: w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from streamstate.snapshots.change_log import (
     KEYFRAME,
     PUT,
+    check_generation,
     key_columns,
     listed,
     quoted,
@@ -34,14 +34,14 @@ from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
 @dataclass(frozen=True)
 class _Segment:
-    """Epochs that follow each other without a gap; ``broken``: a gap comes before them."""
+    """Epochs between which there is no gap; dropped ones between them are folded into those that stay."""
 
     first: int
     last: int
     broken: bool
     """The segment starts with a keyframe instead of following what came before."""
-    before: int | None
-    """The last captured epoch before the segment."""
+    gap: int | None = None
+    """The first epoch of the gap before the segment."""
 
 
 class IntervalTable:
@@ -51,15 +51,27 @@ class IntervalTable:
         database: a connection to the index; a cursor of it is used for loading.
         name: the relation's name in the index.
         place: the change log.
+        generation: how many runs of retention the manifest has been through that it is loaded by.
+        version: the log as it was, instead of the newest.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, place: Place) -> None:
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        name: str,
+        place: Place,
+        generation: int = 0,
+        version: TableVersion | None = None,
+    ) -> None:
         self.relation = quoted(name)
+        self.generation = generation
+        self.name = place.uri.rsplit("/", 1)[-1]
+        """The state table's name."""
         self.epoch = -1
         """The newest epoch that the index has."""
         self.starts: set[int] = set()
         """Epochs at which the log starts anew with a keyframe."""
-        self._version = TableVersion(place, required(place))
+        self._version = version or TableVersion(place, required(place))
         self._db = database.cursor()
         self.schema = self._version.schema
         self.key_columns = key_columns(self.schema)
@@ -76,14 +88,24 @@ class IntervalTable:
         return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
 
     def advance(self, entries: Sequence[Entry]) -> None:
-        """Load what the manifest's entries add to what is indexed."""
+        """Load what the manifest's entries add to what is indexed.
+
+        Raises:
+            OvertakenError: where retention has rewritten the log since they were read.
+        """
         newest = max((entry.epoch for entry in entries if entry.captured), default=-1)
         if newest <= self.epoch:
             return
         update(self._version.place, self._version.table)
-        for segment in _segments(entries, self.epoch):
+        check_generation(self._version, self.generation)
+        for segment in _segments(entries, self.epoch, self.name):
             self._load(segment)
         self.epoch = newest
+
+    def load_one(self, epoch: int, keyframe: int | None) -> None:
+        """Load a single epoch from the log as it stands."""
+        self._load(_Segment(-1 if keyframe is None else keyframe, epoch, broken=keyframe is not None))
+        self.epoch = epoch
 
     def _create(self) -> None:
         fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]
@@ -124,9 +146,8 @@ class IntervalTable:
     def _close(self, segment: _Segment) -> None:
         """End the versions that the segment replaces or removes."""
         if segment.broken:
-            if segment.before is not None:
-                ended = segment.before + 1
-                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to IS NULL")
+            if segment.gap is not None:
+                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {segment.gap} WHERE _valid_to IS NULL")
             self.starts.add(segment.first)
             return
         self._db.execute(
@@ -141,14 +162,21 @@ def held_at(epoch: int) -> str:
     return f"_valid_from <= {epoch} AND (_valid_to IS NULL OR _valid_to > {epoch})"
 
 
-def _segments(entries: Sequence[Entry], after: int) -> Iterator[_Segment]:
-    """The captured epochs after one, cut at the gaps."""
-    captured = [entry for entry in entries if entry.captured]
-    before = max((entry.epoch for entry in captured if entry.epoch <= after), default=None)
-    new = [entry for entry in captured if entry.epoch > after]
-    cuts = [0, *(at + 1 for at, (one, two) in enumerate(pairwise(new)) if two.epoch != one.epoch + 1), len(new)]
-    for start, end in pairwise(cuts):
-        first, last = new[start].epoch, new[end - 1].epoch
-        follows = first == (0 if before is None else before + 1)
-        yield _Segment(first, last, broken=not follows, before=before)
-        before = last
+def _segments(entries: Sequence[Entry], after: int, table: str) -> Iterator[_Segment]:
+    """The captured epochs after one that have the table, cut at the gaps."""
+    found: list[_Segment] = []
+    gap: int | None = None
+    begins = True
+    for entry in entries:
+        if not entry.captured:
+            gap, begins = entry.epoch if gap is None else gap, True
+        elif table in entry.tables:
+            broken = begins and entry.tables[table].keyframe is not None
+            if entry.epoch <= after:
+                pass
+            elif begins or not found:
+                found.append(_Segment(entry.epoch, entry.epoch, broken=broken, gap=gap))
+            else:
+                found[-1] = replace(found[-1], last=entry.epoch)
+            gap, begins = None, False
+    yield from found
