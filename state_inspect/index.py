@@ -10,9 +10,14 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.snapshots.change_log import embedded
+from streamstate.snapshots.delta.commits import required
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.dropped import held_version
+from streamstate.snapshots.errors import OvertakenError
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.relations import Relations
 
 
 class Index:
@@ -23,17 +28,45 @@ class Index:
         self._db = embedded()
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
+        self._relations = Relations(self._db)
 
     def table(self, query: str, name: str, manifest: Manifest, first: int) -> IntervalTable:
-        """The interval table, with all captured epochs from one on (−1: all)."""
+        """The interval table, with all captured epochs from one on (−1: all).
+
+        After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+        """
         with self._loading:
-            found = self._tables.get((query, name))
-            if found is None:
-                log = self._layout.change_log(query, name)
-                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", name, log)
-            newest = manifest.newest
-            if newest is not None and not found.covers(first, newest.epoch):
-                found.cover(manifest.entries, first)
+            while True:
+                found = self._tables.get((query, name))
+                if found is None or found.generation < manifest.generation:
+                    relation = self._relations.named(f"{query}/{name}")
+                    log = self._layout.change_log(query, name)
+                    version = TableVersion(log, required(log))
+                    found = IntervalTable(self._db, relation, name, version, manifest.generation)
+                    self._tables[query, name] = self._relations.owned_by(found, relation)
+                try:
+                    newest = manifest.newest
+                    if newest is not None and not found.covers(first, newest.epoch):
+                        found.cover(manifest.entries, first)
+                    return found
+                except OvertakenError:
+                    before = manifest.generation
+                    manifest.refresh()
+                    if manifest.generation == before:
+                        raise
+
+    def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
+        """A state table at an epoch that retention has dropped since its entry was read.
+
+        Raises:
+            EpochDroppedError: where the grace period of its files is over.
+        """
+        with self._loading:
+            relation = self._relations.named(f"{query}/{name}@{entry.epoch}")
+            log = self._layout.change_log(query, name)
+            with held_version(log, entry, query) as version:
+                found = IntervalTable(self._db, relation, name, version, entry.generation)
+                self._relations.owned_by(found, relation).load_one(entry.epoch, entry.tables[name].keyframe)
             return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from streamstate.snapshots.change_log import (
     DELETE,
     KEYFRAME,
+    check_generation,
     key_columns,
     listed,
     quoted,
@@ -24,8 +25,7 @@ from streamstate.snapshots.change_log import (
     same,
     value_columns,
 )
-from streamstate.snapshots.delta import Place
-from streamstate.snapshots.delta.commits import required, update
+from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
@@ -39,11 +39,15 @@ class IntervalTable:
         database: a connection to the index; a cursor of it is used for loading.
         name: the relation's name in the index.
         table: the state table.
-        place: its change log.
+        version: its change log.
+        generation: how many runs of retention the manifest has been through that it is loaded by.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, table: str, place: Place) -> None:
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, name: str, table: str, version: TableVersion, generation: int = 0
+    ) -> None:
         self.relation = quoted(name)
+        self.generation = generation
         self.starts: set[int] = set()
         """Epochs at which the log starts anew with a keyframe."""
         self.low: int | None = None
@@ -51,7 +55,7 @@ class IntervalTable:
         self.high = -1
         """The newest epoch that the index has."""
         self._table = table
-        self._version = TableVersion(place, required(place))
+        self._version = version
         self._db = database.cursor()
         self._know_columns()
 
@@ -74,8 +78,12 @@ class IntervalTable:
         Args:
             entries: the manifest.
             first: a captured epoch; −1: all.
+
+        Raises:
+            OvertakenError: where retention has rewritten the log since the manifest was read.
         """
         update(self._version.place, self._version.table)
+        check_generation(self._version, self.generation)
         if self._version.schema != self.schema:
             # A restarted query brought a new column: the log is read again, as far back as it was.
             first = first if self.low is None else min(first, self.low)
@@ -111,6 +119,13 @@ class IntervalTable:
             low = min(low, self.low)
         self.starts = {run.first for run in runs if run.starts_anew}
         return low, runs[-1].last
+
+    def load_one(self, epoch: int, keyframe: int | None) -> None:
+        """Load a single epoch from the log as it stands."""
+        self._create()
+        self._take(rows_since(self._version, keyframe, epoch))
+        self._insert("_until")
+        self.low = self.high = epoch
 
     def _create(self) -> None:
         fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]
