@@ -1,0 +1,130 @@
+"""What all fault tests share: the preloaded library, quick processes, and queries whose truth is known."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from pyspark.sql import SparkSession
+
+from faults import queries, shim
+from faults.queries import Workload
+from faults.zygote import Zygote
+
+FULL = os.environ.get("STREAMSTATE_FAULTS") == "full"
+SEED = os.environ.get("STREAMSTATE_FAULTS_SEED", "1")
+ROUND = os.environ.get("STREAMSTATE_FAULTS_ROUND")
+
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+@dataclass
+class Tally:
+    """What the rounds of a test did, and what was wrong."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Fail where anything was wrong, with all of it."""
+        assert not self.wrong, f"{len(self.wrong)} wrong, seed {SEED}:\n" + "\n".join(self.wrong)
+
+
+@dataclass
+class Processes:
+    """A few zygotes, so that rounds can run beside each other."""
+
+    zygotes: SimpleQueue[Zygote]
+    number: int
+
+    @contextmanager
+    def one(self) -> Iterator[Zygote]:
+        """A zygote that nobody else uses meanwhile."""
+        taken = self.zygotes.get()
+        try:
+            yield taken
+        finally:
+            self.zygotes.put(taken)
+
+    def rounds(self, wanted: int, one_round: Callable[[Zygote, int], tuple[list[str], list[str]]]) -> Tally:
+        """Run rounds 0, 1, … until so much was done; a round gives what it did and what was wrong."""
+        tally, numbers, lock = Tally(), itertools.count(), threading.Lock()
+
+        def work() -> None:
+            while tally.done.total() < wanted:
+                with lock:
+                    number = next(numbers)
+                self._round(tally, number, one_round)
+
+        if ROUND is not None:
+            self._round(tally, int(ROUND), one_round)
+            return tally
+        with ThreadPoolExecutor(self.number) as pool:
+            for worker in [pool.submit(work) for _ in range(self.number)]:
+                worker.result()
+        return tally
+
+    def _round(
+        self, tally: Tally, number: int, one_round: Callable[[Zygote, int], tuple[list[str], list[str]]]
+    ) -> None:
+        with self.one() as zygote:
+            done, wrong = one_round(zygote, number)
+        tally.done.update(done)
+        tally.wrong += [f"round {number}: {line}" for line in wrong]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The preloaded library."""
+    return shim.build(tmp_path_factory.mktemp("faultfs"))
+
+
+@pytest.fixture(scope="session")
+def processes(library: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Zygotes that share the session's JVM."""
+    logs = tmp_path_factory.mktemp("zygotes")
+    zygotes: list[Zygote] = [Zygote(library, spark, logs / f"{number}.log") for number in range(2)]
+    free: SimpleQueue[Zygote] = SimpleQueue()
+    for zygote in zygotes:
+        free.put(zygote)
+    yield Processes(free, len(zygotes))
+    for zygote in zygotes:
+        zygote.close()
+
+
+@pytest.fixture(scope="session")
+def zygote(processes: Processes) -> Iterator[Zygote]:
+    """One of them."""
+    with processes.one() as taken:
+        pass
+    yield taken
+
+
+@pytest.fixture(scope="session", params=[queries.joined, queries.remembered], ids=["joined", "remembered"])
+def workload(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Workload:
+    """A finished query of eight or nine epochs with two state tables."""
+    folder = tmp_path_factory.mktemp(request.param.__name__)
+    source = queries.source_of(spark, folder / "input", request.param)
+    queries.run_to_end(source, request.param, folder / "checkpoint", range(8))
+    return queries.finished(source, folder / "checkpoint")
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> list[str]:
+    """Lines for the end of the run: what was done, how often."""
+    return request.config.stash.setdefault(_FIGURES, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say the figures."""
+    for line in config.stash.get(_FIGURES, []):
+        terminalreporter.write_line(line)
