@@ -24,6 +24,9 @@ FULL = os.environ.get("STREAMSTATE_FAULTS") == "full"
 SEED = os.environ.get("STREAMSTATE_FAULTS_SEED", "1")
 ROUND = os.environ.get("STREAMSTATE_FAULTS_ROUND")
 
+Round = Callable[[Zygote, int], tuple[list[str], list[str]]]
+"""Runs the round of a number; returns what it did, by kind, and what was wrong."""
+
 _FIGURES = pytest.StashKey[list[str]]()
 
 
@@ -55,15 +58,18 @@ class Processes:
         finally:
             self.zygotes.put(taken)
 
-    def rounds(self, wanted: int, one_round: Callable[[Zygote, int], tuple[list[str], list[str]]]) -> Tally:
-        """Run rounds 0, 1, … until so much was done; a round gives what it did and what was wrong."""
-        tally, numbers, lock = Tally(), itertools.count(), threading.Lock()
+    def rounds(self, one_round: Round, *, wanted: int | None = None, number: int | None = None) -> Tally:
+        """Run rounds 0, 1, …: until ``wanted`` things were done, or a ``number`` of rounds."""
+        tally, lock = Tally(), threading.Lock()
+        numbers = iter(range(number)) if number is not None else itertools.count()
 
         def work() -> None:
-            while tally.done.total() < wanted:
+            while wanted is None or tally.done.total() < wanted:
                 with lock:
-                    number = next(numbers)
-                self._round(tally, number, one_round)
+                    at = next(numbers, None)
+                if at is None:
+                    return
+                self._round(tally, at, one_round)
 
         if ROUND is not None:
             self._round(tally, int(ROUND), one_round)
@@ -102,11 +108,10 @@ def processes(library: Path, spark: SparkSession, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="session")
-def zygote(processes: Processes) -> Iterator[Zygote]:
-    """One of them."""
+def zygote(processes: Processes) -> Zygote:
+    """One of them, for a test that runs no rounds."""
     with processes.one() as taken:
-        pass
-    yield taken
+        return taken
 
 
 @pytest.fixture(scope="session", params=[queries.joined, queries.remembered], ids=["joined", "remembered"])

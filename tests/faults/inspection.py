@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,19 +105,29 @@ def _is_prefix(given: list[int], at_least: int, at_most: int) -> bool:
 def _ask_states(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
     # The newest first, as a reader would: what is older is then loaded already.
     for epoch in reversed(range(findings.visible)):
-        rows, where = expected.states[table][epoch], f"{table} at {epoch}"
+        rows, where, at = expected.states[table][epoch], f"{table} at {epoch}", partial(history.at, epoch)
+        findings.ask(f"tables at {epoch}", partial(_tables, at), sorted(expected.states))
+        findings.ask(f"{where}: rows", partial(_rows, at, table, expected.widths[table]), rows)
+        findings.ask(f"{where}: count", partial(_count, at, table), len(rows))
+        findings.ask(f"{where}: manifest", partial(_counted, at, table), len(rows))
 
-        def found(epoch: int = epoch) -> Rows:
-            given = captured_rows(history.at(epoch).table(table))
-            assert set(given.values()) <= {1}, "a row is there twice"
-            return _keyed(given, expected.widths[table])
 
-        findings.ask(
-            f"tables at {epoch}", lambda epoch=epoch: sorted(history.at(epoch).tables()), sorted(expected.states)
-        )
-        findings.ask(f"{where}: rows", found, rows)
-        findings.ask(f"{where}: count", lambda epoch=epoch: history.at(epoch).table(table).count(), len(rows))
-        findings.ask(f"{where}: manifest", lambda epoch=epoch: history.at(epoch).rows()[table], len(rows))
+def _tables(at: Callable[[], ss.Snapshot]) -> list[str]:
+    return sorted(at().tables())
+
+
+def _rows(at: Callable[[], ss.Snapshot], table: str, width: int) -> Rows:
+    found = captured_rows(at().table(table))
+    assert set(found.values()) <= {1}, "a row is there twice"
+    return keyed(found, width)
+
+
+def _count(at: Callable[[], ss.Snapshot], table: str) -> int:
+    return at().table(table).count()
+
+
+def _counted(at: Callable[[], ss.Snapshot], table: str) -> int:
+    return at().rows()[table]
 
 
 def _ask_diffs(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
@@ -130,12 +141,13 @@ def _ask_diffs(findings: Findings, history: ss.History, expected: Expected, tabl
         }
         findings.ask(
             f"{table}: diff {epoch - 1} to {epoch}",
-            lambda epoch=epoch: _diff(history.diff(epoch - 1, epoch, table), expected.widths[table]),
+            partial(_diff, history, epoch, table, expected.widths[table]),
             right,
         )
 
 
-def _diff(diff: ss.Diff, width: int) -> dict[str, dict[str, Any]]:
+def _diff(history: ss.History, epoch: int, table: str, width: int) -> dict[str, dict[str, Any]]:
+    diff = history.diff(epoch - 1, epoch, table)
     return {
         "added": {_text(row[:width]): _text(row[width:]) for row in _listed(diff.added)},
         "removed": {_text(row[:width]): _text(row[width:]) for row in _listed(diff.removed)},
@@ -152,7 +164,7 @@ def _ask_keys(findings: Findings, history: ss.History, expected: Expected, table
     for key in dict.fromkeys([*keys[:1], *keys[len(keys) // 2 :][:1], *keys[-1:]]):
         findings.ask(
             f"{table}: history of {key}",
-            lambda key=key: _folded(history, table, json.loads(key), len(states)),
+            partial(_folded, history, table, json.loads(key), len(states)),
             [state.get(key) for state in states],
         )
 
@@ -170,11 +182,12 @@ def _folded(history: ss.History, table: str, key: list[Any], epochs: int) -> lis
 
 
 def _listed(frame: pd.DataFrame) -> Iterator[list[Any]]:
-    plain = frame.astype(object).where(frame.notna(), None)
-    return (list(row) for row in plain.itertuples(index=False, name=None))
+    for row in frame.astype(object).itertuples(index=False, name=None):
+        yield [None if pd.isna(value) else value for value in row]
 
 
-def _keyed(rows: Any, width: int) -> Rows:
+def keyed(rows: Iterable[str], width: int) -> Rows:
+    """Rows as the oracle spells them, each split after its key columns."""
     parsed = [json.loads(text) for text in rows]
     return {json.dumps(row[:width]): json.dumps(row[width:]) for row in parsed}
 

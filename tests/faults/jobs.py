@@ -18,7 +18,6 @@ from streamstate.snapshots import capture as capturing
 from streamstate.snapshots import delta
 from streamstate.snapshots.errors import StreamStateError
 
-
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
 
 
@@ -30,7 +29,7 @@ def warm() -> None:
 
 def attached() -> SparkSession:
     """A session of the JVM that the environment names; it is another process's and must not be stopped."""
-    gateway = launch_gateway()
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
     java = jvm.JavaSparkContext.fromSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
     return SparkSession(SparkContext(gateway=gateway, jsc=java, conf=SparkConf(_jvm=jvm, _jconf=java.getConf())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from faults.inspection import Expected
-
+from faults.inspection import Expected, keyed
 
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
@@ -41,14 +39,15 @@ def remembered(source: Source) -> DataFrame:
             self._recent = handle.getListState("recent", "v long")
             self._total = handle.getValueState("total", "n long, most long")
 
-        def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
             """Append the values; past six of them start again, and forget a key whose total is a multiple of five."""
             values = [(row["v"],) for row in rows]
             if len(list(self._recent.get())) + len(values) > 6:
                 self._recent.put(values[-2:])
             else:
                 self._recent.appendList(values)
-            total = sum(value for (value,) in values) + (self._total.get()[0] if self._total.exists() else 0)
+            before = self._total.get()
+            total = sum(value for (value,) in values) + (before[0] if before else 0)
             if total % 5 == 0:
                 self._recent.clear()
                 self._total.clear()
@@ -117,8 +116,7 @@ def _is_a_join(checkpoint: Path) -> bool:
 def _rows(spark: SparkSession, checkpoint: Path, table: str, widths: dict[str, int], epoch: int) -> dict[str, str]:
     found = spark_rows(spark, checkpoint, table, epoch)
     assert set(found.values()) <= {1}, "a key is there twice: the query is no good for this"
-    parsed = [json.loads(text) for text in found]
-    return {json.dumps(row[: widths[table]]): json.dumps(row[widths[table] :]) for row in parsed}
+    return keyed(found, widths[table])
 
 
 def _width(spark: SparkSession, checkpoint: Path, table: str) -> int:

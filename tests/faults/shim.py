@@ -73,7 +73,8 @@ class Fault:
         if self.error:
             times = "always" if self.times == ALWAYS else f"{self.times} times"
             what += f" with {errno.errorcode[self.error]} {times}"
-        return f"{what}, from call {self.at} of {self.counted!r} on, {self.kinds!r}"
+        which = "any" if self.kinds == self.counted else "|".join(str(kind.name) for kind in self.kinds)
+        return f"{what}, {which} call from {'reading' if self.counted is Kind.READ else 'changing'} call {self.at} on"
 
 
 class _Entry(ctypes.Structure):

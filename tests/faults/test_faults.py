@@ -15,7 +15,7 @@ from faults.drawing import Drawn, Seen, at_every_commit, draw_fault
 from faults.files import faulty, orphans
 from faults.inspection import QUERY, Findings, inspect
 from faults.queries import Workload
-from faults.shim import Control, Fault, Kind
+from faults.shim import CHANGES, Call, Control, Fault, Kind
 from faults.zygote import Ending, Job, Zygote
 from streamstate.snapshots.errors import NotAStoreError, UnknownQueryError
 
@@ -24,32 +24,27 @@ from streamstate.snapshots.errors import NotAStoreError, UnknownQueryError
 def seen(zygote: Zygote, workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What a capture without a fault does; the second, when the JVM is warm."""
     folder = tmp_path_factory.mktemp("seen")
-    reads, changes = (
-        _capture(
-            zygote, workload, folder / name, Control(folder / f"{name}.control", folder / name, Fault(counted=kind))
-        )
-        for name, kind in (("reads", Kind.READ), ("changes", Kind(255)))
-    )
-    assert reads[0].error is None, reads[0].trace
-    assert changes[0].error is None, changes[0].trace
-    return Seen(changes[1].calls(), len(reads[1].calls()), changes[0].seconds)
+    reads, _ = _seen(zygote, workload, folder / "reads", Kind.READ)
+    changes, seconds = _seen(zygote, workload, folder / "changes", CHANGES)
+    return Seen(changes, len(reads), seconds)
+
+
+def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tuple[list[Call], float]:
+    control = Control(store.with_suffix(".control"), store, Fault(counted=counted))
+    ending, control = _capture(zygote, workload, store, control)
+    assert ending.error is None, ending.trace
+    return control.calls(), ending.seconds
 
 
 def test_no_file_of_a_store_is_made_past_the_shim(seen: Seen) -> None:
-    """Every file that a capture leaves behind was opened, then written or linked or renamed, in calls that were seen."""
-    paths = {call.path: Path(call.path) for call in seen.changes if call.kind in (Kind.OPEN, Kind.LINK, Kind.RENAME)}
-    store = Path(seen.changes[0].path)
-    while store.name != "changes":
-        store = store.parent
+    """Every file that a capture leaves was opened, written, and linked or renamed in calls that were seen."""
+    store = next(parent for parent in Path(seen.changes[0].path).parents if parent.name == "changes")
     made = {str(file) for file in store.rglob("*") if file.is_file()}
+    by_kind = {kind: {call.path.removesuffix("#1") for call in seen.changes if call.kind is kind} for kind in Kind}
     assert made
-    assert made <= paths.keys()
-    written = {call.path for call in seen.changes if call.kind is Kind.WRITE and call.size}
-    assert all(file in written or f"{file}#1" in written or _renamed(seen, file) for file in made)
-
-
-def _renamed(seen: Seen, file: str) -> bool:
-    return any(call.path == file and call.kind in (Kind.LINK, Kind.RENAME) for call in seen.changes)
+    assert made <= by_kind[Kind.OPEN]
+    assert made <= by_kind[Kind.WRITE]
+    assert made <= by_kind[Kind.LINK] | by_kind[Kind.RENAME]
 
 
 @pytest.mark.slow
@@ -68,7 +63,7 @@ def test_whatever_goes_wrong_each_epoch_is_there_once(
                 break
         return trial.end()
 
-    tally = processes.rounds(160 if FULL else 16, one_round)
+    tally = processes.rounds(one_round, wanted=160 if FULL else 16)
     figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)})")
     tally.check()
 
@@ -85,14 +80,12 @@ def test_a_kill_at_any_commit_leaves_all_or_nothing_of_it(
         drawn = Random(SEED).sample(drawn, 4)
 
     def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
-        if number >= len(drawn):
-            return [], []
         trial = Trial(zygote, workload, tmp_path / str(number))
         if not trial.suffer(drawn[number]):
             trial.wrong.append(f"{drawn[number]}: did not fire")
         return trial.end()
 
-    tally = processes.rounds(len(drawn), one_round)
+    tally = processes.rounds(one_round, number=len(drawn))
     figures.append(f"kills around every commit: {tally.done.total()} of {len(drawn)}")
     tally.check()
 
@@ -138,21 +131,19 @@ class Trial:
         self._judge(ending.error is None and not ending.signal, "the rest of the epochs")
         if ending.error is None and not ending.signal:
             self._found(inspect(self.store, self.workload.expected, self.workload.expected.epochs))
-            self.wrong += [self._told(line) for line in faulty(self.store, self.workload.expected)]
-            self.wrong += [self._told(f"belongs to nothing: {file}") for file in orphans(self.store)]
+            self.wrong += faulty(self.store, self.workload.expected)
+            self.wrong += [f"belongs to nothing: {file}" for file in orphans(self.store)]
         shutil.rmtree(self.folder)
-        return self.done, self.wrong
+        told = "\n    then: ".join(self._story)
+        return self.done, [f"{line}\n    after: {told}" for line in self.wrong[:1]] + self.wrong[1:]
 
     def _found(self, findings: Findings) -> None:
         self.visible = findings.visible
-        self.wrong += [self._told(line) for line in findings.wrong + findings.refused]
+        self.wrong += findings.wrong + findings.refused
 
     def _judge(self, right: object, wanted: str) -> None:
         if not right:
-            self.wrong.append(self._told(f"{wanted} was expected"))
-
-    def _told(self, line: str) -> str:
-        return f"{line}\n    after: " + "\n    then: ".join(self._story)
+            self.wrong.append(f"not {wanted}, but it {self._story[-1]}")
 
 
 def _capture(

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -59,7 +59,7 @@ class Ending:
             return f"hung for {self.seconds:.0f} s"
         if self.signal is not None:
             return f"died of {signal.Signals(self.signal).name}"
-        return f"raised {self.error}" if self.error else f"returned {self.result!r}"
+        return f"raised {' '.join(self.error.split())[:200]}" if self.error else f"returned {self.result!r}"
 
 
 class Zygote:
@@ -138,7 +138,7 @@ def _start(job: Job) -> _Child:
     return _Child(job, process, os.fdopen(reading, "rb", buffering=0), time.monotonic())
 
 
-def _be_the_child(job: Job, answer: int) -> None:
+def _be_the_child(job: Job, answer: int) -> NoReturn:
     """Run the job and leave at once: nothing that Python does at its end may reach the shared JVM."""
     from faults import jobs
     from streamstate.snapshots.errors import StreamStateError

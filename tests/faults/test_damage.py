@@ -1,0 +1,113 @@
+"""A damaged file is never read as if it were whole: every answer is right, or an error that says so."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from faults import queries
+from faults.conftest import FULL, SEED, Processes
+from faults.drawing import Damage, category, draw_damage
+from faults.files import faulty
+from faults.inspection import inspect
+from faults.queries import Workload
+from faults.zygote import Job, Zygote
+
+BEHIND = 2
+"""So many epochs of the query are not captured yet."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A store in which nothing is damaged, some epochs behind its query."""
+
+    store: Path
+    workload: Workload
+
+    @property
+    def epochs(self) -> int:
+        """How many it has."""
+        return self.workload.expected.epochs - BEHIND
+
+
+@pytest.fixture(scope="session")
+def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """An epoch a commit, and a log checkpoint every third, so that there are files of every kind."""
+    folder = tmp_path_factory.mktemp("whole")
+    source = queries.source_of(spark, folder / "input", queries.remembered)
+    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6))
+    arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(folder / "store")}
+    ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": 3}))
+    assert ending.error is None, ending.trace
+    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6, 6 + BEHIND))
+    whole = Whole(folder / "store", queries.finished(source, folder / "checkpoint"))
+    found = inspect(whole.store, whole.workload.expected, whole.epochs, whole.epochs)
+    assert not found.wrong + found.refused
+    return whole
+
+
+def test_there_are_files_of_every_kind_to_damage(whole: Whole) -> None:
+    """Data, log entries, log checkpoints and what points to them."""
+    kinds = {category(str(file.relative_to(whole.store))) for file in whole.store.rglob("*") if file.is_file()}
+    assert kinds >= {"data", "log entry", "log checkpoint", "_last_checkpoint"}
+
+
+def test_undamaged_every_answer_is_right(zygote: Zygote, whole: Whole, tmp_path: Path) -> None:
+    """What the rounds below ask has right answers, before and after the capture that catches up."""
+    shutil.copytree(whole.store, tmp_path / "store")
+    ending = zygote.one(Job("read_and_capture", _arguments(whole, tmp_path / "store")))
+    assert ending.error is None, ending.trace
+    assert ending.result["capture"] is None
+    for time, epochs in (("before", whole.epochs), ("after", whole.epochs + BEHIND)):
+        found = ending.result[time]
+        assert (found["wrong"], found["refused"], found["visible"]) == ([], [], epochs)
+        assert found["right"] > 50
+    assert faulty(tmp_path / "store", whole.workload.expected) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if FULL else 600)
+def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
+    """Every answer of a damaged store is right or an error, also after a capture into it."""
+    damages: set[Damage] = set()
+    answers = {"right": 0, "refused": 0}
+    drawing = Random(SEED)
+    wanted = 320 if FULL else 40
+    while len(damages) < wanted:
+        damages.add(draw_damage(drawing, whole.store))
+    drawn = sorted(damages, key=str)
+
+    def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
+        damage, store = drawn[number], tmp_path / str(number)
+        shutil.copytree(whole.store, store)
+        damage.inflict(store)
+        ending = zygote.one(Job("read_and_capture", _arguments(whole, store)))
+        shutil.rmtree(store)
+        if ending.error or ending.signal:
+            return [damage.kind], [f"{damage}: {ending} {ending.trace}"]
+        wrong = [f"{time}: {line}" for time in ("before", "after") for line in ending.result[time]["wrong"]]
+        if ending.result["unclear"]:
+            wrong.append(f"capture: raised {ending.result['capture']}")
+        for time in ("before", "after"):
+            answers["right"] += ending.result[time]["right"]
+            answers["refused"] += len(ending.result[time]["refused"])
+        return [damage.kind], [f"{damage}: {line}" for line in wrong]
+
+    tally = processes.rounds(one_round, number=wanted)
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.done.items()))
+    figures.append(f"damages: {tally.done.total()} ({counted}); answers: {answers}")
+    tally.check()
+
+
+def _arguments(whole: Whole, store: Path) -> dict[str, object]:
+    return {
+        "checkpoint": str(whole.workload.checkpoint),
+        "store": str(store),
+        "expected": str(whole.workload.expected_at),
+        "epochs": whole.epochs,
+    }
