@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from faults import queries, shim
 from faults.queries import Workload
-from faults.zygote import Zygote
+from faults.zygote import Job, Zygote
 
 FULL = os.environ.get("STREAMSTATE_FAULTS") == "full"
 SEED = os.environ.get("STREAMSTATE_FAULTS_SEED", "1")
@@ -114,12 +114,38 @@ def zygote(processes: Processes) -> Zygote:
         return taken
 
 
-@pytest.fixture(scope="session", params=[queries.joined, queries.remembered], ids=["joined", "remembered"])
+@dataclass(frozen=True)
+class Whole:
+    """A store in which nothing is damaged, some epochs behind its query."""
+
+    store: Path
+    workload: Workload
+    epochs: int
+    """How many the store has."""
+
+
+@pytest.fixture(scope="session")
+def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Six epochs of eight, an epoch a commit, a log checkpoint every third: there are files of every kind."""
+    folder = tmp_path_factory.mktemp("whole")
+    source = queries.source_of(spark, folder / "input", queries.remembered)
+    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6))
+    arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(folder / "store")}
+    ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": 3}))
+    assert ending.error is None, ending.trace
+    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6, 8))
+    return Whole(folder / "store", queries.finished(source, folder / "checkpoint"), 6)
+
+
+@pytest.fixture(scope="session", params=["joined", "remembered"])
 def workload(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Workload:
     """A finished query of eight or nine epochs with two state tables."""
-    folder = tmp_path_factory.mktemp(request.param.__name__)
-    source = queries.source_of(spark, folder / "input", request.param)
-    queries.run_to_end(source, request.param, folder / "checkpoint", range(8))
+    if request.param == "remembered":
+        whole: Whole = request.getfixturevalue("whole")
+        return whole.workload
+    folder = tmp_path_factory.mktemp("joined")
+    source = queries.source_of(spark, folder / "input", queries.joined)
+    queries.run_to_end(source, queries.joined, folder / "checkpoint", range(8))
     return queries.finished(source, folder / "checkpoint")
 
 

@@ -19,10 +19,11 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OPEN = 1, WRITE = 2, SYNC = 4, RENAME = 8, LINK = 16, UNLINK = 32, MKDIR = 64, TRUNCATE = 128, READ = 256 };
-enum { COUNT = 0, KILL_BEFORE = 1, KILL_AFTER = 2, TORN = 3, FAIL = 4, SHORT = 5 };
+enum { COUNT = 0, KILL_BEFORE = 1, KILL_AFTER = 2, TORN = 3, FAIL = 4, SHORT = 5, SLOW = 6 };
 enum { UNDER_WAY = -1, PATH_LENGTH = 240, FOLDER_LENGTH = 512 };
 
 struct entry {
@@ -33,7 +34,9 @@ struct entry {
 };
 
 struct control {
-    uint32_t action, error, counted, kinds; /* kinds are masks: which calls are numbered, which may go wrong */
+    uint32_t action;
+    uint32_t error;          /* SLOW: milliseconds */
+    uint32_t counted, kinds; /* masks: which calls are numbered, which may go wrong */
     uint64_t at, times, capacity;
     char folder[FOLDER_LENGTH];
     uint64_t calls, fired, first_fired;
@@ -132,6 +135,11 @@ static void die(void) {
     for (;;) pause();
 }
 
+static void wait_a_while(void) {
+    struct timespec rest = {control->error / 1000, control->error % 1000 * 1000000L};
+    while (nanosleep(&rest, &rest) < 0 && errno == EINTR) continue;
+}
+
 #define NOTED(result) \
     do { \
         int kept = errno; \
@@ -150,6 +158,7 @@ static void die(void) {
         locate(found, where, file); \
         int fate = decide(kind, found, size, &entry); \
         if (fate == KILL_BEFORE) die(); \
+        if (fate == SLOW) wait_a_while(); \
         if (fate == FAIL) { \
             errno = (int)control->error; \
             if (entry) entry->error = errno; \
@@ -168,6 +177,7 @@ static void die(void) {
         locate(found, descriptor, NULL); \
         int fate = decide(WRITE, found, size, &entry); \
         if (fate == KILL_BEFORE) die(); \
+        if (fate == SLOW) wait_a_while(); \
         if (fate == FAIL) { \
             errno = (int)control->error; \
             if (entry) entry->error = errno; \

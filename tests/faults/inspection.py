@@ -57,26 +57,35 @@ class Findings:
     right: int = 0
     refused: list[str] = field(default_factory=list)
     """Questions that were answered with an error of streamstate's own."""
-    wrong: list[str] = field(default_factory=list)
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    """Questions that were answered wrong, by what was wrong: ``answer``, or the exception that came instead."""
 
     def ask(self, question: str, answer: Callable[[], Any], right: Any) -> Any:
         """Ask one question; returns the answer where it is right, else None."""
         try:
             given = answer()
         except StreamStateError as error:
-            said = f"{question}: {type(error).__name__}: {error}"
-            (self.wrong if isinstance(error, _MISLEADING) else self.refused).append(said)
-            return None
+            if not isinstance(error, _MISLEADING):
+                self.refused.append(f"{question}: {type(error).__name__}: {error}")
+                return None
+            return self._is_wrong(type(error).__name__, f"{question}: {error}")
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise  # somebody wants this process to end
-            self.wrong.append(f"{question}: raised {type(error).__name__}: {error}")
-            return None
+            return self._is_wrong(type(error).__name__, f"{question}: {error}")
         if not (right(given) if callable(right) else given == right):
-            self.wrong.append(f"{question}: {_short(given)}, not {'that' if callable(right) else _short(right)}")
-            return None
+            what = f"{question}: {_short(given)}"
+            return self._is_wrong("answer", what if callable(right) else f"{what}, not {_short(right)}")
         self.right += 1
         return given
+
+    def _is_wrong(self, what: str, told: str) -> None:
+        self.wrong.setdefault(what, []).append(_short(told))
+
+    def brief(self) -> list[str]:
+        """What was wrong, an example of each sort; a refusal counts where nothing is damaged."""
+        sorts = self.wrong | ({"refused": self.refused} if self.refused else {})
+        return [f"{what}, {len(told)} times, such as {told[0]}" for what, told in sorts.items()]
 
 
 def inspect(store: Path | str, expected: Expected, at_least: int, at_most: int | None = None) -> Findings:
@@ -197,5 +206,5 @@ def _text(values: list[Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
     return text if len(text) < 300 else f"{text[:300]}…"

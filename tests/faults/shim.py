@@ -47,13 +47,15 @@ class Action(IntEnum):
     TORN = 3
     FAIL = 4
     SHORT = 5
+    SLOW = 6
 
 
 @dataclass(frozen=True)
 class Fault:
     """One fault: from call ``at`` on, the next ``times`` calls of the ``kinds`` go wrong.
 
-    ``TORN`` writes half and kills; ``SHORT`` writes half, says so, and fails the calls that follow.
+    ``TORN`` writes half and kills; ``SHORT`` writes half, says so, and fails the calls that follow; ``SLOW`` does
+    the call after ``error`` milliseconds.
     """
 
     action: Action = Action.COUNT

@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-from pyspark.sql import SparkSession
 
-from faults import queries
-from faults.conftest import FULL, SEED, Processes
+from faults.conftest import FULL, SEED, Processes, Whole
 from faults.drawing import Damage, category, draw_damage
 from faults.files import faulty
-from faults.inspection import inspect
-from faults.queries import Workload
+from faults.inspection import Findings
 from faults.zygote import Job, Zygote
-
-BEHIND = 2
-"""So many epochs of the query are not captured yet."""
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A store in which nothing is damaged, some epochs behind its query."""
-
-    store: Path
-    workload: Workload
-
-    @property
-    def epochs(self) -> int:
-        """How many it has."""
-        return self.workload.expected.epochs - BEHIND
-
-
-@pytest.fixture(scope="session")
-def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """An epoch a commit, and a log checkpoint every third, so that there are files of every kind."""
-    folder = tmp_path_factory.mktemp("whole")
-    source = queries.source_of(spark, folder / "input", queries.remembered)
-    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6))
-    arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(folder / "store")}
-    ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": 3}))
-    assert ending.error is None, ending.trace
-    queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6, 6 + BEHIND))
-    whole = Whole(folder / "store", queries.finished(source, folder / "checkpoint"))
-    found = inspect(whole.store, whole.workload.expected, whole.epochs, whole.epochs)
-    assert not found.wrong + found.refused
-    return whole
 
 
 def test_there_are_files_of_every_kind_to_damage(whole: Whole) -> None:
@@ -63,9 +29,9 @@ def test_undamaged_every_answer_is_right(zygote: Zygote, whole: Whole, tmp_path:
     ending = zygote.one(Job("read_and_capture", _arguments(whole, tmp_path / "store")))
     assert ending.error is None, ending.trace
     assert ending.result["capture"] is None
-    for time, epochs in (("before", whole.epochs), ("after", whole.epochs + BEHIND)):
+    for time, epochs in (("before", whole.epochs), ("after", whole.workload.expected.epochs)):
         found = ending.result[time]
-        assert (found["wrong"], found["refused"], found["visible"]) == ([], [], epochs)
+        assert (found["wrong"], found["refused"], found["visible"]) == ({}, [], epochs)
         assert found["right"] > 50
     assert faulty(tmp_path / "store", whole.workload.expected) == []
 
@@ -75,7 +41,7 @@ def test_undamaged_every_answer_is_right(zygote: Zygote, whole: Whole, tmp_path:
 def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
     """Every answer of a damaged store is right or an error, also after a capture into it."""
     damages: set[Damage] = set()
-    answers = {"right": 0, "refused": 0}
+    answers: Counter[str] = Counter()
     drawing = Random(SEED)
     wanted = 320 if FULL else 40
     while len(damages) < wanted:
@@ -90,17 +56,18 @@ def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, f
         shutil.rmtree(store)
         if ending.error or ending.signal:
             return [damage.kind], [f"{damage}: {ending} {ending.trace}"]
-        wrong = [f"{time}: {line}" for time in ("before", "after") for line in ending.result[time]["wrong"]]
+        found = {time: Findings(**ending.result[time]) for time in ("before", "after")}
+        wrong = [f"{time}: {line}" for time, one in found.items() for line in replace(one, refused=[]).brief()]
         if ending.result["unclear"]:
-            wrong.append(f"capture: raised {ending.result['capture']}")
-        for time in ("before", "after"):
-            answers["right"] += ending.result[time]["right"]
-            answers["refused"] += len(ending.result[time]["refused"])
+            wrong.append(f"capture: raised {ending.result['capture'][:300]}")
+        answers.update(right=sum(one.right for one in found.values()))
+        answers.update(refused=sum(len(one.refused) for one in found.values()))
+        answers.update({f"wrong: {what}": len(told) for one in found.values() for what, told in one.wrong.items()})
         return [damage.kind], [f"{damage}: {line}" for line in wrong]
 
     tally = processes.rounds(one_round, number=wanted)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.done.items()))
-    figures.append(f"damages: {tally.done.total()} ({counted}); answers: {answers}")
+    figures.append(f"damages: {tally.done.total()} ({counted}); answers: {dict(answers)}")
     tally.check()
 
 

@@ -139,7 +139,7 @@ class Trial:
 
     def _found(self, findings: Findings) -> None:
         self.visible = findings.visible
-        self.wrong += findings.wrong + findings.refused
+        self.wrong += findings.brief()
 
     def _judge(self, right: object, wanted: str) -> None:
         if not right:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_a_disk_that_fills_up(library: Path, folder: Path) -> None:
     code, said, _ = go(library, folder, fault)
     assert (code, said) == (0, f"b {errno.ENOSPC}\n")
     assert sizes(folder) == {"a": 10, "a2": 10, "b": 5, "c": 10, "c2": 10}
+
+
+def test_a_slow_disk(library: Path, folder: Path) -> None:
+    """The call takes so many milliseconds longer, and is done."""
+    started = time.monotonic()
+    code, said, control = go(library, folder, Fault(Action.SLOW, 4, Kind.LINK, error=300))
+    assert (code, said) == (0, "")
+    assert time.monotonic() - started > 0.3
+    assert control.fired is not None
+    assert control.fired.error == 0
+    assert len(sizes(folder)) == 6
 
 
 def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
