@@ -116,25 +116,29 @@ def zygote(processes: Processes) -> Zygote:
 
 @dataclass(frozen=True)
 class Whole:
-    """A store in which nothing is damaged, some epochs behind its query."""
+    """Two stores in which nothing is damaged, some epochs behind their query."""
 
     store: Path
+    with_log_checkpoints: Path
     workload: Workload
     epochs: int
-    """How many the store has."""
+    """How many the stores have."""
 
 
 @pytest.fixture(scope="session")
 def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Six epochs of eight, an epoch a commit, a log checkpoint every third: there are files of every kind."""
+    """Six epochs of eight, an epoch a commit; in one store every log entry counts, the other has all kinds of files."""
     folder = tmp_path_factory.mktemp("whole")
+    stores = {folder / "plain": 50, folder / "checkpointed": 3}
     source = queries.source_of(spark, folder / "input", queries.remembered)
     queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6))
-    arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(folder / "store")}
-    ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": 3}))
-    assert ending.error is None, ending.trace
+    for store, every in stores.items():
+        arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(store)}
+        ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": every}))
+        assert ending.error is None, ending.trace
     queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6, 8))
-    return Whole(folder / "store", queries.finished(source, folder / "checkpoint"), 6)
+    plain, checkpointed = stores
+    return Whole(plain, checkpointed, queries.finished(source, folder / "checkpoint"), 6)
 
 
 @pytest.fixture(scope="session", params=["joined", "remembered"])

@@ -137,16 +137,16 @@ def category(file: str) -> str:
 
 
 def draw_damage(random: Random, store: Path) -> Damage:
-    """A damage to a store: first what kind of file, so that the few kinds of which there are few are hit as well."""
-    files: dict[str, list[str]] = {}
-    for file in sorted(path for path in store.rglob("*") if path.is_file() and path.stat().st_size):
-        relative = str(file.relative_to(store))
-        files.setdefault(category(relative), []).append(relative)
+    """A damage to a store: first what kind of file, so that the kinds of which there are few are hit as well."""
+    files: dict[str, list[Path]] = {}
+    # In the order in which they were written: their names are not the same in two runs, what is drawn is.
+    for file in sorted(filter(Path.is_file, store.rglob("*")), key=lambda one: (one.parent, one.stat().st_mtime_ns)):
+        files.setdefault(category(str(file.relative_to(store))), []).append(file)
     likely = {"data": 4, "log entry": 4}
     kinds = sorted(files)
     chosen = random.choice(files[random.choices(kinds, [likely.get(kind, 2) for kind in kinds])[0]])
-    size = (store / chosen).stat().st_size
-    what = random.random()
+    name, size = str(chosen.relative_to(store)), chosen.stat().st_size
+    what, where, mask = random.random(), int(random.random() * size), random.randint(1, 255)
     if what < 0.65:
-        return Damage(chosen, flipped=random.randrange(size), mask=random.randint(1, 255))
-    return Damage(chosen, length=random.randrange(1, size) if what < 0.9 and size > 1 else 0)
+        return Damage(name, flipped=where, mask=mask)
+    return Damage(name, length=where if what < 0.9 else 0)

@@ -19,7 +19,9 @@ from faults.zygote import Job, Zygote
 
 def test_there_are_files_of_every_kind_to_damage(whole: Whole) -> None:
     """Data, log entries, log checkpoints and what points to them."""
-    kinds = {category(str(file.relative_to(whole.store))) for file in whole.store.rglob("*") if file.is_file()}
+    kinds = {
+        category(str(file.relative_to(whole.with_log_checkpoints))) for file in whole.with_log_checkpoints.rglob("*")
+    }
     assert kinds >= {"data", "log entry", "log checkpoint", "_last_checkpoint"}
 
 
@@ -36,21 +38,26 @@ def test_undamaged_every_answer_is_right(zygote: Zygote, whole: Whole, tmp_path:
     assert faulty(tmp_path / "store", whole.workload.expected) == []
 
 
+def draw(number: int, whole: Whole) -> list[tuple[Path, Damage]]:
+    """So many damages, no two the same, each with the store that is to be damaged."""
+    random = Random(SEED)
+    drawn: dict[tuple[Path, Damage], None] = {}
+    while len(drawn) < number:
+        store = random.choice([whole.store, whole.with_log_checkpoints])
+        drawn[store, draw_damage(random, store)] = None
+    return list(drawn)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if FULL else 600)
 def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
     """Every answer of a damaged store is right or an error, also after a capture into it."""
-    damages: set[Damage] = set()
     answers: Counter[str] = Counter()
-    drawing = Random(SEED)
-    wanted = 320 if FULL else 40
-    while len(damages) < wanted:
-        damages.add(draw_damage(drawing, whole.store))
-    drawn = sorted(damages, key=str)
+    drawn = draw(320 if FULL else 40, whole)
 
     def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
-        damage, store = drawn[number], tmp_path / str(number)
-        shutil.copytree(whole.store, store)
+        (undamaged, damage), store = drawn[number], tmp_path / str(number)
+        shutil.copytree(undamaged, store)
         damage.inflict(store)
         ending = zygote.one(Job("read_and_capture", _arguments(whole, store)))
         shutil.rmtree(store)
@@ -65,7 +72,7 @@ def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, f
         answers.update({f"wrong: {what}": len(told) for one in found.values() for what, told in one.wrong.items()})
         return [damage.kind], [f"{damage}: {line}" for line in wrong]
 
-    tally = processes.rounds(one_round, number=wanted)
+    tally = processes.rounds(one_round, number=len(drawn))
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.done.items()))
     figures.append(f"damages: {tally.done.total()} ({counted}); answers: {dict(answers)}")
     tally.check()
