@@ -32,8 +32,13 @@ def faulty(store: Path, expected: Expected) -> list[str]:
 
 
 def orphans(store: Path) -> list[str]:
-    """Data files that no commit names, and what commits left unfinished."""
+    """Data files that no commit names."""
     return sorted(str(file.relative_to(store)) for log in store.glob("**/_delta_log") for file in _orphans(log))
+
+
+def unfinished(store: Path) -> list[str]:
+    """What deltalake had begun to write in a log when it was stopped; it does no harm, and it is small."""
+    return sorted(str(file.relative_to(store)) for file in store.glob("**/_delta_log/*") if "#" in file.name)
 
 
 def _orphans(log: Path) -> list[Path]:
@@ -42,9 +47,8 @@ def _orphans(log: Path) -> list[Path]:
         if entry.stem.isdigit():
             actions = [json.loads(line) for line in entry.read_text().splitlines() if line]
             named |= {unquote(action["add"]["path"]) for action in actions if "add" in action}
-    data = [file for file in log.parent.glob("**/*.parquet*") if log not in file.parents]
-    unfinished = [file for file in log.iterdir() if "#" in file.name or ".tmp" in file.name]
-    return [file for file in data if str(file.relative_to(log.parent)) not in named] + unfinished
+    data = [file for file in log.parent.rglob("*") if file.is_file() and log not in file.parents]
+    return [file for file in data if str(file.relative_to(log.parent)) not in named]
 
 
 def _doubled(values: Any) -> list[tuple[Any, int]]:

@@ -12,7 +12,7 @@ import pytest
 import streamstate as ss
 from faults.conftest import FULL, SEED, Processes
 from faults.drawing import Drawn, Seen, at_every_commit, draw_fault
-from faults.files import faulty, orphans
+from faults.files import faulty, orphans, unfinished
 from faults.inspection import QUERY, Findings, inspect
 from faults.queries import Workload
 from faults.shim import CHANGES, Call, Control, Fault, Kind
@@ -61,10 +61,13 @@ def test_whatever_goes_wrong_each_epoch_is_there_once(
             part = 1 - trial.visible / workload.expected.epochs
             if not part or not trial.suffer(draw_fault(random, seen, part)):
                 break
-        return trial.end()
+        done, wrong = trial.end()
+        left.append(trial.left)
+        return done, wrong
 
+    left: list[int] = []
     tally = processes.rounds(one_round, wanted=160 if FULL else 16)
-    figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)})")
+    figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)}); begun log entries left: {sum(left)}")
     tally.check()
 
 
@@ -101,7 +104,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.folder.mkdir()
         self.store = self.folder / "store"
-        self.visible = 0
+        self.visible = self.left = 0
         self.done: list[str] = []
         self.wrong: list[str] = []
         self._story: list[str] = []
@@ -133,6 +136,7 @@ class Trial:
             self._found(inspect(self.store, self.workload.expected, self.workload.expected.epochs))
             self.wrong += faulty(self.store, self.workload.expected)
             self.wrong += [f"belongs to nothing: {file}" for file in orphans(self.store)]
+        self.left = len(unfinished(self.store))
         shutil.rmtree(self.folder)
         told = "\n    then: ".join(self._story)
         return self.done, [f"{line}\n    after: {told}" for line in self.wrong[:1]] + self.wrong[1:]
