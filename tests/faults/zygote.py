@@ -77,14 +77,15 @@ class Zygote:
             "PYTHONPATH": os.pathsep.join([str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self.log = log
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "faults.zygote"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("w"),
-            text=True,
-            env=environment,
-        )
+        with log.open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "faults.zygote"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=environment,
+            )
 
     def run(self, jobs: Sequence[Job]) -> list[Ending]:
         """Run jobs at once, and wait for all of them."""
