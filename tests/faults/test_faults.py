@@ -9,11 +9,10 @@ from random import Random
 
 import pytest
 
-import streamstate as ss
 from faults.conftest import FULL, SEED, Processes
 from faults.drawing import Drawn, Seen, at_every_commit, draw_fault
 from faults.files import faulty, orphans, unfinished
-from faults.inspection import QUERY, Findings, inspect
+from faults.inspection import Findings, inspect
 from faults.queries import Workload
 from faults.shim import CHANGES, Call, Control, Fault, Kind
 from faults.zygote import Ending, Job, Zygote
@@ -158,13 +157,11 @@ def _capture(
 
 
 def _visible(store: Path, workload: Workload, at_least: int) -> Findings:
-    """What there is to be seen; nothing at all is fine before the first epoch."""
-    if not at_least:
-        try:
-            ss.open_store(store)[QUERY]
-        except (NotAStoreError, UnknownQueryError):
-            return Findings()
-    return inspect(store, workload.expected, at_least)
+    """What there is to be seen; that there is no store, or no query in it, is right before the first epoch."""
+    findings = inspect(store, workload.expected, at_least)
+    nothing_yet = {NotAStoreError.__name__, UnknownQueryError.__name__}
+    opened = findings.right or findings.refused or not findings.wrong.keys() <= nothing_yet
+    return findings if at_least or opened else Findings()
 
 
 def _counted(done: dict[str, int]) -> str:
