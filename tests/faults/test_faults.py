@@ -121,7 +121,7 @@ class Trial:
             self._judge(ending.killed, "SIGKILL")
         else:
             unclear = ending.error is not None and not ending.clear
-            self._judge(not (unclear or ending.hung or ending.signal), "success or a clear error")
+            self._judge(not (unclear or ending.hung or ending.signal), f"success or a clear error (at {ending.at})")
         self._found(_visible(self.store, self.workload, self.visible))
         return True
 

@@ -29,7 +29,7 @@ TABLE = "op0"
 PROGRAM = """
 import sys, streamstate as ss
 from streamstate.snapshots import capture
-capture._EPOCHS_A_PASS = 2
+capture._EPOCHS_A_PASS = 5
 spark = ss.session(**{"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
                       "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
 print("ready", flush=True)

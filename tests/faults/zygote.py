@@ -50,6 +50,12 @@ class Ending:
     seconds: float = 0.0
 
     @property
+    def at(self) -> str:
+        """The line of the package that raised the error."""
+        lines = [line.strip() for line in self.trace.splitlines() if "/streamstate/" in line]
+        return lines[-1] if lines else ""
+
+    @property
     def killed(self) -> bool:
         """Whether it died of SIGKILL and had not hung."""
         return self.signal == signal.SIGKILL and not self.hung
