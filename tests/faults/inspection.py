@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from oracle import _plain, captured_rows
+from oracle import captured_rows
 
 import streamstate as ss
 from streamstate.snapshots.errors import InvalidArgumentError, NotAStoreError, StreamStateError, UnknownNameError
@@ -202,7 +203,8 @@ def keyed(rows: Iterable[str], width: int) -> Rows:
 
 
 def _text(values: list[Any]) -> str:
-    return json.dumps([_plain(value) for value in values])
+    """As the oracle spells them: moments in UTC, the rest as JSON has it."""
+    return json.dumps([value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value for value in values])
 
 
 def _short(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 from conftest import Source, run
-from oracle import _SIDES, spark_rows
+from oracle import spark_rows
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -122,7 +122,8 @@ def _rows(spark: SparkSession, checkpoint: Path, table: str, widths: dict[str, i
 def _width(spark: SparkSession, checkpoint: Path, table: str) -> int:
     """How many key columns a state table has, an element's place in its list included."""
     part = table.removeprefix("op0_")
-    options = {"storeName": _SIDES[part]} if part in _SIDES else {"stateVarName": part}
+    is_side = part in ("left", "right")
+    options = {"storeName": f"{part}-keyWithIndexToValue"} if is_side else {"stateVarName": part}
     schema = spark.read.format("statestore").options(**options).load(str(checkpoint)).schema
     key: Any = schema["key"].dataType
     return len(key.fields) + ("list_element" in schema.names)
