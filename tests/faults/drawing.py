@@ -1,0 +1,152 @@
+"""What goes wrong, drawn from a seed."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from faults.shim import ALWAYS, CHANGES, Action, Call, Fault, Kind
+
+# What the kernel's manual pages say that each error can come from, among the calls that a capture makes.
+_ERRORS = {
+    errno.EIO: CHANGES,
+    errno.ENOSPC: Kind.OPEN | Kind.WRITE | Kind.SYNC | Kind.RENAME | Kind.LINK | Kind.MKDIR,
+    errno.EMFILE: Kind.OPEN,
+}
+_READ_ERRORS = (errno.EIO, errno.EMFILE)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A capture without a fault, as faults are drawn from it."""
+
+    changes: list[Call]
+    reads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A fault at a call, or a SIGKILL at a moment, in seconds."""
+
+    fault: Fault | None = None
+    kill_after: float | None = None
+
+    @property
+    def kills(self) -> bool:
+        """Whether the process is to die of it."""
+        return self.fault is None or self.fault.kills
+
+    @property
+    def kind(self) -> str:
+        """What it is counted as."""
+        if self.fault is None:
+            return "kill at a moment"
+        if self.kills:
+            return self.fault.action.name.lower().replace("_", " ")
+        reading = " on reading" if self.fault.counted is Kind.READ else ""
+        return errno.errorcode[self.fault.error] + reading
+
+    def __str__(self) -> str:
+        return f"kill after {self.kill_after} s" if self.fault is None else str(self.fault)
+
+
+def draw_fault(random: Random, seen: Seen, part: float = 1.0) -> Drawn:
+    """A fault for a capture that has the given part of the epochs before it."""
+    calls = seen.changes[: max(1, int(len(seen.changes) * part))]
+    what = random.random()
+    if what < 0.1:
+        return Drawn(kill_after=round(random.uniform(0.05, seen.seconds * part), 3))
+    if what < 0.25:
+        commits = [call for call in calls if call.commits] or calls
+        action = random.choice([Action.KILL_BEFORE, Action.KILL_AFTER])
+        return Drawn(Fault(action, random.choice(commits).number))
+    if what < 0.5:
+        return _kill(random, calls)
+    if what < 0.6:
+        error = random.choice(_READ_ERRORS)
+        at = random.randint(1, max(1, int(seen.reads * part)))
+        times = random.choice([1, 1, 3, ALWAYS])
+        return Drawn(Fault(Action.FAIL, at, Kind.READ, Kind.READ, error, times))
+    return _error(random, calls)
+
+
+def _kill(random: Random, calls: list[Call]) -> Drawn:
+    action = random.choice([Action.KILL_BEFORE, Action.KILL_AFTER, Action.TORN])
+    chosen = calls if action is not Action.TORN else [call for call in calls if call.kind is Kind.WRITE] or calls
+    return Drawn(Fault(action, random.choice(chosen).number))
+
+
+def _error(random: Random, calls: list[Call]) -> Drawn:
+    error = random.choice(list(_ERRORS))
+    call = random.choice([call for call in calls if call.kind & _ERRORS[error]] or calls)
+    # A full disk takes what still fits before it refuses.
+    short = error == errno.ENOSPC and call.kind is Kind.WRITE and random.random() < 0.5
+    times = random.choice([1, 1, 1, 3, ALWAYS]) + short
+    return Drawn(Fault(Action.SHORT if short else Action.FAIL, call.number, _ERRORS[error], CHANGES, error, times))
+
+
+def at_every_commit(seen: Seen) -> list[Drawn]:
+    """A kill right before and right after each commit."""
+    commits = [call.number for call in seen.changes if call.commits]
+    return [Drawn(Fault(action, at)) for at in commits for action in (Action.KILL_BEFORE, Action.KILL_AFTER)]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file flipped in one byte, or cut to a length (0: emptied)."""
+
+    file: str
+    flipped: int | None = None
+    mask: int = 0
+    length: int = 0
+
+    def inflict(self, store: Path) -> None:
+        """Do it."""
+        file = store / self.file
+        content = bytearray(file.read_bytes())
+        if self.flipped is None:
+            del content[self.length :]
+        else:
+            content[self.flipped] ^= self.mask
+        file.write_bytes(content)
+
+    @property
+    def kind(self) -> str:
+        """What it is counted as."""
+        what = "flip" if self.flipped is not None else "truncate" if self.length else "empty"
+        return f"{what} {category(self.file)}"
+
+    def __str__(self) -> str:
+        how = f"byte {self.flipped} ^ {self.mask:#x}" if self.flipped is not None else f"cut to {self.length} bytes"
+        return f"{self.file}: {how}"
+
+
+def category(file: str) -> str:
+    """What a file of a store is."""
+    name = Path(file).name
+    if "_delta_log" not in file:
+        return "data"
+    if name == "_last_checkpoint":
+        return name
+    if name.endswith(".checkpoint.parquet"):
+        return "log checkpoint"
+    return "log entry" if name.endswith(".json") and Path(name).stem.isdigit() else "side file"
+
+
+def draw_damage(random: Random, store: Path) -> Damage:
+    """A damage to a store: first what kind of file, so that the kinds of which there are few are hit as well."""
+    files: dict[str, list[Path]] = {}
+    # In the order in which they were written: their names are not the same in two runs, what is drawn is.
+    for file in sorted(filter(Path.is_file, store.rglob("*")), key=lambda one: (one.parent, one.stat().st_mtime_ns)):
+        files.setdefault(category(str(file.relative_to(store))), []).append(file)
+    likely = {"data": 4, "log entry": 4}
+    kinds = sorted(files)
+    chosen = random.choice(files[random.choices(kinds, [likely.get(kind, 2) for kind in kinds])[0]])
+    name, size = str(chosen.relative_to(store)), chosen.stat().st_size
+    what, where, mask = random.random(), int(random.random() * size), random.randint(1, 255)
+    if what < 0.65:
+        return Damage(name, flipped=where, mask=mask)
+    return Damage(name, length=where if what < 0.9 else 0)

@@ -1,0 +1,168 @@
+"""A capture that dies anywhere, or whose disk fails, loses nothing, doubles nothing and shows nothing in part."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from faults.conftest import FULL, SEED, Processes
+from faults.drawing import Drawn, Seen, at_every_commit, draw_fault
+from faults.files import faulty, orphans, unfinished
+from faults.inspection import Findings, inspect
+from faults.queries import Workload
+from faults.shim import CHANGES, Call, Control, Fault, Kind
+from faults.zygote import Ending, Job, Zygote
+from streamstate.snapshots.errors import NotAStoreError, UnknownQueryError
+
+
+@pytest.fixture(scope="session")
+def seen(zygote: Zygote, workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What a capture without a fault does; the second, when the JVM is warm."""
+    folder = tmp_path_factory.mktemp("seen")
+    reads, _ = _seen(zygote, workload, folder / "reads", Kind.READ)
+    changes, seconds = _seen(zygote, workload, folder / "changes", CHANGES)
+    return Seen(changes, len(reads), seconds)
+
+
+def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tuple[list[Call], float]:
+    control = Control(store.with_suffix(".control"), store, Fault(counted=counted))
+    ending, control = _capture(zygote, workload, store, control)
+    assert ending.error is None, ending.trace
+    return control.calls(), ending.seconds
+
+
+def test_no_file_of_a_store_is_made_past_the_shim(seen: Seen) -> None:
+    """Every file that a capture leaves was put there by a call that was seen, and so was every byte."""
+    store = next(parent for parent in Path(seen.changes[0].path).parents if parent.name == "changes")
+    left = {str(file): file.stat().st_size for file in store.rglob("*") if file.is_file()}
+    put = {call.path for call in seen.changes if call.kind in (Kind.OPEN, Kind.LINK, Kind.RENAME)}
+    assert left
+    assert left.keys() <= put
+    assert sum(call.size for call in seen.changes if call.kind is Kind.WRITE) >= sum(left.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if FULL else 600)
+def test_whatever_goes_wrong_each_epoch_is_there_once(
+    processes: Processes, workload: Workload, seen: Seen, tmp_path: Path, figures: list[str]
+) -> None:
+    """Faults in a row, each on the store as the last left it: what is visible is right, and is completed after."""
+
+    def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
+        random = Random(f"{SEED}/{number}")
+        trial = Trial(zygote, workload, tmp_path / str(number))
+        for _ in range(random.choice([1, 1, 1, 2, 3, 4])):
+            part = 1 - trial.visible / workload.expected.epochs
+            if not part or not trial.suffer(draw_fault(random, seen, part)):
+                break
+        done, wrong = trial.end()
+        left.append(trial.left)
+        return done, wrong
+
+    left: list[int] = []
+    tally = processes.rounds(one_round, wanted=160 if FULL else 16)
+    figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)}); begun log entries left: {sum(left)}")
+    tally.check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if FULL else 600)
+def test_a_kill_at_any_commit_leaves_all_or_nothing_of_it(
+    processes: Processes, workload: Workload, seen: Seen, tmp_path: Path, figures: list[str]
+) -> None:
+    """A kill right before and right after each commit of a capture; a few of them in the suite."""
+    drawn = at_every_commit(seen)
+    assert len(drawn) > 20
+    if not FULL:
+        drawn = Random(SEED).sample(drawn, 4)
+
+    def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
+        trial = Trial(zygote, workload, tmp_path / str(number))
+        if not trial.suffer(drawn[number]):
+            trial.wrong.append(f"{drawn[number]}: did not fire")
+        return trial.end()
+
+    tally = processes.rounds(one_round, number=len(drawn))
+    figures.append(f"kills around every commit: {tally.done.total()} of {len(drawn)}")
+    tally.check()
+
+
+@dataclass
+class Trial:
+    """One store, from its first capture to the last."""
+
+    zygote: Zygote
+    workload: Workload
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        self.store = self.folder / "store"
+        self.visible = self.left = 0
+        self.done: list[str] = []
+        self.wrong: list[str] = []
+        self._story: list[str] = []
+
+    def suffer(self, drawn: Drawn) -> bool:
+        """Capture with a fault, and look at what is visible then; returns whether the fault fired."""
+        control = Control(self.folder / "control", self.store, drawn.fault)
+        ending, control = _capture(self.zygote, self.workload, self.store, control, drawn.kill_after)
+        fired = ending.killed if drawn.fault is None else control.fired is not None
+        self._story.append(f"{drawn} [{control.fired or 'no call'}] {ending}")
+        if not fired:
+            self._judge(ending.error is None and ending.signal is None and not ending.hung, "an end without a fault")
+            return False
+        self.done.append(drawn.kind)
+        if drawn.kills:
+            self._judge(ending.killed, "SIGKILL")
+        else:
+            unclear = ending.error is not None and not ending.clear
+            self._judge(not (unclear or ending.hung or ending.signal), f"success or a clear error (at {ending.at})")
+        self._found(_visible(self.store, self.workload, self.visible))
+        return True
+
+    def end(self) -> tuple[list[str], list[str]]:
+        """Capture without a fault: all is there, once, and nothing else is."""
+        ending, _ = _capture(self.zygote, self.workload, self.store)
+        self._story.append(str(ending))
+        self._judge(ending.error is None and not ending.signal, "the rest of the epochs")
+        if ending.error is None and not ending.signal:
+            self._found(inspect(self.store, self.workload.expected, self.workload.expected.epochs))
+            self.wrong += faulty(self.store, self.workload.expected)
+            self.wrong += [f"belongs to nothing: {file}" for file in orphans(self.store)]
+        self.left = len(unfinished(self.store))
+        shutil.rmtree(self.folder)
+        told = "\n    then: ".join(self._story)
+        return self.done, [f"{line}\n    after: {told}" for line in self.wrong[:1]] + self.wrong[1:]
+
+    def _found(self, findings: Findings) -> None:
+        self.visible = findings.visible
+        self.wrong += findings.brief()
+
+    def _judge(self, right: object, wanted: str) -> None:
+        if not right:
+            self.wrong.append(f"not {wanted}, but it {self._story[-1]}")
+
+
+def _capture(
+    zygote: Zygote, workload: Workload, store: Path, control: Control | None = None, kill_after: float | None = None
+) -> tuple[Ending, Control]:
+    control = control or Control(store.with_name("control"), store)
+    arguments = {"checkpoint": str(workload.checkpoint), "store": str(store), "control": str(control.path)}
+    return zygote.one(Job("capture", arguments, kill_after=kill_after)), control
+
+
+def _visible(store: Path, workload: Workload, at_least: int) -> Findings:
+    """What there is to be seen; that there is no store, or no query in it, is right before the first epoch."""
+    findings = inspect(store, workload.expected, at_least)
+    nothing_yet = {NotAStoreError.__name__, UnknownQueryError.__name__}
+    opened = findings.right or findings.refused or not findings.wrong.keys() <= nothing_yet
+    return findings if at_least or opened else Findings()
+
+
+def _counted(done: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(done.items()))
