@@ -1,0 +1,109 @@
+"""What a tutorial stages: files that arrive when they are told to, and a power cut in the middle of a capture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from deltalake import DeltaTable
+
+from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.tutorials.data import file_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Arrivals", "PowerCutError", "clear", "power_cut"]
+
+
+class Arrivals:
+    """Hands prepared flights over to a query, a file at a time.
+
+    Args:
+        data: the directory that :func:`streamstate.tutorials.flights.prepare` filled.
+        folder: where the files arrive; :func:`streamstate.tutorials.flights.flights` reads it once one is there.
+
+    Raises:
+        InvalidArgumentError: ``data`` holds no prepared flights.
+    """
+
+    def __init__(self, data: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+        self._from = Path(data).resolve() / "flights"
+        self._to = Path(folder).resolve() / "flights"
+        self._waiting = file_names(data)
+        if not self._waiting:
+            raise InvalidArgumentError(f"{data} holds no prepared flights.\nWrite them with prepare({str(data)!r}).")
+        self._last = ""
+        self._repeats = 0
+        self._to.mkdir(parents=True, exist_ok=True)
+
+    def next(self) -> str:
+        """Let the next file arrive; returns its name.
+
+        Raises:
+            InvalidArgumentError: all have arrived.
+        """
+        if not self._waiting:
+            raise InvalidArgumentError("All files have arrived.\nRun the notebook again from the top to start over.")
+        self._last = self._waiting.pop(0)
+        return self._arrive(self._last)
+
+    def again(self) -> str:
+        """Let the latest file arrive once more, under another name; returns that name.
+
+        Raises:
+            InvalidArgumentError: none has arrived yet.
+        """
+        if not self._last:
+            raise InvalidArgumentError("No file has arrived yet.\nCall next() first.")
+        self._repeats += 1
+        return self._arrive(f"{Path(self._last).stem}-repeat-{self._repeats}.parquet")
+
+    def _arrive(self, name: str) -> str:
+        """Whole or not at all: Spark passes over files whose names begin with a dot."""
+        scratch = self._to / f".{name}"
+        shutil.copy2(self._from / self._last, scratch)
+        scratch.rename(self._to / name)
+        return name
+
+
+class PowerCutError(BaseException):
+    """Not an ``Exception``: no code gets to handle it, as none gets to handle a power cut."""
+
+
+@contextmanager
+def power_cut(*, after: int) -> Iterator[None]:
+    """Let so many commits of rows to Delta tables succeed, then end whatever runs in the block.
+
+    Where the next commit would begin, nothing is executed any more but what Python itself cleans up. A block that
+    commits less often ends as ever.
+
+    Args:
+        after: how many commits succeed.
+    """
+    commit = DeltaTable.create_write_transaction
+    done = 0
+
+    def commit_or_end(table: DeltaTable, actions: Sequence[Any], *args: Any, **options: Any) -> None:
+        nonlocal done
+        if actions and done == after:
+            raise PowerCutError
+        commit(table, list(actions), *args, **options)
+        done += bool(actions)
+
+    with patch.object(DeltaTable, "create_write_transaction", commit_or_end), suppress(PowerCutError):
+        yield
+
+
+def clear(spark: SparkSession, query: str, folder: str | os.PathLike[str]) -> None:
+    """Stop the query of that name where one runs, and delete what an earlier run of a notebook left in its folder."""
+    for running in spark.streams.active:
+        if running.name == query:
+            running.stop()
+    if Path(folder).exists():
+        shutil.rmtree(folder)
