@@ -104,8 +104,12 @@ class Run:
 
     def start(self, query: Query, *settings: Mapping[str, str], epochs: range = range(5)) -> None:
         """Add inputs and run the query over all there are, as one start."""
-        for epoch in epochs:
-            self.inputs.add(rows(epoch))
+        self.start_with(query, [rows(epoch) for epoch in epochs], *settings)
+
+    def start_with(self, query: Query, inputs: Sequence[pa.Table], *settings: Mapping[str, str]) -> None:
+        """The same with the rows of each epoch given."""
+        for table in inputs:
+            self.inputs.add(table)
         session = with_settings(self.spark, query.conf, *settings)
         frame = query.build(self.inputs.stream(session))
         writer = frame.writeStream.format("noop").outputMode(query.mode)
