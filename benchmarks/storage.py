@@ -47,7 +47,8 @@ def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 
 def _written_once(log: Path, file: Path) -> float:
     """Bytes of the log's rows, keyframes left out, as one Parquet file of PyArrow's defaults."""
-    rows = pa.table(DeltaTable(str(log)).scan())
+    table = DeltaTable(str(log))
+    rows = pa.table(table.scan()).cast(pa.schema(table.schema().to_arrow()))
     pq.write_table(rows.filter(pc.not_equal(rows["_change"], "keyframe")), file)
     return file.stat().st_size
 
