@@ -41,7 +41,7 @@ from streamstate.snapshots.executors.written import require_good
 from streamstate.snapshots.manifest import Manifest
 
 # Spark's Python processes cannot import the tests.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 MANIFEST = ["epoch", "status", "committed_at", "offsets", "watermark", "rows", "changes", "keyframes"]
 LOG = pa.schema(
@@ -96,7 +96,7 @@ class Remembering(StatefulProcessor):
         self.handle = handle
         self.seen = handle.getListState("seen", "v long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take in one epoch's rows of a key."""
         values = [int(value) for frame in rows for value in frame["v"]]
         if max(values) % 3 == 0:
