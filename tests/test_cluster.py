@@ -24,6 +24,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from test_capture import hours
 
 import streamstate as ss
+from streamstate.snapshots import table_capture
 from streamstate.snapshots.capture import Capturer
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -41,7 +42,7 @@ from streamstate.snapshots.executors.written import require_good
 from streamstate.snapshots.manifest import Manifest
 
 # Spark's Python processes cannot import the tests.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 MANIFEST = ["epoch", "status", "committed_at", "offsets", "watermark", "rows", "changes", "keyframes"]
 LOG = pa.schema(
@@ -96,7 +97,7 @@ class Remembering(StatefulProcessor):
         self.handle = handle
         self.seen = handle.getListState("seen", "v long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take in one epoch's rows of a key."""
         values = [int(value) for frame in rows for value in frame["v"]]
         if max(values) % 3 == 0:
@@ -195,6 +196,21 @@ def test_passes_of_both_kinds_alternate(spark: SparkSession, source: Source, tmp
         assert ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark).epochs == (epoch,)
     spark.conf.unset(ROWS_IN_DRIVER)
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 4
+
+
+def test_executors_write_keyframes_too(
+    spark: SparkSession, source: Source, tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the changes outweigh the state: all live keys again, which later epochs are read from."""
+    monkeypatch.setattr(table_capture, "_SMALLEST_KEYFRAME", 0)
+    for epoch in range(4):
+        source.add(letters(epoch))
+        run(counts(source), tmp_path / "c")
+        ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    history = ss.open_store(tmp_path / "s")["q"]
+    assert compare(spark, tmp_path / "c", history) == 4
+    assert history.epochs()["keyframes"].iloc[-1]["op0"] > 0
+    assert len(committed(tmp_path / "s/q/op0")) > 2 * 4  # two files a pass, and two a keyframe
 
 
 @pytest.mark.parametrize(("rows", "is_large"), [("1", True), ("1000000", False)])

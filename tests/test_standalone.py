@@ -20,9 +20,9 @@ from conftest import Source, run
 from oracle import compare
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from test_cluster import committed, data_files
 
 import streamstate as ss
-from streamstate.snapshots.delta import Place, open_table
 
 pytestmark = pytest.mark.slow
 
@@ -139,18 +139,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def sums(source: Source) -> DataFrame:
     """One row a key."""
     return source.stream().groupBy("k").agg(F.sum("v").alias("s"))
-
-
-def data_files(table: Path) -> list[str]:
-    """The files that stand in a table's folder."""
-    return sorted(file.name for file in table.iterdir() if file.is_file())
-
-
-def committed(table: Path) -> list[str]:
-    """The files that the table's newest version holds."""
-    found = open_table(Place(str(table)))
-    assert found is not None
-    return sorted(uri.rsplit("/", 1)[-1] for uri in found.file_uris())
 
 
 def test_a_cluster_writes_what_the_driver_would(

@@ -92,7 +92,7 @@ class FrameReader(StateReader):
         if not epoch:
             return now
         frame = self.state(source, epoch - 1).frame.unionByName(now.frame)
-        keys = [now.frame[name] for name in now.keys]
+        keys = [F.col("`" + name.replace("`", "``") + "`") for name in now.keys]
         # Any type has a text, and not any type has a hash in Spark.
         return StateFrame(now.columns, frame.repartition(F.to_json(F.struct(*keys))) if keys else frame.coalesce(1))
 

@@ -105,7 +105,7 @@ class Jobs:
         Raises:
             CaptureError, PySparkException: as :meth:`keyframe`.
         """
-        if self._source.shape is Shape.TIMERS:
+        if self._source.shape is not Shape.KEYED:
             return self._compared(epochs, start, schema, after)
         try:
             return self._fed(epochs, start, schema, after)

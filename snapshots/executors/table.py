@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.errors import CaptureError
 from streamstate.snapshots.executors.frames import FrameReader, TooLargeError
 from streamstate.snapshots.executors.jobs import Jobs, Start, Written
 from streamstate.snapshots.executors.scale import Scale
@@ -50,6 +51,22 @@ class ScalingTableCapture(TableCapture):
         super().forget()
         self._most = None
 
+    def _write_keyframe(self, epoch: int, facts: TableFacts) -> None:
+        """By the executors where the state is large; Spark may have purged the epoch, which the log still has."""
+        if facts.rows > self._scale.rows_in_driver:
+            with contextlib.suppress(PySparkException):
+                self._write_keyframe_in_executors(epoch, facts)
+                return
+        super()._write_keyframe(epoch, facts)
+
+    def _write_keyframe_in_executors(self, epoch: int, facts: TableFacts) -> None:
+        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+            return self._jobs.keyframe(epoch, pa.schema(table.schema().to_arrow()), after=-1).files
+
+        commit_once(self._log, self._keyframes, epoch, write)
+        self._keyframe = epoch
+        self.written += facts.rows
+
     def _is_large(self, epochs: Sequence[int], chain: Chain) -> bool:
         facts = chain.facts
         whole = chain.broken or self._source.shape is Shape.TIMERS or self.advice is not None
@@ -77,6 +94,9 @@ class ScalingTableCapture(TableCapture):
             self._resume(chain)
         if self._source.shape is Shape.LIST and self.advice is None:
             return self._epoch_by_epoch(epochs, chain)
+        return self._by_jobs(epochs, chain)
+
+    def _by_jobs(self, epochs: Sequence[int], chain: Chain) -> dict[int, TableFacts]:
         start = Start(chain.epoch, chain.facts.keyframe if chain.facts else None, self._keyframe)
         facts = self._commit_files(
             epochs, chain, lambda columns, after: self._jobs.changes(epochs, start, columns, after)
@@ -91,16 +111,15 @@ class ScalingTableCapture(TableCapture):
         return facts | (self._in_executors(rest, Chain(first, facts[first])) if rest else {})
 
     def _epoch_by_epoch(self, epochs: Sequence[int], chain: Chain) -> dict[int, TableFacts]:
-        """Lists: where an element stands depends on all before it, which only the driver knows."""
+        """Lists: where an element stands depends on all before it, which only the driver knows, or whole states."""
         facts: dict[int, TableFacts] = {}
         for epoch in epochs:
             try:
                 facts |= super().advance([epoch], chain)
-            except TooLargeError as error:
-                raise CaptureError(
-                    f"Epoch {epoch} changes more of the lists of {self._source.table} than the driver may fetch.\n"
-                    "Start the capturing session with a larger spark.driver.maxResultSize, such as 4g."
-                ) from error
+            except TooLargeError:
+                super().forget()
+                self._resume(chain)
+                facts |= self._by_jobs([epoch], chain)
             chain = Chain(epoch, facts[epoch])
         return facts
 
