@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.errors import OvertakenError
+from streamstate.snapshots.layout import RETENTION
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
 PUT, DELETE, KEYFRAME = "put", "delete", "keyframe"
@@ -58,11 +60,23 @@ def value_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in keys]
 
 
-def state_at(place: Place, keys: Sequence[str], epoch: int, keyframe: int | None, columns: Sequence[str]) -> pa.Table:
+def state_at(
+    place: Place,
+    keys: Sequence[str],
+    epoch: int,
+    keyframe: int | None,
+    columns: Sequence[str],
+    *,
+    generation: int | None = None,
+) -> pa.Table:
     """Some columns of a state table at an epoch, rebuilt from its log alone.
 
     This is the rule that every reader of the log follows: the newest row of each key since the keyframe counts,
     unless it is a delete.
+
+    Raises:
+        OvertakenError: where retention has rewritten the log since the manifest, read at ``generation``, named the
+            keyframe.
     """
     from streamstate.snapshots.delta import open_table  # Spark's executors use this module and open no table
 
@@ -70,9 +84,27 @@ def state_at(place: Place, keys: Sequence[str], epoch: int, keyframe: int | None
     if table is None:
         return pa.table({})
     version = TableVersion(place, table)
+    check_generation(version, generation)
     with folded(version, keys, epoch, keyframe, columns) as rows:
         found = rows.read_all()
     return found.cast(pa.schema([version.schema.field(name).remove_metadata() for name in columns]))
+
+
+def check_generation(version: TableVersion, generation: int | None) -> None:
+    """Raise where retention has rewritten a log after the manifest was read, which names keyframes that are gone.
+
+    The other way round is fine: retention changes the manifest first, and what it names is in the log by then.
+
+    Args:
+        version: the log.
+        generation: how many runs of retention the manifest has been through; None where no manifest says so.
+
+    Raises:
+        OvertakenError: as said.
+    """
+    stands = version.table.transaction_version(RETENTION)
+    if stands is not None and generation is not None and stands > generation:
+        raise OvertakenError.by_retention(str(version.place))
 
 
 @contextlib.contextmanager
@@ -82,7 +114,8 @@ def folded(
     """The same as :func:`state_at`, as a stream: what does not fit into memory is sorted on disk."""
     with tempfile.TemporaryDirectory(prefix="streamstate-fold-") as folder:
         database = embedded(temp_directory=folder, memory_limit=_FOLD_MEMORY)
-        database.register("log", rows_since(version, keyframe, epoch, [EPOCH, CHANGE, *columns]))
+        wanted = list(dict.fromkeys([EPOCH, CHANGE, *keys, *columns]))
+        database.register("log", rows_since(version, keyframe, epoch, wanted))
         yield database.sql(_newest(keys, columns)).to_arrow_reader(_FOLD_BATCH)
         database.close()
 

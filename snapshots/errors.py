@@ -17,6 +17,9 @@ StreamStateError
 │   ├── NotAStoreError (also FileNotFoundError)
 │   ├── DamagedStoreError
 │   ├── NewerStoreError
+│   ├── EpochDroppedError
+│   ├── OvertakenError
+│   ├── NotAnExportError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
 │   ├── NotACheckpointError (also FileNotFoundError)
@@ -40,6 +43,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointReplacedError",
     "DamagedStoreError",
+    "EpochDroppedError",
     "InvalidArgumentError",
     "InvalidNameError",
     "InvalidSQLError",
@@ -50,6 +54,8 @@ __all__ = [
     "NoStateError",
     "NotACheckpointError",
     "NotAStoreError",
+    "NotAnExportError",
+    "OvertakenError",
     "QueryError",
     "SessionError",
     "StoreError",
@@ -155,6 +161,23 @@ class DamagedStoreError(StoreError):
             f"The store is damaged: {path}: {why}.\n"
             "Restore the file from a backup; or move the query's folder away and capture again from its checkpoint."
         )
+
+
+class EpochDroppedError(StoreError):
+    """Retention dropped an epoch that somebody still held, and its grace period is over."""
+
+
+class OvertakenError(StoreError):
+    """Retention changed the store between two reads of one reader; reading again gives the right answer."""
+
+    @classmethod
+    def by_retention(cls, what: str) -> OvertakenError:
+        """For one table."""
+        return cls(f"Retention has dropped epochs while {what} was being read.\nDo it again.")
+
+
+class NotAnExportError(StoreError):
+    """Where an export is to go there is something else."""
 
 
 class NameTakenError(StoreError):

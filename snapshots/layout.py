@@ -30,6 +30,9 @@ QUERIES = pa.schema(
 
 CAPTURED, GAP = "captured", "gap"
 
+RETENTION = "streamstate/retention"
+"""The transaction identifier under which a manifest, or a log, says how many runs of retention it has been through."""
+
 MANIFEST = pa.schema(
     [
         ("epoch", pa.int64()),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streamstate.snapshots.delta import append_once, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, update
+from streamstate.snapshots.delta import commit_once, open_or_create, open_table
+from streamstate.snapshots.delta.commits import Handle, update, version_of
+from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, Layout
+from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class TableFacts:
     """Rows of the change log that the epoch itself added, keyframe rows not counted."""
     keyframe: int | None
     """The keyframe that reading the epoch starts from; None: the table's first epoch, from nothing."""
+    generation: int | None = field(default=None, compare=False)
+    """How many runs of retention the manifest that says so had been through: a log that is further has other
+    keyframes. None for what no manifest has said yet."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Entry:
     watermark: datetime | None = None
     input_rows: int | None = None
     tables: dict[str, TableFacts] = field(default_factory=dict)
+    generation: int = field(default=0, compare=False)
+    """How many runs of retention the manifest had been through when it was read."""
 
     @property
     def captured(self) -> bool:
@@ -57,7 +64,11 @@ class Manifest:
     """A query's manifest as of its last refresh, ascending by epoch."""
 
     def __init__(self, layout: Layout, query: str) -> None:
+        self.query = query
+        """The query's name in the store."""
         self.entries: list[Entry] = []
+        self.generation = 0
+        """How many runs of retention the entries have been through."""
         self._place = layout.manifest(query)
         self._table: DeltaTable | None = None
         self._writing = Handle(self._place)
@@ -76,9 +87,11 @@ class Manifest:
             update(self._place, self._table)
         if self._table is None or self._table.version() == self._version:
             return
-        newest = self.entries[-1].epoch if self.entries else -1
-        found = TableVersion(self._place, self._table).scan("epoch", newest + 1).read_all().to_pylist()
-        self.entries = self.entries + sorted(map(_entry, found), key=lambda one: one.epoch)
+        generation = generation_of(self._table)
+        # Retention rewrites the rows that stay, so what was read before it counts no more.
+        known = self.entries if generation == self.generation else []
+        added = read_entries(TableVersion(self._place, self._table), known[-1].epoch + 1 if known else 0)
+        self.entries, self.generation = known + added, generation
         self._version = self._table.version()
 
     @property
@@ -90,12 +103,53 @@ class Manifest:
         """Make epochs visible; those that another capture made visible meanwhile are left out."""
         if self._table is None:
             open_or_create(self._place, MANIFEST, "streamstate: the epochs of one query")
-        append_once(
-            self._writing,
-            application,
-            entries[-1].epoch,
-            lambda stands: pa.Table.from_pylist([_row(one) for one in entries if one.epoch > stands], schema=MANIFEST),
-        )
+
+        def write(table: DeltaTable, stands: int) -> list[DataFile]:
+            if generation_of(table) != self.generation:
+                self.refresh()
+            rows = [one for one in entries if one.epoch > stands]
+            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(rows, self.entries)))
+
+        commit_once(self._writing, application, entries[-1].epoch, write)
+
+
+def generation_of(table: DeltaTable) -> int:
+    """How many runs of retention a manifest or a log has been through."""
+    return max(version_of(table, RETENTION), 0)
+
+
+def with_kept_keyframes(entries: Sequence[Entry], before: Sequence[Entry]) -> list[Entry]:
+    """Entries that are to follow others, none of them reading from a keyframe that retention has dropped.
+
+    Whoever captured them may have looked at the log before retention did.
+
+    Args:
+        entries: the new ones, ascending.
+        before: those that they follow.
+    """
+    captured = {entry.epoch for entry in before if entry.captured}
+    newest = max((entry.epoch for entry in before), default=-1)
+    last = next((entry for entry in reversed(before) if entry.captured), None)
+
+    def kept(table: str, facts: TableFacts) -> TableFacts:
+        known = last.tables.get(table) if last else None
+        if known is None or facts.keyframe in captured or (facts.keyframe is not None and facts.keyframe > newest):
+            return facts
+        return replace(facts, keyframe=known.keyframe)
+
+    return [replace(one, tables={name: kept(name, facts) for name, facts in one.tables.items()}) for one in entries]
+
+
+def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
+    """The entries of a version of the manifest from an epoch on, ascending."""
+    generation = generation_of(version.table)
+    found = version.scan("epoch", first).read_all().to_pylist()
+    return sorted((_entry(row, generation) for row in found), key=lambda one: one.epoch)
+
+
+def as_rows(entries: Sequence[Entry]) -> pa.Table:
+    """Entries as rows of the manifest."""
+    return pa.Table.from_pylist([_row(one) for one in entries], schema=MANIFEST)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -108,7 +162,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def _entry(row: dict[str, Any], generation: int) -> Entry:
     rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:])
-    facts = {table: TableFacts(rows[table], changes[table], keyframes[table]) for table in rows}
-    return Entry(**{name: row[name] for name in MANIFEST.names[:8]}, tables=facts)
+    facts = {table: TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
+    return Entry(**{name: row[name] for name in MANIFEST.names[:8]}, tables=facts, generation=generation)

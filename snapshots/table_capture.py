@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
-from streamstate.snapshots.change_log import KEYFRAME, folded, key_columns, log_schema, state_at, value_columns
+from streamstate.snapshots.change_log import (
+    KEYFRAME,
+    check_generation,
+    folded,
+    key_columns,
+    log_schema,
+    state_at,
+    value_columns,
+)
 from streamstate.snapshots.changes import EpochChanges, FeedFollower, WholeFollower, keyframe_rows, with_positions
 from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
@@ -128,6 +136,7 @@ class TableCapture:
 
         def write(table: DeltaTable, _stands: int) -> list[DataFile]:
             version = TableVersion(self._place, table)
+            check_generation(version, facts.generation)
             schema = version.schema
             names = [PARTITION, *key_columns(schema), *value_columns(schema)]
             with (
@@ -180,7 +189,8 @@ class TableCapture:
             return gathered.pieces[0].select(names)
         if chain.epoch is None or chain.facts is None:
             return _empty(columns, schema)
-        return state_at(self._place, columns.keys, chain.epoch, chain.facts.keyframe, names)
+        facts = chain.facts
+        return state_at(self._place, columns.keys, chain.epoch, facts.keyframe, names, generation=facts.generation)
 
     def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
         return WholeFollower(columns, state) if self._source.shape is Shape.TIMERS else FeedFollower(columns, [state])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,10 @@ class History:
         both = [self.at(epoch) for epoch in (a, b)]
         tables = list(dict.fromkeys(name for snapshot in both for name in snapshot.tables()))
         chosen = choose_table(table, tables, self.name)
-        return Diff(self.index, self.interval_table(chosen, min(a, b)), chosen, a, b)
+        intervals = self.interval_table(chosen, min(a, b))
+        for epoch in (a, b):
+            self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
+        return Diff(self.index, intervals, chosen, a, b)
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
@@ -126,8 +130,9 @@ class History:
         self.live()  # raises where there is nothing
         intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
         check_key(key, intervals.key_columns, table or intervals.relation)
-        versions = self._versions(intervals, key)
-        captured = {entry.epoch: entry for entry in self._manifest.entries if entry.captured}
+        entries = self._manifest.entries
+        versions = _at_kept_epochs(self._versions(intervals, key), entries)
+        captured = {entry.epoch: entry for entry in entries if entry.captured}
         rows = []
         for at, version in enumerate(versions):
             start, end = version["_valid_from"], version["_valid_to"]
@@ -144,6 +149,24 @@ class History:
         """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
         return self.index.table(self.name, table, self._manifest, first)
 
+    def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
+        """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.
+
+        Raises:
+            EpochDroppedError: where it has, and the grace period of the epoch's files is over.
+        """
+        if self._stays(entry):
+            found = self.interval_table(table, entry.epoch)
+            if self._stays(entry):
+                return found
+        return self.index.dropped(self.name, table, entry)
+
+    def _stays(self, entry: Entry) -> bool:
+        """Whether retention has not dropped an entry's epoch, as far as is known."""
+        entries = self._manifest.entries
+        at = bisect_left(entries, entry.epoch, key=lambda one: one.epoch)
+        return entry.generation == self._manifest.generation or (at < len(entries) and entries[at].epoch == entry.epoch)
+
     def __repr__(self) -> str:
         captured = self.captured()
         span = f"epochs {captured[0]} to {captured[-1]}" if captured else "no epoch captured yet"
@@ -154,12 +177,16 @@ class History:
         return list(self._manifest.entries)
 
     def _entry(self, epoch: int) -> Entry:
-        entries = self._entries()
+        return self._entry_among(self._entries(), epoch)
+
+    def _entry_among(self, entries: list[Entry], epoch: int) -> Entry:
         found = next((entry for entry in entries if entry.epoch == epoch), None)
         if found is not None and found.captured:
             return found
         captured = [entry.epoch for entry in entries if entry.captured]
         why = "was gone from Spark's checkpoint before it could be captured" if found is not None else "is not captured"
+        if found is None and entries and 0 <= epoch < entries[-1].epoch:
+            why = "was dropped by retention"
         raise UnknownEpochError(f"Epoch {epoch} of {self.name} {why}.\n{_nearest(epoch, captured)}")
 
     def _in_force(self, moment: datetime) -> Entry:
@@ -174,10 +201,11 @@ class History:
             )
             raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.\n{first}".strip())
         found = before[-1]
-        after = next((entry for entry in entries if entry.epoch == found.epoch + 1), None)
-        if after is not None and not after.captured:
+        after = next((entry for entry in entries if entry.epoch > found.epoch), None)
+        if after is not None and not (after.captured and after.epoch == found.epoch + 1):
+            why = "retention dropped the epochs that follow" if after.epoch > found.epoch + 1 else "a gap follows"
             raise UnknownEpochError(
-                f"Which epoch of {self.name} was in force at {moment.isoformat()} is not known: a gap follows epoch"
+                f"Which epoch of {self.name} was in force at {moment.isoformat()} is not known: {why} epoch"
                 f" {found.epoch}.\n{_nearest(found.epoch + 1, [entry.epoch for entry in known])}"
             )
         return found
@@ -192,6 +220,21 @@ class History:
             return list(self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist())
         except duckdb.Error as error:
             raise bad_key(key, intervals, error) from error
+
+
+def _at_kept_epochs(versions: list[dict[str, Any]], entries: list[Entry]) -> list[dict[str, Any]]:
+    """A key's versions, those of dropped epochs as the next epoch that stays sees them.
+
+    A run of retention drops epochs from the manifest a moment before it rewrites the log.
+    """
+    known = [entry.epoch for entry in entries]
+
+    def seen(epoch: int | None) -> int | None:
+        at = len(known) if epoch is None else bisect_left(known, epoch)
+        return known[at] if at < len(known) else epoch
+
+    moved = [one | {"_valid_from": seen(one["_valid_from"]), "_valid_to": seen(one["_valid_to"])} for one in versions]
+    return [one for one in moved if one["_valid_from"] != one["_valid_to"]]
 
 
 def _nearest(epoch: int, captured: list[int]) -> str:

@@ -10,9 +10,13 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.snapshots.change_log import embedded
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.dropped import held_version
+from streamstate.snapshots.errors import OvertakenError
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.relations import Relations
 
 
 class Index:
@@ -23,18 +27,46 @@ class Index:
         self._db = embedded()
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
+        self._relations = Relations(self._db)
 
     def table(self, query: str, name: str, manifest: Manifest, first: int) -> IntervalTable:
-        """The interval table, with all captured epochs from one on (−1: all)."""
+        """The interval table, with all captured epochs from one on (−1: all).
+
+        After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+        """
         with self._loading:
-            found = self._tables.get((query, name))
-            if found is None:
-                log = self._layout.change_log(query, name)
-                found = self._tables[query, name] = IntervalTable(self._db, f"{query}/{name}", name, log)
-            newest = manifest.newest
-            if newest is not None and not found.covers(first, newest.epoch):
-                found.cover(manifest.entries, first)
+            while True:
+                found = self._tables.get((query, name))
+                if found is None or found.generation < manifest.generation:
+                    found = self._tables[query, name] = self._made(query, name, manifest.generation)
+                newest = manifest.newest
+                try:
+                    if newest is not None and not found.covers(first, newest.epoch):
+                        found.cover(manifest.entries, first)
+                    return found
+                except OvertakenError:
+                    before = manifest.generation
+                    manifest.refresh()
+                    if manifest.generation == before:
+                        raise
+
+    def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
+        """A state table at an epoch that retention has dropped since its entry was read.
+
+        Raises:
+            EpochDroppedError: where the grace period of its files is over.
+        """
+        with self._loading, held_version(self._layout.change_log(query, name), entry, query) as version:
+            found = self._made(query, name, entry.generation, version)
+            found.load_one(entry.epoch, entry.tables[name].keyframe)
             return found
+
+    def _made(self, query: str, name: str, generation: int, version: TableVersion | None = None) -> IntervalTable:
+        relation = self._relations.named(f"{query}/{name}")
+        log = self._layout.change_log(query, name)
+        found = IntervalTable(self._db, relation, name, log, generation, version)
+        self._relations.owned_by(found, relation)
+        return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """Run a statement that reads, isolated from what is loaded meanwhile."""

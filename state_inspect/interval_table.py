@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from streamstate.snapshots.change_log import (
     DELETE,
     KEYFRAME,
+    check_generation,
     key_columns,
     listed,
     quoted,
@@ -40,10 +41,21 @@ class IntervalTable:
         name: the relation's name in the index.
         table: the state table.
         place: its change log.
+        generation: how many runs of retention the manifest has been through that it is loaded by.
+        version: the log as it was, instead of the newest.
     """
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, name: str, table: str, place: Place) -> None:
+    def __init__(  # noqa: PLR0917 (one place makes them)
+        self,
+        database: duckdb.DuckDBPyConnection,
+        name: str,
+        table: str,
+        place: Place,
+        generation: int = 0,
+        version: TableVersion | None = None,
+    ) -> None:
         self.relation = quoted(name)
+        self.generation = generation
         self.starts: set[int] = set()
         """Epochs at which the log starts anew with a keyframe."""
         self.low: int | None = None
@@ -51,7 +63,7 @@ class IntervalTable:
         self.high = -1
         """The newest epoch that the index has."""
         self._table = table
-        self._version = TableVersion(place, required(place))
+        self._version = version or TableVersion(place, required(place))
         self._db = database.cursor()
         self._know_columns()
 
@@ -74,8 +86,12 @@ class IntervalTable:
         Args:
             entries: the manifest.
             first: a captured epoch; −1: all.
+
+        Raises:
+            OvertakenError: where retention has rewritten the log since the manifest was read.
         """
         update(self._version.place, self._version.table)
+        check_generation(self._version, self.generation)
         if self._version.schema != self.schema:
             # A restarted query brought a new column: the log is read again, as far back as it was.
             first = first if self.low is None else min(first, self.low)
@@ -92,6 +108,13 @@ class IntervalTable:
             self._db.execute("ROLLBACK")
             raise
         self.low, self.high = low, high
+
+    def load_one(self, epoch: int, keyframe: int | None) -> None:
+        """Load a single epoch from the log as it stands."""
+        self._create()
+        self._take(rows_since(self._version, keyframe, epoch))
+        self._insert("_until")
+        self.low = self.high = epoch
 
     def _know_columns(self) -> None:
         self.schema = self._version.schema

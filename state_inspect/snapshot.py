@@ -20,6 +20,7 @@ class Snapshot:
     def __init__(self, history: History, entry: Entry) -> None:
         self._history = history
         self._entry = entry
+        self._tables: dict[str, StateTable] = {}
 
     @property
     def epoch(self) -> int:
@@ -63,9 +64,14 @@ class Snapshot:
         Raises:
             UnknownTableError: where there is no such table at this epoch.
             InvalidArgumentError: where the name is left out and there are several.
+            EpochDroppedError: where retention has dropped the epoch since and the grace period of its files is over.
         """
         chosen = choose_table(name, self.tables(), self._history.name)
-        return StateTable(self._history.index, self._history.interval_table(chosen, self.epoch), chosen, self.epoch)
+        # Held on to, so that what was read once stays although retention drops the epoch.
+        if chosen not in self._tables:
+            intervals = self._history.interval_table_of(chosen, self._entry)
+            self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch)
+        return self._tables[chosen]
 
     def __repr__(self) -> str:
         tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.rows().items())

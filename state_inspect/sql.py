@@ -89,8 +89,10 @@ def run(sql: str, index: Index, travel: Travel, queries: list[str], at: int | da
     """
     statement = _parsed(sql)
     columns: list[str] = []
+    held: list[StateTable] = []  # a relation of the index goes once nobody holds its table
     for relation in list(_relations(statement)):
         table = _state_table(relation, travel, queries, at)
+        held.append(table)
         columns += [*table.key_columns, *table.value_columns]
         relation.replace(_subquery(relation, table))
     try:

@@ -77,7 +77,13 @@ class ScalingTableCapture(TableCapture):
             self._resume(chain)
         if self._source.shape is Shape.LIST and self.advice is None:
             return self._epoch_by_epoch(epochs, chain)
-        start = Start(chain.epoch, chain.facts.keyframe if chain.facts else None, self._keyframe)
+        known = chain.facts
+        start = Start(
+            chain.epoch,
+            known.keyframe if known else None,
+            self._keyframe,
+            known.generation if known else None,
+        )
         facts = self._commit_files(
             epochs, chain, lambda columns, after: self._jobs.changes(epochs, start, columns, after)
         )
