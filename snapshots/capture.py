@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -311,12 +311,23 @@ def capture(
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
     capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
     report = CaptureReport(capturer.name, capturer.layout.root)
-    while True:
-        one = capturer.run()
-        report += one
-        if not one.epochs:
-            capturer.tidy()
-            return report
+    with _same_pool_afterwards(spark):
+        while True:
+            one = capturer.run()
+            report += one
+            if not one.epochs:
+                capturer.tidy()
+                return report
+
+
+@contextlib.contextmanager
+def _same_pool_afterwards(spark: SparkSession) -> Iterator[None]:
+    """Reading state puts the thread into capture's scheduler pool, and here the thread is the user's."""
+    before = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", before)
 
 
 def capturer_for(

@@ -130,6 +130,12 @@ def test_jobs_run_in_a_pool_of_their_own(spark: SparkSession, counted: tuple[Pat
     assert set(pools(spark)[len(before) :]) == {"streamstate"}
 
 
+def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """A capture in the user's own thread leaves no pool behind in it."""
+    ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+
+
 def pools(spark: SparkSession) -> list[str]:
     """The scheduler pool of each stage that Spark has run, oldest first."""
     store = spark.sparkContext._jsc.sc().statusStore()
