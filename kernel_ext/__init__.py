@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from streamstate.capturing import capture, follow
     from streamstate.snapshots import Capture, CaptureReport, CaptureStatus
+    from streamstate.snapshots.export import ExportReport, export
+    from streamstate.snapshots.retention import RetentionReport, keep
     from streamstate.spark_session import session
     from streamstate.state_inspect import Diff, History, Result, Snapshot, StateTable, Store, open_store
 
@@ -22,14 +24,18 @@ __all__ = [
     "CaptureReport",
     "CaptureStatus",
     "Diff",
+    "ExportReport",
     "History",
     "Result",
+    "RetentionReport",
     "Snapshot",
     "StateTable",
     "Store",
     "StreamStateError",
     "capture",
+    "export",
     "follow",
+    "keep",
     "open_store",
     "session",
 ]
@@ -38,6 +44,8 @@ _HOMES = {
     "session": "streamstate.spark_session",
     **dict.fromkeys(["capture", "follow"], "streamstate.capturing"),
     **dict.fromkeys(["Capture", "CaptureReport", "CaptureStatus"], "streamstate.snapshots"),
+    **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
+    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention"),
     **dict.fromkeys(
         ["Diff", "History", "Result", "Snapshot", "StateTable", "Store", "open_store"], "streamstate.state_inspect"
     ),

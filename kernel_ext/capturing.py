@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from streamstate.snapshots.capture import CaptureReport
     from streamstate.snapshots.follow import Capture
+    from streamstate.snapshots.pace import Every
 
 
 def capture(
@@ -62,7 +63,7 @@ def follow(
     store: str | Path,
     name: str | None = None,
     *,
-    every: int = 1,
+    every: Every = 1,
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Capture:
@@ -73,13 +74,15 @@ def follow(
         store: the folder of the snapshots, or an object store's URI; made where it is missing.
         name: what the query is called in the store; by default the name it has there, the query's own, or the
             checkpoint's folder.
-        every: capture once so many epochs wait; each of them becomes a snapshot all the same.
+        every: capture once so many epochs wait, or once so much time has passed (a ``timedelta``, or a text such as
+            "10s" or "2m"); each of the epochs becomes a snapshot all the same.
         spark: the session to read with; by default the running one, or an embedded one.
         storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
             ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
 
     Returns:
-        The capture: ``.status``, ``.wait(epoch, timeout)``, ``.stop()``.
+        The capture: ``.status``, ``.wait(epoch, timeout)``, ``.stop()``. Given a query, it ends when that has ended and
+        all that it committed is captured.
 
     Raises:
         NotACheckpointError, InvalidNameError, NameTakenError: as :func:`capture`. What goes wrong later shows in

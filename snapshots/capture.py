@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyspark.errors import PySparkException
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.errors import CaptureError, StoreError, StreamStateError
+from streamstate.snapshots.errors import CaptureError, OvertakenError, StoreError, StreamStateError
 from streamstate.snapshots.executors.frames import FrameReader
 from streamstate.snapshots.executors.table import ScalingTableCapture
 from streamstate.snapshots.filesystem import location
@@ -151,7 +152,7 @@ class Capturer:
         if not plan.epochs:
             return CaptureReport(self.name, self.layout.root)
         before = sum(table.written for table in self._tables.values())
-        plan = self._capture(plan)
+        plan = self._capture_again_if_overtaken(plan)
         self._pace(plan.epochs)
         return CaptureReport(
             self.name,
@@ -179,7 +180,10 @@ class Capturer:
         if newest is None:
             return
         for table, facts in newest.tables.items():
-            if table in self._tables:
+            if table not in self._tables:
+                continue
+            # Retention has rewritten the log since the manifest was read: the next call sees both.
+            with contextlib.suppress(OvertakenError):
                 self._tables[table].tidy(newest.epoch, facts, partial(self._changes_since, table))
         compact(self.layout.manifest(self.name), "epoch")
 
@@ -207,6 +211,15 @@ class Capturer:
         gaps = range(expected, epochs[0]) if epochs else range(0)
         follows = not gaps and (entries[-1].captured if entries else True)
         return _Plan(gaps, epochs, broken=not follows)
+
+    def _capture_again_if_overtaken(self, plan: _Plan) -> _Plan:
+        """Carry the plan out; where retention comes in between, from what it left."""
+        try:
+            return self._capture(plan)
+        except OvertakenError:
+            self.manifest.refresh()
+            again = self._plan()
+            return self._capture(again) if again.epochs else again
 
     def _capture(self, plan: _Plan) -> _Plan:
         """Carry the plan out; where Spark purges epochs meanwhile, with a gap in their place."""
@@ -298,12 +311,23 @@ def capture(
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
     capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
     report = CaptureReport(capturer.name, capturer.layout.root)
-    while True:
-        one = capturer.run()
-        report += one
-        if not one.epochs:
-            capturer.tidy()
-            return report
+    with _same_pool_afterwards(spark):
+        while True:
+            one = capturer.run()
+            report += one
+            if not one.epochs:
+                capturer.tidy()
+                return report
+
+
+@contextlib.contextmanager
+def _same_pool_afterwards(spark: SparkSession) -> Iterator[None]:
+    """Reading state puts the thread into capture's scheduler pool, and here the thread is the user's."""
+    before = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", before)
 
 
 def capturer_for(

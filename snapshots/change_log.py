@@ -84,22 +84,26 @@ def state_at(
     if table is None:
         return pa.table({})
     version = TableVersion(place, table)
-    if generation is not None:
-        check_generation(version, generation)
+    check_generation(version, generation)
     with folded(version, keys, epoch, keyframe, columns) as rows:
         found = rows.read_all()
     return found.cast(pa.schema([version.schema.field(name).remove_metadata() for name in columns]))
 
 
-def check_generation(version: TableVersion, generation: int) -> None:
+def check_generation(version: TableVersion, generation: int | None) -> None:
     """Raise where retention has rewritten a log after the manifest was read, which names keyframes that are gone.
 
     The other way round is fine: retention changes the manifest first, and what it names is in the log by then.
 
+    Args:
+        version: the log.
+        generation: how many runs of retention the manifest has been through; None where no manifest says so.
+
     Raises:
         OvertakenError: as said.
     """
-    if (version.table.transaction_version(RETENTION) or 0) > generation:
+    stands = version.table.transaction_version(RETENTION)
+    if stands is not None and generation is not None and stands > generation:
         raise OvertakenError.by_retention(str(version.place))
 
 

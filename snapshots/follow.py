@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from streamstate.snapshots.errors import (
     WaitTimeoutError,
 )
 from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.pace import Every, Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 # How often the commit log is looked at: a directory listing, cheap on a disk and not on an object store.
 _LOCAL_POLL, _REMOTE_POLL = 0.05, 1.0
 _LONGEST_RETRY = 30.0
+# Looking whether keyframes or merging are due costs some milliseconds a table: more than this often gains nothing.
+_TIDY_PAUSE = 5.0
 
 _running: weakref.WeakSet[Capture] = weakref.WeakSet()
 
@@ -56,18 +61,30 @@ class CaptureStatus:
     """The last error; None once a pass has succeeded again."""
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
+    tidy_error: str | None = None
+    """The last error of writing keyframes or merging files; None once that has succeeded again. Epochs are captured
+    all the same."""
 
 
 class Capture:
     """A capture that goes on in the background; :func:`streamstate.follow` starts one.
 
     An error delays snapshots and shows in :attr:`status`; the capture tries again, less and less often. Only what
-    cannot heal, such as a name that is another query's, ends it.
+    cannot heal, such as a name that is another query's, ends it. So does the end of a query that it was given: what
+    that committed is captured first.
+
+    Args:
+        capturer: captures the query.
+        pace: how often.
+        ended: whether the query has ended, after which it commits nothing more.
     """
 
-    def __init__(self, capturer: Capturer, every: int) -> None:
+    def __init__(self, capturer: Capturer, pace: Pace, ended: Callable[[], bool] = lambda: False) -> None:
         self._capturer = capturer
-        self._every = every
+        self._pace = pace
+        self._ended = ended
+        self._began = self._tidied = -float("inf")
+        self._untidy = self._left = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
@@ -151,17 +168,45 @@ class Capture:
         poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
         pause = poll
         while not self._ending.wait(pause):
-            pause = poll if self._attempt(self._every) else min(_LONGEST_RETRY, max(0.5, pause * 2))
+            over = self._query_ended()  # asked first, so that everything it committed is seen
+            done = self._attempt(Pace() if over else self._pace)
+            pause = poll if done else min(_LONGEST_RETRY, max(0.5, pause * 2))
             if self._over():
                 return
-        self._attempt(1)
+            if done and over:
+                break
+            if done:
+                self._tidy(_TIDY_PAUSE)
+        else:
+            self._attempt(Pace())
         if not self._over():
+            self._tidy(0)
             self._tell(state="stopped")
 
-    def _attempt(self, every: int) -> bool:
-        """Capture where at least ``every`` epochs wait; False where that failed and is to be tried again."""
+    def _query_ended(self) -> bool:
         try:
-            while self._pass(every):
+            return self._ended()
+        except Exception as error:  # noqa: BLE001 (shown; whether it has ended is then not known)
+            self._tell(error=_first_line(error))
+            return False
+
+    def _tidy(self, pause: float) -> None:
+        """Keyframes and merging where they are due, at most every ``pause`` seconds."""
+        if not self._untidy or time.monotonic() - self._tidied < pause:
+            return
+        try:
+            self._capturer.tidy()
+        except Exception as error:  # noqa: BLE001 (shown, and tried again; epochs are captured all the same)
+            self._tell(tidy_error=_first_line(error))
+        else:
+            self._untidy = False
+            self._tell(tidy_error=None)
+        self._tidied = time.monotonic()
+
+    def _attempt(self, pace: Pace) -> bool:
+        """Capture where that is due; False where it failed and is to be tried again."""
+        try:
+            while self._pass(pace):
                 pass
         except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
             self._tell(state="failed", error=str(error))
@@ -170,16 +215,30 @@ class Capture:
             return False
         return True
 
-    def _pass(self, every: int) -> bool:
+    def _pass(self, pace: Pace) -> bool:
         waiting = self._waiting()
-        if len(waiting) < every or not waiting:
+        if not waiting:
+            self._left = False
+        if not waiting or not self._due(pace, len(waiting)):
             return False
         self._tell(state="running")
         report = self._capturer.run()
         newest = self._capturer.manifest.newest
         if newest is not None:
             self._advanced(report, newest.epoch)
+        self._untidy = self._untidy or bool(report.epochs)
+        self._left = bool(report.epochs) and waiting[-1] > report.epochs[-1]
         return bool(report.epochs)
+
+    def _due(self, pace: Pace, waiting: int) -> bool:
+        """Whether a pass is due; one that took part of what waits is followed by the next at once."""
+        now = time.monotonic()
+        if self._left:
+            return True
+        if not pace.due(waiting, now - self._began):
+            return False
+        self._began = now
+        return True
 
     def _waiting(self) -> list[int]:
         """Epochs to capture; an empty checkpoint is waited for."""
@@ -215,13 +274,12 @@ def follow(
     store: str | Path,
     name: str | None = None,
     *,
-    every: int = 1,
+    every: Every = 1,
     spark: SparkSession,
     storage_options: Mapping[str, str] | None = None,
 ) -> Capture:
     """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
-    if every < 1 or every != int(every):
-        raise InvalidArgumentError(f"every={every!r} cannot be meant: give a whole number of epochs, 1 or more.")
+    pace, ended = Pace.of(every), _never
     if isinstance(query_or_checkpoint, (str, Path)):
         capturer = capturer_for(query_or_checkpoint, store, name, spark, storage_options=storage_options)
     else:
@@ -229,10 +287,20 @@ def follow(
         capturer = capturer_for(
             checkpoint_of(query), store, name, spark, fallback=query.name, storage_options=storage_options
         )
+        ended = partial(_has_ended, query)
     # Looked at before the thread starts, so that what cannot work is raised here.
     if capturer.checkpoint.committed():
         capturer.register()
-    return Capture(capturer, every)
+    return Capture(capturer, pace, ended)
+
+
+def _never() -> bool:
+    """Of a checkpoint alone nobody knows whether its query goes on."""
+    return False
+
+
+def _has_ended(query: StreamingQuery) -> bool:
+    return not query.isActive
 
 
 def checkpoint_of(query: StreamingQuery) -> str:

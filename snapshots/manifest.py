@@ -28,8 +28,9 @@ class TableFacts:
     """Rows of the change log that the epoch itself added, keyframe rows not counted."""
     keyframe: int | None
     """The keyframe that reading the epoch starts from; None: the table's first epoch, from nothing."""
-    generation: int = field(default=0, compare=False)
-    """How many runs of retention the manifest had been through: a log that is further has other keyframes."""
+    generation: int | None = field(default=None, compare=False)
+    """How many runs of retention the manifest that says so had been through: a log that is further has other
+    keyframes. None for what no manifest has said yet."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Manifest:
     """A query's manifest as of its last refresh, ascending by epoch."""
 
     def __init__(self, layout: Layout, query: str) -> None:
+        self.query = query
+        """The query's name in the store."""
         self.entries: list[Entry] = []
         self.generation = 0
         """How many runs of retention the entries have been through."""

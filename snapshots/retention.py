@@ -9,7 +9,7 @@ reader reads the manifest again. Captures go on meanwhile: whatever they commit 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from streamstate.snapshots.errors import (
     UnknownQueryError,
 )
 from streamstate.snapshots.keeping import Plan, Policy, Stays, planned, with_changes
+from streamstate.snapshots.keyframes import Keyframe
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import (
     Entry,
@@ -39,7 +40,7 @@ from streamstate.snapshots.manifest import (
     with_kept_keyframes,
 )
 from streamstate.snapshots.registry import registered, require_store
-from streamstate.snapshots.thinning import Rewrite, drop, write_keyframe
+from streamstate.snapshots.thinning import Rewrite, drop
 
 # Another run may finish first; more often than this it is not another run that is in the way.
 _ATTEMPTS = 10
@@ -83,11 +84,42 @@ def keep(
     every: int | None = None,
     grace: timedelta = GRACE,
     dry_run: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     progress: Progress = lambda _: None,
 ) -> RetentionReport:
-    """Drop older epochs of a query; see :func:`streamstate.keep`."""
+    """Drop older epochs of a query; what stays reads exactly as before.
+
+    An epoch stays where any of ``last``, ``since`` and ``every`` keeps it; the newest captured one always does. The
+    changes of dropped epochs are folded into the next that stays. Captures, and readers here or in other processes, go
+    on meanwhile: a snapshot that is held keeps its rows, and files that leave stay on disk for the grace period.
+    A run that was ended anywhere has harmed nothing, and the next one finishes it.
+
+    Args:
+        store: the store's path.
+        name: the query.
+        last: so many of the newest captured epochs stay.
+        since: epochs committed since then stay: an aware datetime, or how long ago, as a ``timedelta`` or a text such
+            as "2d" or "3h".
+        every: of the others the first of each so many epoch numbers stays: 10 keeps 0, 10, 20 and so on.
+        grace: how long files stay on disk after they left the tables, for their readers; whole hours count.
+        dry_run: only say what would go.
+        storage_options: deltalake's, for stores on object stores.
+        progress: called with a few words before each step.
+
+    Returns:
+        The epochs dropped and what that freed.
+
+    Raises:
+        InvalidArgumentError: where an argument cannot be meant, or nothing says what is to stay.
+        NaiveTimestampError: where ``since`` has no time zone.
+        NotAStoreError, UnknownQueryError: where there is no such store or query.
+        StoreError: where the store cannot be written; every epoch that it names can be read all the same.
+
+    Example:
+        >>> ss.keep("store", "delays", last=1000, every=100, dry_run=True)  # doctest: +SKIP
+    """
     policy = _policy(last, since, every)
-    layout = Layout.at(store)
+    layout = Layout.at(store, storage_options)
     query_id = _query_id(layout, name)
     if dry_run:
         return _foreseen(layout, name, policy)
@@ -107,7 +139,7 @@ def _run(
     manifest = Manifest(layout, name)
     for _ in range(_ATTEMPTS):
         manifest.refresh()
-        freed = _finish(layout, name, manifest.entries, manifest.generation, (), progress)
+        freed = _finish(layout, manifest, (), progress)
         plan = planned(manifest.entries, manifest.generation, policy)
         if not plan.dropped:
             return freed, manifest.entries, ()
@@ -118,7 +150,7 @@ def _run(
         progress(f"dropping {len(plan.dropped):,} epochs from the manifest")
         if _commit_manifest(layout, name, _counted(layout, name, plan), plan):
             manifest.refresh()
-            freed += _finish(layout, name, manifest.entries, plan.generation, plan.tables, progress)
+            freed += _finish(layout, manifest, plan.tables, progress)
             return freed, manifest.entries, plan.dropped
     raise StoreError(f"Other runs of retention keep changing the epochs of {name}.\nTry again when they are done.")
 
@@ -129,8 +161,8 @@ def _write_keyframes(layout: Layout, name: str, query_id: str, plan: Plan, progr
     for table, epochs in plan.keyframes.items():
         for epoch in epochs:
             progress(f"writing the keyframe of {table} at epoch {epoch}")
-            place, facts = layout.change_log(name, table), before[epoch].tables[table]
-            write_keyframe(place, epoch, facts.keyframe, f"{query_id}/{table}/keyframes", facts.generation)
+            keyframe = Keyframe(layout.change_log(name, table), epoch, before[epoch].tables[table])
+            keyframe.write(f"{query_id}/{table}/keyframes")
 
 
 def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
@@ -168,16 +200,15 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
     return stood < plan.generation
 
 
-def _finish(
-    layout: Layout, name: str, entries: Sequence[Entry], generation: int, tables: Sequence[str], progress: Progress
-) -> int:
+def _finish(layout: Layout, manifest: Manifest, tables: Sequence[str], progress: Progress) -> int:
     """The last commits: each log is rewritten to what the manifest says; returns how many bytes that freed."""
-    if not generation:
+    if not manifest.generation:
         return 0
     freed = 0
-    for table in dict.fromkeys([*tables, *(table for entry in entries for table in entry.tables)]):
+    for table in dict.fromkeys([*tables, *(table for entry in manifest.entries for table in entry.tables)]):
         progress(f"rewriting {table}")
-        freed += drop(layout.change_log(name, table), generation, Stays.of(entries, table))
+        stays = Stays.of(manifest.entries, table)
+        freed += drop(layout.change_log(manifest.query, table), manifest.generation, stays)
     return freed
 
 

@@ -17,23 +17,20 @@ from itertools import accumulate
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from streamstate.snapshots.change_log import (
     DELETE,
     KEYFRAME,
-    check_generation,
     embedded,
-    folded,
     key_columns,
     listed,
-    rows_since,
     value_columns,
 )
 from streamstate.snapshots.delta import Place, commit_once, open_table
 from streamstate.snapshots.delta.commits import version_of
 from streamstate.snapshots.delta.compaction import removals
-from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
+from streamstate.snapshots.delta.data_files import DataFile, write_file
+from streamstate.snapshots.delta.prepared import Prepared
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 from streamstate.snapshots.keeping import Stays
 from streamstate.snapshots.layout import RETENTION
@@ -153,72 +150,32 @@ def drop(place: Place, generation: int, stays: Stays) -> int:
     table = open_table(place)
     if table is None or version_of(table, RETENTION) >= generation:
         return 0
-    chosen: list[Committed] = []
-    written: list[DataFile] = []
+    rewrite = Rewrite(TableVersion(place, table), stays, (), None)
 
-    def write(now: DeltaTable, _stands: int) -> list[DataFile]:
-        rewrite = Rewrite.of(TableVersion(place, now), stays)
-        chosen[:], written[:] = rewrite.files, rewrite.write()
-        return written
+    def make(version: TableVersion) -> list[DataFile]:
+        nonlocal rewrite
+        rewrite = Rewrite.of(version, stays)
+        return rewrite.write()
 
-    commit_once(
+    def fits(version: TableVersion, came: Sequence[Committed], left: set[str]) -> bool:
+        suspects = [one for one in came if _may_hold_dropped(one, stays)]
+        rewritten = {one.path for one in rewrite.files}
+        return not (rewritten & left) and not any(_dropped_in(version, one, stays) for one in suspects)
+
+    prepared = Prepared(place, EPOCH, make, fits)
+    stood = commit_once(
         place,
         RETENTION,
         generation,
-        write,
-        removes=lambda _: removals(chosen, data_change=True),
+        prepared.write,
+        removes=lambda _: removals(rewrite.files, data_change=True),
         metadata={RETENTION: str(generation)},
+        keeps_files=True,
     )
-    return sum(one.size for one in chosen) - sum(one.size for one in written)
-
-
-def write_keyframe(place: Place, epoch: int, keyframe: int | None, application: str, generation: int) -> None:
-    """Have the log hold all live keys again at an epoch.
-
-    Args:
-        place: the log.
-        epoch: a captured epoch.
-        keyframe: the one from which reading it starts now.
-        application: the transaction identifier under which captures write keyframes; its versions are epochs.
-        generation: how many runs of retention the manifest that says so has been through.
-
-    Raises:
-        OvertakenError: where another run of retention has rewritten the log.
-        StoreError: where it could not be written.
-    """
-
-    def write(table: DeltaTable, _stands: int) -> list[DataFile]:
-        version = TableVersion(place, table)
-        check_generation(version, generation)
-        there = rows_since(version, epoch, epoch, [CHANGE])
-        if any(batch.num_rows for batch in there):
-            return []  # of a run that was killed, or by a capture
-        return _keyframe(version, epoch, keyframe)
-
-    table = open_table(place)
-    if table is None:
-        return
-    # A capture may write one at the newest epoch at this moment: the same identifier lets one of the two do it.
-    if version_of(table, application) < epoch:
-        commit_once(place, application, epoch, write)
-        return
-    commit_once(place, f"{RETENTION}/keyframes", table.version() + 1, write)
-
-
-def _keyframe(version: TableVersion, epoch: int, keyframe: int | None) -> list[DataFile]:
-    schema = version.schema
-    names = [PARTITION, *key_columns(schema), *value_columns(schema)]
-    with (
-        DataFileWriter(version.place, schema) as writer,
-        folded(version, key_columns(schema), epoch, keyframe, names) as rows,
-    ):
-        for batch in rows:
-            fixed = {
-                EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), batch.num_rows),
-                CHANGE: pa.repeat(KEYFRAME, batch.num_rows),
-            }
-            writer.write(pa.table(fixed | {name: batch[name] for name in names}))
-    return [] if writer.file is None else [writer.file]
+    if stood >= generation:
+        prepared.discard()
+        return 0
+    return sum(one.size for one in rewrite.files) - prepared.size
 
 
 def _may_hold_dropped(file: Committed, stays: Stays) -> bool:
@@ -278,7 +235,7 @@ def _kept(stays: Stays) -> pa.Table:
 
 
 def _folding(keys: Sequence[str], after: int) -> str:
-    """The common table expressions that give ``folded``: the log's rows, each key once in the epoch that takes it in."""
+    """The common table expressions that give ``folded``: each key once in the epoch that takes its changes in."""
     key = listed(keys)
     return (
         "placed AS (SELECT log.*, kept.epoch AS _kept, kept.segment AS _segment"

@@ -155,11 +155,17 @@ class History:
         Raises:
             EpochDroppedError: where it has, and the grace period of the epoch's files is over.
         """
-        found = self.interval_table(table, entry.epoch)
-        entries = self._manifest.entries
-        if entry.generation == self._manifest.generation or entry.epoch in {one.epoch for one in entries}:
-            return found
+        if self._stays(entry):
+            found = self.interval_table(table, entry.epoch)
+            if self._stays(entry):
+                return found
         return self.index.dropped(self.name, table, entry)
+
+    def _stays(self, entry: Entry) -> bool:
+        """Whether retention has not dropped an entry's epoch, as far as is known."""
+        entries = self._manifest.entries
+        at = bisect_left(entries, entry.epoch, key=lambda one: one.epoch)
+        return entry.generation == self._manifest.generation or (at < len(entries) and entries[at].epoch == entry.epoch)
 
     def __repr__(self) -> str:
         captured = self.captured()

@@ -39,13 +39,9 @@ class Index:
             while True:
                 found = self._tables.get((query, name))
                 if found is None or found.generation < manifest.generation:
-                    relation = self._relations.named(f"{query}/{name}")
-                    log = self._layout.change_log(query, name)
-                    version = TableVersion(log, required(log))
-                    found = IntervalTable(self._db, relation, name, version, manifest.generation)
-                    self._tables[query, name] = self._relations.owned_by(found, relation)
+                    found = self._tables[query, name] = self._made(query, name, manifest.generation)
+                newest = manifest.newest
                 try:
-                    newest = manifest.newest
                     if newest is not None and not found.covers(first, newest.epoch):
                         found.cover(manifest.entries, first)
                     return found
@@ -61,13 +57,19 @@ class Index:
         Raises:
             EpochDroppedError: where the grace period of its files is over.
         """
-        with self._loading:
-            relation = self._relations.named(f"{query}/{name}@{entry.epoch}")
-            log = self._layout.change_log(query, name)
-            with held_version(log, entry, query) as version:
-                found = IntervalTable(self._db, relation, name, version, entry.generation)
-                self._relations.owned_by(found, relation).load_one(entry.epoch, entry.tables[name].keyframe)
+        with self._loading, held_version(self._layout.change_log(query, name), entry, query) as version:
+            found = self._made(query, name, entry.generation, version)
+            found.load_one(entry.epoch, entry.tables[name].keyframe)
             return found
+
+    def _made(self, query: str, name: str, generation: int, version: TableVersion | None = None) -> IntervalTable:
+        relation = self._relations.named(f"{query}/{name}")
+        if version is None:
+            log = self._layout.change_log(query, name)
+            version = TableVersion(log, required(log))
+        found = IntervalTable(self._db, relation, name, version, generation)
+        self._relations.owned_by(found, relation)
+        return found
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """Run a statement that reads, isolated from what is loaded meanwhile."""

@@ -101,6 +101,13 @@ class IntervalTable:
             raise
         self.low, self.high = low, high
 
+    def load_one(self, epoch: int, keyframe: int | None) -> None:
+        """Load a single epoch from the log as it stands."""
+        self._create()
+        self._take(rows_since(self._version, keyframe, epoch))
+        self._insert("_until")
+        self.low = self.high = epoch
+
     def _know_columns(self) -> None:
         self.schema = self._version.schema
         self.key_columns = key_columns(self.schema)
@@ -119,13 +126,6 @@ class IntervalTable:
             low = min(low, self.low)
         self.starts = {run.first for run in runs if run.starts_anew}
         return low, runs[-1].last
-
-    def load_one(self, epoch: int, keyframe: int | None) -> None:
-        """Load a single epoch from the log as it stands."""
-        self._create()
-        self._take(rows_since(self._version, keyframe, epoch))
-        self._insert("_until")
-        self.low = self.high = epoch
 
     def _create(self) -> None:
         fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]

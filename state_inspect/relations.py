@@ -34,7 +34,6 @@ class Relations:
         self._taken.add(chosen)
         return chosen
 
-    def owned_by(self, table: IntervalTable, relation: str) -> IntervalTable:
-        """The table; once nobody holds it, its relation goes."""
+    def owned_by(self, table: IntervalTable, relation: str) -> None:
+        """Once nobody holds the table, its relation goes."""
         weakref.finalize(table, self._left.append, relation)
-        return table

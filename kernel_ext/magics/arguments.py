@@ -6,13 +6,14 @@ import argparse
 import difflib
 import functools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from streamstate.snapshots.durations import duration
 from streamstate.snapshots.errors import InvalidArgumentError, choices
 
-__all__ = ["Argument", "Completes", "HelpShown", "MagicParser", "count", "epoch", "identifier"]
+__all__ = ["Argument", "Completes", "HelpShown", "MagicParser", "count", "epoch", "every", "identifier"]
 
 Completes = Literal["", "query", "relation", "running", "column", "key", "epoch", "path"]
 """What the value of an argument is completed with."""
@@ -56,6 +57,8 @@ class MagicParser(argparse.ArgumentParser):
         )
         self.arguments: list[Argument] = []
         self.verbs: dict[str, MagicParser] = {}
+        self.verb_places: tuple[int, ...] = (0,)
+        """After how many words that are no options a verb may stand."""
         self.add("--help", "-h", action=_ShowHelp, nargs=0, help="show this and do nothing else")
 
     def add(self, *flags: str, completes: Completes = "", **options: Any) -> None:
@@ -77,7 +80,15 @@ class MagicParser(argparse.ArgumentParser):
             InvalidArgumentError: the line cannot be meant; the message names the choices.
             HelpShown: the line asked for help.
         """
-        return self.parse_args(_expanded(self._split(line), expand))
+        return self.parse_args(self.words(line, expand))
+
+    def words(self, line: str, expand: Callable[[str], str] = str) -> list[str]:
+        """The line's words, quotes taken off and variables filled in."""
+        return _expanded(self._split(line), expand)
+
+    def verb_at(self, words: Sequence[str]) -> int | None:
+        """Where among a line's words its verb stands; None where there is none."""
+        return 0 if words and words[0] in self.verbs else None
 
     def _split(self, line: str) -> list[str]:
         """The line in words, quotes taken off."""
@@ -133,6 +144,19 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def every(text: str) -> int | str:
+    """An argument that is a positive number of epochs, or a span of time."""
+    span = duration(text)
+    if span is None:
+        try:
+            return count(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{error}, nor a span of time such as 10s or 2m") from None
+    if not span:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time at all")
+    return text
 
 
 def epoch(text: str) -> int:

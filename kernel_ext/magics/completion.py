@@ -70,8 +70,9 @@ def _line_of(context: CompletionContext, by_spelling: dict[str, Magic]) -> _Line
     words = _WORD.findall(rest)
     fragment = words.pop() if words and rest.endswith(words[-1]) else ""
     parser = magic.parser
-    if parser.verbs and words and words[0] in parser.verbs:
-        return _Line(parser.verbs[words[0]], words[1:], fragment)
+    verb = parser.verb_at(words)
+    if verb is not None:
+        return _Line(parser.verbs[words[verb]], words[verb + 1 :], fragment)
     return _Line(parser, words, fragment)
 
 
@@ -81,7 +82,7 @@ def _complete_line(line: _Line, offers: Offers) -> tuple[str, list[str]]:
         return line.fragment, _matching(line.fragment, _flags(line))
     argument, places = _argument_at(line)
     if argument is None:
-        verbs = list(line.parser.verbs) if not places else []
+        verbs = list(line.parser.verbs) if places in line.parser.verb_places else []
         return line.fragment, _matching(line.fragment, verbs)
     values = argument.choices or offers.values(argument.completes, _relation(line), line.fragment, _store(line))
     return line.fragment, _matching(line.fragment, values)

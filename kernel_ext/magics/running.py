@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from streamstate.magics.failure import failure_of
 from streamstate.magics.table import Table
 from streamstate.snapshots.errors import QueryError, WaitTimeoutError
+from streamstate.snapshots.pace import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.magics.launch import Launch
     from streamstate.snapshots import Capture
+    from streamstate.snapshots.pace import Every
 
 __all__ = ["QueryStatus", "RunningQuery", "progress_line", "status_table"]
 
@@ -64,7 +66,7 @@ class RunningQuery:
         *,
         query: StreamingQuery | None = None,
         launch: Launch | None = None,
-        every: int = 1,
+        every: Every = 1,
     ) -> None:
         self.name = name
         self.store = store
@@ -97,7 +99,7 @@ class RunningQuery:
             freshness=captured.freshness,
             rows=self._rows(),
             capture=captured.state,
-            error=self._failure() or captured.error,
+            error=self._failure() or captured.error or captured.tidy_error,
         )
 
     def wait(
@@ -149,7 +151,7 @@ class RunningQuery:
             raise QueryError(f"{self.name} failed: {failure}\n{self.name}'s handle has all of it: .query.exception()")
         if not self._ended:
             return self._reached_running(epoch)
-        if self.every > 1:
+        if Pace.of(self.every).waits:
             self.capture.stop()  # the last epochs may be too few to be captured otherwise
         newest = self._captured(None)
         if newest is not None and epoch is not None and newest < epoch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import MagicParser, count, identifier
+from streamstate.magics.arguments import MagicParser, count, every, identifier
 from streamstate.magics.cell import cell_value, last_assigned
 from streamstate.magics.launch import Launch, Sink, trigger_options
 from streamstate.magics.magic import Magic
@@ -22,6 +22,8 @@ from streamstate.snapshots.registry import check_name_free, check_store, registe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from streamstate.snapshots.pace import Every
 
 __all__ = ["STREAM_CELL", "run_launch"]
 
@@ -43,7 +45,7 @@ def _parser() -> MagicParser:
     parser.add("--sink", default="noop", help="noop, memory, console or FORMAT:PATH (default: noop)")
     parser.add("--store", metavar="DIR", completes="path", help="where the snapshots go (default: the last store used)")
     parser.add("--checkpoint", metavar="DIR", completes="path", help="default: beside the store")
-    parser.add("--every", metavar="N", type=count, default=1, help="capture once per N epochs, all N of them")
+    parser.add("--every", metavar="N", type=every, default=1, help="capture once per N epochs, or per 10s, 2m, …")
     parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
     parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the handle in a variable")
     return parser
@@ -69,7 +71,7 @@ def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuer
     return handle
 
 
-def run_launch(notebook: Notebook, launch: Launch, store: str, every: int) -> RunningQuery:
+def run_launch(notebook: Notebook, launch: Launch, store: str, every: Every) -> RunningQuery:
     """Start a query that was found to be right, in the place of the one that has its name.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import MagicParser, count, epoch
+from streamstate.magics.arguments import MagicParser, epoch, every
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
 from streamstate.magics.running import RunningQuery, status_table
@@ -23,6 +23,8 @@ from streamstate.snapshots.registry import check_store
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from streamstate.snapshots.pace import Every
 
 __all__ = ["STREAM_LINE", "VERBS", "Verb"]
 
@@ -60,7 +62,7 @@ def _attach_arguments(parser: MagicParser) -> None:
     parser.add("checkpoint", metavar="CHECKPOINT", completes="path", help="the checkpoint of a query, wherever it runs")
     parser.add("--name", help="what it is called in the store (default: as before, or as the checkpoint's folder)")
     parser.add("--store", metavar="DIR", completes="path", help="where the snapshots go (default: the last store used)")
-    parser.add("--every", metavar="N", type=count, default=1, help="capture once per N epochs, all N of them")
+    parser.add("--every", metavar="N", type=every, default=1, help="capture once per N epochs, or per 10s, 2m, …")
 
 
 def _list(notebook: Notebook, _args: argparse.Namespace) -> Table:
@@ -131,7 +133,7 @@ def _attach(notebook: Notebook, args: argparse.Namespace) -> RunningQuery:
     return handle
 
 
-def _follow(notebook: Notebook, checkpoint: str, store: str, name: str | None, every: int) -> RunningQuery:
+def _follow(notebook: Notebook, checkpoint: str, store: str, name: str | None, every: Every) -> RunningQuery:
     """Follow a checkpoint under a name."""
     from streamstate.snapshots.follow import follow
 

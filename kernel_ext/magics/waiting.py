@@ -16,20 +16,26 @@ from streamstate.magics.table import Table
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["own_interrupt", "show_progress"]
+__all__ = ["own_interrupt", "show_lines", "show_progress"]
 
 
 @contextmanager
 def show_progress(shell: InteractiveShell) -> Iterator[Callable[[QueryStatus], None]]:
-    """A function that shows a query's status in the cell's output: one line that changes.
+    """A function that shows a query's status in the cell's output: one line that changes."""
+    with show_lines(shell) as show:
+        yield lambda status: show(progress_line(status))
 
-    A terminal has no output that changes: there a line is written whenever another epoch is captured.
+
+@contextmanager
+def show_lines(shell: InteractiveShell) -> Iterator[Callable[[str], None]]:
+    """A function that shows a line in the cell's output, in the place of the one before.
+
+    A terminal has no output that changes: there each new line is written below.
     """
     seen: list[str] = []
     shown = _changing_output() if hasattr(shell, "kernel") else None
 
-    def show(status: QueryStatus) -> None:
-        line = progress_line(status)
+    def show(line: str) -> None:
         if seen[-1:] == [line]:
             return
         seen[:] = [line]

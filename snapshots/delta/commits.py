@@ -40,6 +40,9 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 # Others may change the columns at the same moment.
 _ATTEMPTS = 5
 
+FENCE = "streamstate/fence"
+"""The transaction identifier of the empty commits that a sweep makes before it deletes anything."""
+
 # More commits than captures that died, or race, between a table's commit and the manifest's.
 _RECENT = 64
 
@@ -174,6 +177,7 @@ def commit_once(
     removes: Callable[[DeltaTable], Sequence[RemoveAction]] = lambda _: (),
     metadata: dict[str, str] | None = None,
     data_change: bool = True,
+    keeps_files: bool = False,
 ) -> int:
     """Commit files unless the application's version is there; returns its version before (−1: none).
 
@@ -186,6 +190,8 @@ def commit_once(
         removes: the files that leave the table in the same commit.
         metadata: kept with the commit.
         data_change: False where the commit only rewrites rows that are there, which a stream of the table leaves out.
+        keeps_files: where another commit came in between, leave the files on disk: ``write`` gives them again, or
+            deletes them (see ``prepared``).
 
     Raises:
         StoreError: where they could not be committed; nothing of them is visible then.
@@ -197,9 +203,8 @@ def commit_once(
         if stands >= version:
             seal_missing(handle.place)  # whoever committed it may have died before its log entry was synced
             return stands
-        if _commit(
-            handle.place, table, _Work(write, removes, stands, metadata, Transaction(application, version), data_change)
-        ):
+        mark = Transaction(application, version)
+        if _commit(handle.place, table, _Work(write, removes, stands, metadata, mark, data_change, keeps_files)):
             return stands
 
 
@@ -219,6 +224,7 @@ class _Work:
     metadata: dict[str, str] | None
     transaction: Transaction
     data_change: bool = True
+    keeps_files: bool = False
 
     def properties(self) -> CommitProperties:
         return CommitProperties(
@@ -245,8 +251,10 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
         # An error does not mean "not committed": what follows the commit may have failed.
         now = required(place)
         if not _holds(now, files):
-            delete_files(place, [file.path for file in files])
-            if now.version() == table.version():
+            failed = now.version() == table.version()
+            if failed or not work.keeps_files:
+                delete_files(place, [file.path for file in files])
+            if failed:
                 raise _failed(place, error) from error
             return False
     _sync_and_seal(place, wanted)

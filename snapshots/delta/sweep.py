@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from streamstate.snapshots.delta.commits import empty_commit, open_table, required
+from streamstate.snapshots.delta.commits import FENCE, empty_commit, open_table, required
 from streamstate.snapshots.delta.data_files import delete_files, is_ours
 from streamstate.snapshots.delta.log_checks import seal_missing
 from streamstate.snapshots.delta.place import LOG, Place
@@ -40,7 +40,7 @@ def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:
     seal_missing(place)
     _sweep_log(place)
     found = _files(place)
-    if not found - _held(table, grace) or not empty_commit(place, table, "streamstate/fence"):
+    if not found - _held(table, grace) or not empty_commit(place, table, FENCE):
         return []
     removed = sorted(found - _held(required(place), grace))
     delete_files(place, removed)

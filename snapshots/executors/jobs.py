@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from streamstate.snapshots.change_log import key_columns
+from streamstate.snapshots.change_log import check_generation, key_columns
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.place import Place
@@ -48,6 +48,8 @@ class Start:
     epoch: int | None
     keyframe: int | None
     newest: int | None
+    generation: int | None = None
+    """How many runs of retention the manifest that names ``keyframe`` has been through."""
 
 
 class Jobs:
@@ -150,6 +152,7 @@ class Jobs:
         if known is not None and self._stands == start.epoch:
             return known
         version = TableVersion(self._place, required(self._place))
+        check_generation(version, start.generation)
         return LiveKeys.from_log(version, key_columns(schema), start.epoch, start.keyframe)
 
     def _run(

@@ -97,7 +97,13 @@ class ScalingTableCapture(TableCapture):
         return self._by_jobs(epochs, chain)
 
     def _by_jobs(self, epochs: Sequence[int], chain: Chain) -> dict[int, TableFacts]:
-        start = Start(chain.epoch, chain.facts.keyframe if chain.facts else None, self._keyframe)
+        known = chain.facts
+        start = Start(
+            chain.epoch,
+            known.keyframe if known else None,
+            self._keyframe,
+            known.generation if known else None,
+        )
         facts = self._commit_files(
             epochs, chain, lambda columns, after: self._jobs.changes(epochs, start, columns, after)
         )

@@ -1,0 +1,88 @@
+"""Keyframes where retention has a log begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import (
+    KEYFRAME,
+    check_generation,
+    folded,
+    key_columns,
+    rows_since,
+    value_columns,
+)
+from streamstate.snapshots.delta import Place, commit_once, open_table
+from streamstate.snapshots.delta.commits import required, version_of
+from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter
+from streamstate.snapshots.delta.prepared import Prepared
+from streamstate.snapshots.delta.reading import Committed, TableVersion
+from streamstate.snapshots.layout import RETENTION
+from streamstate.snapshots.manifest import TableFacts, generation_of
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """All live keys of a state table, to be written again at a captured epoch."""
+
+    place: Place
+    """The log."""
+    epoch: int
+    facts: TableFacts
+    """What the manifest says of the table at the epoch."""
+
+    def write(self, application: str) -> None:
+        """Have the log hold it, whoever writes it.
+
+        Args:
+            application: the transaction identifier under which captures write keyframes; its versions are epochs.
+
+        Raises:
+            OvertakenError: where another run of retention has rewritten the log.
+            StoreError: where it could not be written.
+        """
+        if open_table(self.place) is None:
+            return
+        prepared = Prepared(self.place, EPOCH, self._files, self._fits)
+        for mark, version in self._marks(application):
+            if commit_once(self.place, mark, version, prepared.write, keeps_files=True) < version:
+                return
+
+    def _marks(self, application: str) -> Iterator[tuple[str, int]]:
+        """Transaction identifiers and versions to commit it under, until one is ours."""
+        # A capture may write one at the newest epoch at this moment: the same identifier lets one of the two do it.
+        if version_of(required(self.place), application) < self.epoch:
+            yield application, self.epoch
+        while True:
+            yield f"{RETENTION}/keyframes", required(self.place).version() + 1
+
+    def _fits(self, version: TableVersion, came: Sequence[Committed], _left: set[str]) -> bool:
+        if generation_of(version.table) > (self.facts.generation or 0):
+            return False  # writing it anew says so
+        return not any(one.may_hold(self.epoch, self.epoch) for one in came)
+
+    def _files(self, version: TableVersion) -> list[DataFile]:
+        check_generation(version, self.facts.generation)
+        there = rows_since(version, self.epoch, self.epoch, [CHANGE])
+        if any(batch.num_rows for batch in there):
+            return []  # of a run that was killed, or by a capture
+        schema = version.schema
+        names = [PARTITION, *key_columns(schema), *value_columns(schema)]
+        with (
+            DataFileWriter(self.place, schema) as writer,
+            folded(version, key_columns(schema), self.epoch, self.facts.keyframe, names) as rows,
+        ):
+            for batch in rows:
+                writer.write(self._marked(batch, names))
+        return [] if writer.file is None else [writer.file]
+
+    def _marked(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+        fixed = {
+            EPOCH: pa.repeat(pa.scalar(self.epoch, pa.int64()), batch.num_rows),
+            CHANGE: pa.repeat(KEYFRAME, batch.num_rows),
+        }
+        return pa.table(fixed | {name: batch[name] for name in names})
