@@ -53,7 +53,7 @@ def draw(number: int, whole: Whole) -> list[tuple[Path, Damage]]:
 def test_damage_is_noticed(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
     """Every answer of a damaged store is right or an error, also after a capture into it."""
     answers: Counter[str] = Counter()
-    drawn = draw(320 if FULL else 40, whole)
+    drawn = draw(320 if FULL else 30, whole)
 
     def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
         (undamaged, damage), store = drawn[number], tmp_path / str(number)

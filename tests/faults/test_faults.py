@@ -64,7 +64,7 @@ def test_whatever_goes_wrong_each_epoch_is_there_once(
         return done, wrong
 
     left: list[int] = []
-    tally = processes.rounds(one_round, wanted=160 if FULL else 16)
+    tally = processes.rounds(one_round, wanted=160 if FULL else 12)
     figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)}); begun log entries left: {sum(left)}")
     tally.check()
 
@@ -78,7 +78,7 @@ def test_a_kill_at_any_commit_leaves_all_or_nothing_of_it(
     drawn = at_every_commit(seen)
     assert len(drawn) > 20
     if not FULL:
-        drawn = Random(SEED).sample(drawn, 4)
+        drawn = Random(SEED).sample(drawn, 3)
 
     def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
         trial = Trial(zygote, workload, tmp_path / str(number))
