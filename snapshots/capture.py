@@ -12,12 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.object_store import plain
 from streamstate.snapshots.delta.sweep import sweep
 from streamstate.snapshots.errors import CaptureError, OvertakenError, StoreError, StreamStateError
 from streamstate.snapshots.executors.frames import FrameReader
@@ -133,9 +136,9 @@ class Capturer:
             return self._run()
         except StreamStateError:
             raise
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, DeltaError, pa.ArrowException, duckdb.Error) as error:
             raise StoreError(
-                f"The store {self.layout.root} cannot be read or written: {error}\n"
+                f"The store {self.layout.root} cannot be read or written: {plain(error)}\n"
                 "Every epoch that it shows is whole; capture again once the cause is gone."
             ) from error
 

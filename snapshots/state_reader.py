@@ -91,11 +91,15 @@ class StateReader:
                 return [epoch]
         return epochs
 
+    def has_feed(self, source: StateSource, epochs: Sequence[int]) -> bool:
+        """Whether Spark may have a change feed for some epochs; reading it tells whether it does."""
+        return source.shape is not Shape.TIMERS and not self.checkpoint.repartitioned(epochs[0])
+
     def advice(self, source: StateSource, epochs: Sequence[int]) -> str | None:
         """What would make these epochs cheap to capture, where Spark gave no change feed for them; None: nothing."""
         planned = self.checkpoint.planned(epochs[-1])
         provider = planned.conf.get("spark.sql.streaming.stateStore.providerClass", "") if planned else ""
-        if "RocksDB" not in provider or self.checkpoint.repartitioned(epochs[0]):
+        if "RocksDB" not in provider:
             return None
         return (
             f"{source.table}: Spark gives no change feed, so each epoch's whole state is read. Restart the query with"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.change_log import (
@@ -171,10 +172,10 @@ class TableCapture:
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
         """The change feed of the epochs, or where Spark has none the whole state at each."""
-        if self._source.shape is not Shape.TIMERS:
+        if self._reader.has_feed(self._source, epochs):
             try:
                 changes = self._reader.changes(self._source, epochs[0], epochs[-1])
-            except PySparkException:
+            except (PySparkException, Py4JError):  # what fails in a task reaches Arrow's collecting as the latter
                 whole = self._reader.whole(self._source, epochs)
                 self.advice = self._reader.advice(self._source, epochs)
                 return whole, False

@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 from streamstate.snapshots.delta.place import LOG, Place, synced
-from streamstate.snapshots.errors import DamagedStoreError
+from streamstate.snapshots.errors import DamagedStoreError, StoreError
 
 _MAGIC = b"crc\0"
 _CHUNK = 512
@@ -34,10 +34,17 @@ def check(place: Place, after: int | None = None) -> None:
 
     Raises:
         DamagedStoreError: where a file is not what was written.
+        StoreError: where the log cannot be looked at.
     """
     if place.folder is None:
         return
-    log = place.folder / LOG
+    try:
+        _check(place.folder / LOG, after)
+    except OSError as error:
+        raise StoreError(f"The table {place} cannot be read: {error}") from error
+
+
+def _check(log: Path, after: int | None) -> None:
     names = _names(log)
     checkpoints = [number for name in names if (number := _number(_CHECKPOINT, name)) is not None]
     since = max(checkpoints, default=-1)

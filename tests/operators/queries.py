@@ -17,7 +17,7 @@ KEYS = {
     "a map": ["map(coalesce(k, '-'), v % 3, 'z', null)"],
     "a decimal": ["cast(v % 3 AS decimal(38, 18)) / 7", "cast(v AS decimal(5, 2))"],
     "a timestamp with a zone": ["t"],
-    "a timestamp without a zone": ["cast(t AS timestamp_ntz) AS n"],
+    "a timestamp without a zone": ["cast(t AS timestamp_ntz) AS local"],
     "a date": ["cast(t AS date) AS d"],
     "a day-time interval": ["make_dt_interval(v, 1, 2, 3.000004) AS i", "INTERVAL '-5' HOUR AS h"],
     "a year-month interval": ["make_ym_interval(0, cast(v AS int)) AS i", "INTERVAL -'3' YEAR AS y"],
@@ -29,15 +29,11 @@ KEYS = {
     "nested intervals": [
         "named_struct('d', make_dt_interval(v), 'y', array(make_ym_interval(0, cast(v AS int)))) AS s",
         "map(make_dt_interval(coalesce(v, 0)), make_ym_interval(1, cast(v AS int))) AS m",
-        "if(v % 2 = 0, null, named_struct('d', make_dt_interval(v))) AS n",
+        "if(v % 2 = 0, null, named_struct('d', make_dt_interval(v))) AS maybe",
     ],
     "names of ours": [
-        "k AS _epoch",
-        "v % 2 AS _change",
-        "v % 3 AS _partition",
-        "v % 4 AS _position",
-        "v % 5 AS n",
-        "1 AS _key",
+        *(f"v % {number} AS {name}" for number, name in enumerate(("_epoch", "_change", "_partition", "_position"), 2)),
+        *(f"v % {number} AS {name}" for number, name in enumerate(("_row", "_valid_from", "_valid_to", "_key"), 2)),
     ],
     "a char and a varchar": ["cast(k AS char(8)) AS c", "cast(k AS varchar(8)) AS w"],
 }

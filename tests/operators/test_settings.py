@@ -8,13 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators.queries import OTHERS, WINDOWS, aggregated
-from operators.running import AVRO, CHANGELOG_OFF, FORMAT_1, HDFS, Run, checked
+from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Run, checked
 
 SETTINGS = {
     "RocksDB, changelog, format 1": FORMAT_1,
     "RocksDB, changelog off, format 2": CHANGELOG_OFF,
     "RocksDB, changelog off, format 1": CHANGELOG_OFF | FORMAT_1,
-    "RocksDB, Avro": AVRO,
     "HDFS": HDFS,
 }
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"

@@ -57,10 +57,10 @@ def test_values_of_every_type(spark: SparkSession, tmp_path: Path, group: str) -
 
 def test_timestamps_keep_their_kind(spark: SparkSession, tmp_path: Path) -> None:
     """A timestamp with a zone stays one in UTC; one without stays without."""
-    run = checked(spark, grouped("t", "cast(t AS timestamp_ntz) AS n"), tmp_path, starts=(range(2),))
+    run = checked(spark, grouped("t", "cast(t AS timestamp_ntz) AS local"), tmp_path, starts=(range(2),))
     schema = run.history.live().table().schema
     assert schema.field("t").type == pa.timestamp("us", tz="UTC")
-    assert schema.field("n").type == pa.timestamp("us")
+    assert schema.field("local").type == pa.timestamp("us")
 
 
 def test_a_key_of_a_collation_that_folds_is_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_type_that_no_table_can_keep_is_named(spark: SparkSession) -> None:
 def test_a_session_of_another_zone_captures_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """The zone that the query or the session prints times in changes nothing."""
     settings = {"spark.sql.session.timeZone": "America/New_York"}
-    run = checked(spark, grouped("t", "cast(t AS timestamp_ntz) AS n"), tmp_path, settings, starts=(range(2),))
+    run = checked(spark, grouped("t", "cast(t AS timestamp_ntz) AS local"), tmp_path, settings, starts=(range(2),))
     other = with_settings(spark, {"spark.sql.session.timeZone": "Asia/Kolkata"})
     again = Run(other, tmp_path / "again")
     again.checkpoint = run.checkpoint
