@@ -83,7 +83,8 @@ def _passes(epochs: list[list[Event]], cut: int) -> list[tuple[int, list[list[Ev
     return [(start, part) for start, part in ((0, epochs[:cut]), (cut, epochs[cut:])) if part]
 
 
-@settings(max_examples=50)
+# Each example starts followers, and each of those embedded databases, whose time says nothing.
+@settings(deadline=None, max_examples=50)
 @given(epochs=_events("update", "delete"), cut=st.integers(0, 6))
 def test_the_log_of_a_keyed_table_folds_to_its_state(epochs: list[list[Event]], cut: int) -> None:
     """One row per key and epoch, the last; folding them gives the state, and the count of live rows is right."""
@@ -97,7 +98,7 @@ def test_the_log_of_a_keyed_table_folds_to_its_state(epochs: list[list[Event]], 
             assert changes.live == len(state)
 
 
-@settings(max_examples=50)
+@settings(deadline=None, max_examples=50)
 @given(epochs=_events("update", "append", "append", "delete"), cut=st.integers(0, 6))
 def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut: int) -> None:
     """An update restarts a list, appends extend it, a delete ends it: each element has its position."""
@@ -111,7 +112,6 @@ def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut
             assert changes.live == len(log)
 
 
-# Each example starts many followers, and each of those an embedded DuckDB.
 @settings(deadline=None, max_examples=30)
 @given(epochs=_events("update", "append", "append", "delete"), lists=st.booleans())
 def test_a_follower_that_starts_from_the_log_goes_on_as_the_first(epochs: list[list[Event]], lists: bool) -> None:

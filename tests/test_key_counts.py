@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamstate.snapshots.key_counts import KeyCounts
@@ -26,6 +26,7 @@ _DIGESTS = st.one_of(st.integers(0, 40), st.integers(2**64 - 40, 2**64 - 1), st.
 _EPOCHS = st.lists(st.dictionaries(_DIGESTS, st.integers(0, 3), max_size=30), max_size=30)
 
 
+@settings(deadline=None)
 @given(epochs=_EPOCHS, in_memory=st.sampled_from([0, 5, 1000]))
 def test_it_holds_what_a_dict_holds(epochs: list[dict[int, int]], in_memory: int) -> None:
     """After any epochs every digest has its newest count, others have 0, and the total is their sum."""
@@ -38,6 +39,7 @@ def test_it_holds_what_a_dict_holds(epochs: list[dict[int, int]], in_memory: int
         assert counts.total == sum(expected.values())
 
 
+@settings(deadline=None)
 @given(epochs=st.lists(st.sets(st.binary(min_size=16, max_size=16), min_size=1, max_size=9), max_size=9))
 def test_wide_digests_are_told_apart_to_the_last_byte(epochs: list[set[bytes]]) -> None:
     """Digests of 16 bytes, which may end in zeros, are as exact as whole numbers."""
