@@ -17,7 +17,6 @@ import pytest
 from conftest import Source, counts, letters, run
 from oracle import compare
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -33,7 +32,7 @@ from streamstate.snapshots.delta.commits import empty_commit
 from streamstate.snapshots.delta.data_files import write_file
 from streamstate.snapshots.errors import CaptureError, InvalidArgumentError, StoreError
 from streamstate.snapshots.executors import reports
-from streamstate.snapshots.executors.failures import told
+from streamstate.snapshots.executors.failures import FAILURES, told
 from streamstate.snapshots.executors.jobs import Jobs, Written
 from streamstate.snapshots.executors.reports import Reports
 from streamstate.snapshots.executors.scale import ROWS_IN_DRIVER
@@ -371,8 +370,8 @@ def test_executors_without_the_package_are_told_of(
     monkeypatch.syspath_prepend(tmp_path)
     from only_the_driver_has_it import same  # type: ignore[import-not-found]  # made a line above
 
-    with pytest.raises(PySparkException) as raised:
-        spark.range(1).mapInArrow(same, "id long").collect()
+    with pytest.raises(FAILURES) as raised:
+        spark.range(1).mapInArrow(same, "id long").toArrow()
     error = told(raised.value)
     assert isinstance(error, CaptureError)
     assert "lacks 'only_the_driver_has_it'" in str(error)

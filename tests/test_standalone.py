@@ -72,7 +72,7 @@ class Cluster:
 def finished(capture: subprocess.Popen[str]) -> int:
     """Wait for a capture; returns how many executors it had."""
     out, err = capture.communicate(timeout=120)
-    assert capture.returncode == 0, err[-3000:]
+    assert capture.returncode == 0, "\n".join(line for line in err.splitlines() if not line.startswith("\tat"))[-6000:]
     return int(out.split()[-1])
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from streamstate.snapshots.errors import CaptureError
 
+FAILURES = (PySparkException, Py4JError)
+"""What a job can raise: what fails while Arrow is being fetched comes as Py4J's own error."""
+
+_IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
 
 
-def refused(error: PySparkException) -> bool:
+def refused(error: Exception) -> bool:
     """Whether the driver was about to fetch more than ``spark.driver.maxResultSize`` allows."""
     return "maxResultSize" in str(error)
 
 
-def told(error: PySparkException) -> CaptureError | None:
+def told(error: Exception) -> CaptureError | None:
     """The error to raise instead; None where it says nothing about the executors."""
     if refused(error):
         return CaptureError(
             "What the executors report of one epoch is more than the driver accepts: 8 bytes for each changed key.\n"
             "Start the capturing session with a larger spark.driver.maxResultSize (now reached), such as 4g."
         )
-    if not isinstance(error, PythonException):
-        return None
     text = str(error)
+    if not isinstance(error, PythonException) and _IN_PYTHON not in text:
+        return None
     missing = _MISSING.search(text)
     if missing is not None:
         lacks = missing["name"] or missing["text"]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
-from streamstate.snapshots.executors.failures import refused
+from streamstate.snapshots.executors.failures import FAILURES, refused
 from streamstate.snapshots.executors.tasks import ORDER
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns, Shape, StateSource, flatten
 from streamstate.snapshots.state_reader import StateReader, StateRows, _nullable
@@ -113,7 +112,7 @@ class FrameReader(StateReader):
 def _told() -> Iterator[None]:
     try:
         yield
-    except PySparkException as error:
+    except FAILURES as error:
         if refused(error):
             raise TooLargeError from error
         raise

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from streamstate.snapshots.change_log import check_generation, key_columns
 from streamstate.snapshots.delta.commits import required
@@ -15,7 +14,7 @@ from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.executors import reports
-from streamstate.snapshots.executors.failures import told
+from streamstate.snapshots.executors.failures import FAILURES, told
 from streamstate.snapshots.executors.frames import FrameReader, StateFrame
 from streamstate.snapshots.executors.live_keys import LiveKeys
 from streamstate.snapshots.executors.tasks import Batches, TableTask, write_changes, write_compared, write_keyframe
@@ -87,7 +86,7 @@ class Jobs:
 
         Raises:
             CaptureError: where the executors cannot do the work; the message says what they lack.
-            PySparkException: where Spark cannot read the state.
+            PySparkException, Py4JError: where Spark cannot read the state.
         """
         state = self._frames.state(self._source, epoch)
         if epoch <= after:
@@ -105,13 +104,13 @@ class Jobs:
             after: as for :meth:`keyframe`; earlier epochs are looked at all the same, and told of.
 
         Raises:
-            CaptureError, PySparkException: as :meth:`keyframe`.
+            CaptureError, PySparkException, Py4JError: as :meth:`keyframe`.
         """
         if self._source.shape is not Shape.KEYED:
             return self._compared(epochs, start, schema, after)
         try:
             return self._fed(epochs, start, schema, after)
-        except PySparkException:
+        except FAILURES:
             return self._compared(epochs, start, schema, after)
 
     def _fed(self, epochs: Sequence[int], start: Start, schema: pa.Schema, after: int) -> Written:
@@ -161,7 +160,7 @@ class Jobs:
         task = TableTask(self._place, schema, state.keys, self._source.shape is Shape.LIST, after)
         try:
             found = reports.read(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA).toArrow())
-        except PySparkException as error:
+        except FAILURES as error:
             better = told(error)
             if better is None:
                 raise

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.errors import PySparkException
 
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.sweep import sweep
+from streamstate.snapshots.executors.failures import FAILURES
 from streamstate.snapshots.executors.frames import FrameReader, TooLargeError
 from streamstate.snapshots.executors.jobs import Jobs, Start, Written
 from streamstate.snapshots.executors.scale import Scale
@@ -54,7 +54,7 @@ class ScalingTableCapture(TableCapture):
     def _write_keyframe(self, epoch: int, facts: TableFacts) -> None:
         """By the executors where the state is large; Spark may have purged the epoch, which the log still has."""
         if facts.rows > self._scale.rows_in_driver:
-            with contextlib.suppress(PySparkException):
+            with contextlib.suppress(*FAILURES):
                 self._write_keyframe_in_executors(epoch, facts)
                 return
         super()._write_keyframe(epoch, facts)
