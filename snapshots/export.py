@@ -223,7 +223,7 @@ def _chosen(source: _Source, epochs: Epochs | None, there: Sequence[int]) -> lis
     captured = [one.epoch for one in source.manifest.entries if one.captured and source.table in one.tables]
     if epochs is None:
         # What was exported once stays, although retention may have dropped it since.
-        return [*there, *(epoch for epoch in captured if epoch > max(there, default=-1))]
+        return sorted({*there, *captured})
     chosen: set[int] = set()
     for one in epochs:
         if isinstance(one, range):

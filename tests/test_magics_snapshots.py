@@ -10,6 +10,7 @@ from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from synthetic import State, write
 
 import streamstate as ss
+from streamstate.magics.stream_cell import STREAM_CELL
 from streamstate.snapshots.errors import InvalidArgumentError, NotAnExportError, StreamStateError, UnknownQueryError
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch}": 1} for epoch in range(12)]
@@ -114,3 +115,16 @@ def test_help_of_each_verb(shell: Shell) -> None:
 def test_tab_offers(shell: Shell, cell: str, offered: list[str]) -> None:
     """Verbs after the name, then the verb's options."""
     assert shell.completions(cell) == offered
+
+
+@pytest.mark.parametrize(("text", "every"), [("3", 3), ("10s", "10s"), ("2m", "2m"), ("500ms", "500ms")])
+def test_a_stream_is_captured_every_so_many_epochs_or_seconds(text: str, every: int | str) -> None:
+    """``--every`` takes a number or a span of time."""
+    assert STREAM_CELL.parser.parse_line(f"delays --every {text}").every == every
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "soon", "1.5", "-3s"])
+def test_a_pace_that_cannot_be_meant(text: str) -> None:
+    """Is refused before anything starts."""
+    with pytest.raises(InvalidArgumentError, match=r"from 1 on|no time at all|expected one argument"):
+        STREAM_CELL.parser.parse_line(f"delays --every {text}")

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from synthetic import START, State, write
 
 import streamstate as ss
-from streamstate.snapshots import retention
+from streamstate.snapshots import keeping, retention
 from streamstate.snapshots.change_log import state_at
 from streamstate.snapshots.errors import (
     EpochDroppedError,
@@ -146,6 +146,36 @@ def test_what_stays_reads_as_before(
         check(folder, states, kept, whole=bool(report.dropped))
         assert run(folder, policy).dropped == ()
         check(folder, states, kept, whole=bool(report.dropped))
+
+
+@EXAMPLES
+@given(HISTORIES, HISTORIES, st.tuples(POLICIES, POLICIES), st.integers(0, 3), st.sampled_from([0, 50_000]))
+def test_run_after_run(
+    earlier: list[State | None],
+    later: list[State | None],
+    policies: tuple[Policy, Policy],
+    keyframe_every: int,
+    smallest: int,
+) -> None:
+    """Epochs captured after a run follow what it left, and another run goes on from there.
+
+    ``smallest`` is what makes a dropped keyframe worth writing again.
+    """
+    states = earlier + later
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeping, "_SMALLEST_KEYFRAME", smallest)
+        write(Path(folder), earlier, keyframe_every=keyframe_every)
+        reader = ss.open_store(folder)["q"]
+        run(folder, policies[0])
+        kept = expected([epoch for epoch, state in enumerate(earlier) if state is not None], policies[0])
+        assert as_state(reader.at(max(kept)).table()) == states[max(kept)]
+        write(Path(folder), states, keyframe_every=keyframe_every)
+        kept |= {epoch for epoch, state in enumerate(states) if state is not None and epoch >= len(earlier)}
+        check(folder, states, kept, whole=False)
+        kept = expected(sorted(kept), policies[1])
+        dropped = run(folder, policies[1]).dropped
+        check(folder, states, kept, whole=bool(dropped))
+        assert {epoch: as_state(reader.at(epoch).table()) for epoch in kept} == {epoch: states[epoch] for epoch in kept}
 
 
 LONG: list[State | None] = [
