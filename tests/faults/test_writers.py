@@ -81,7 +81,8 @@ def test_eight_writers_at_once(
     """Each epoch is there once and right, and the writers really raced."""
     store = tmp_path / "store"
     # A disk so slow that several writers look at a table before the first of them has committed.
-    slow = Fault(Action.SLOW, at=1, kinds=Kind.LINK | Kind.RENAME, error=50, times=ALWAYS)
+    puts = Kind.LINK | Kind.RENAME
+    slow = Fault(Action.SLOW, at=1, kinds=puts, counted=puts, error=50, times=ALWAYS)
     controls = [Control(tmp_path / f"{number}.control", store, slow) for number in range(WRITERS)]
     arguments = {"checkpoint": str(checkpoint), "store": str(store), "epochs_a_pass": 2}
     jobs = [Job("capture", {**arguments, "control": str(one.path)}, timeout=1500) for one in controls]
