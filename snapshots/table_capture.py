@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.snapshots.change_log import KEYFRAME, folded, key_columns, log_schema, state_at, value_columns
@@ -165,7 +166,7 @@ class TableCapture:
         if self._source.shape is not Shape.TIMERS:
             try:
                 return self._reader.changes(self._source, epochs[0], epochs[-1]), True
-            except PySparkException:
+            except (PySparkException, Py4JError):  # what fails in a task reaches Arrow's collecting as the latter
                 whole = self._reader.whole(self._source, epochs)
                 self._advise()
                 return whole, False
