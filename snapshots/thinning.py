@@ -7,49 +7,24 @@ What stays is read from the manifest alone, which is why a run that was killed c
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.change_log import (
-    DELETE,
-    KEYFRAME,
-    embedded,
-    key_columns,
-    listed,
-    value_columns,
-)
+from streamstate.snapshots.change_log import KEYFRAME
 from streamstate.snapshots.delta import Place, commit_once, open_table
 from streamstate.snapshots.delta.commits import version_of
 from streamstate.snapshots.delta.compaction import removals
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.prepared import Prepared
 from streamstate.snapshots.delta.reading import Committed, TableVersion
+from streamstate.snapshots.folding import Folding, Region
 from streamstate.snapshots.keeping import Stays
 from streamstate.snapshots.layout import RETENTION
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
-
-_MEMORY, _BATCH = "512MB", 100_000
-
-
-@dataclass(frozen=True)
-class _Region:
-    """The epochs after ``after`` up to ``last`` are folded; both stay (None: from the log's beginning)."""
-
-    after: int | None
-    last: int
-
-    @property
-    def lower(self) -> int:
-        """The epoch before the first that is folded, −1 where the log begins with it."""
-        return -1 if self.after is None else self.after
+from streamstate.snapshots.operators import CHANGE, EPOCH
 
 
 @dataclass(frozen=True)
@@ -59,7 +34,7 @@ class Rewrite:
     version: TableVersion
     stays: Stays
     files: tuple[Committed, ...]
-    region: _Region | None
+    region: Region | None
 
     @classmethod
     def of(cls, version: TableVersion, stays: Stays) -> Rewrite:
@@ -72,13 +47,8 @@ class Rewrite:
 
     def counts(self) -> dict[int, int]:
         """How many rows the folded epochs have afterwards, and none for those at which the log begins."""
-        found = dict.fromkeys(self.stays.starts, 0)
-        if self.region is None:
-            return found
-        within = [one for one in self.stays.epochs if self.region.lower < one <= self.region.last]
-        with self._folded("SELECT _kept, count(*) AS n FROM folded GROUP BY ALL", self._keys()) as rows:
-            counted = {row["_kept"]: row["n"] for row in rows.read_all().to_pylist()}
-        return {one: counted.get(one, 0) for one in within} | found
+        folded = {} if self.region is None else Folding(self.version, self.stays, self.region).counts()
+        return folded | dict.fromkeys(self.stays.starts, 0)
 
     def bytes_going(self) -> float:
         """The files' bytes by the share of their rows that belong to epochs that go."""
@@ -94,17 +64,12 @@ class Rewrite:
         if self.region is None:
             return write_file(version.place, version.schema, version.scan_files(self.files, where=where))
         after = self.region.lower
-        columns = listed([PARTITION, *self._keys(), *value_columns(version.schema)])
-        sql = f"SELECT _kept AS {EPOCH}, {CHANGE}, {columns} FROM folded ORDER BY _kept"
         earlier = version.scan_files(self.files, where=where & (pc.field(EPOCH) <= after))
         written = write_file(version.place, version.schema, earlier)
-        with self._folded(sql, version.schema.names) as rows:
+        with Folding(version, self.stays, self.region).rows() as rows:
             written += write_file(version.place, version.schema, rows)
         later = version.scan_files(self.files, where=where & (pc.field(EPOCH) > after))
         return written + write_file(version.place, version.schema, later)
-
-    def _keys(self) -> list[str]:
-        return key_columns(self.version.schema)
 
     def _copied(self) -> pc.Expression:
         """Rows that stay as they are: of epochs that stay and are not folded, and those of captures under way."""
@@ -115,29 +80,6 @@ class Rewrite:
         if self.region is not None:
             unfolded = unfolded & ((epoch <= self.region.lower) | (epoch > self.region.last))
         return (epoch > self.stays.newest) | ((change == KEYFRAME) & stays) | ((change != KEYFRAME) & unfolded)
-
-    @contextlib.contextmanager
-    def _folded(self, sql: str, columns: Sequence[str]) -> Iterator[pa.RecordBatchReader]:
-        """A statement over ``folded``, as a stream: what does not fit into memory is sorted on disk."""
-        wanted = list(dict.fromkeys([EPOCH, CHANGE, *columns]))
-        assert self.region is not None
-        with tempfile.TemporaryDirectory(prefix="streamstate-retention-") as folder:
-            database = embedded(temp_directory=folder, memory_limit=_MEMORY)
-            database.register("log", self._feed(wanted))
-            database.register("kept", _kept(self.stays))
-            yield _run(database, f"WITH {_folding(self._keys(), self.region.lower)} {sql}")
-            database.close()
-
-    def _feed(self, columns: Sequence[str]) -> pa.RecordBatchReader:
-        """The state before the region, its changes, and the keyframes at which the log begins again within it."""
-        assert self.region is not None
-        epoch, change = pc.field(EPOCH), pc.field(CHANGE)
-        basis = None if self.region.after is None else self.stays.keyframes[self.region.after]
-        inner = [one for one in self.stays.starts if self.region.lower < one <= self.region.last]
-        keyframes = [*inner, *([] if basis is None else [basis])]
-        where = (change == KEYFRAME) & epoch.isin(pa.array(keyframes, pa.int64()))
-        where = where | ((change != KEYFRAME) & (epoch > (-1 if basis is None else basis)))
-        return self.version.scan(EPOCH, basis, self.region.last, columns=columns, where=where)
 
 
 def drop(place: Place, generation: int, stays: Stays) -> int:
@@ -205,50 +147,17 @@ def _goes(stays: Stays) -> pc.Expression:
     return (epoch <= stays.newest) & (~stay | (begins & (change != KEYFRAME)))
 
 
-def _region(dirty: Sequence[int], stays: Stays) -> _Region | None:
+def _region(dirty: Sequence[int], stays: Stays) -> Region | None:
     """The epochs that take in changes of dropped ones; None where what goes lies before the log's new beginning."""
     into = [stays.epochs[at] for one in dirty if (at := bisect_left(stays.epochs, one)) < len(stays.epochs)]
     into = [one for one in into if one not in stays.starts]
     if not into:
         return None
     at = bisect_left(stays.epochs, into[0])
-    return _Region(stays.epochs[at - 1] if at else None, into[-1])
+    return Region(stays.epochs[at - 1] if at else None, into[-1])
 
 
-def _reaches(file: Committed, region: _Region | None) -> bool:
+def _reaches(file: Committed, region: Region | None) -> bool:
     if region is None:
         return False
     return file.may_hold(region.lower + 1, region.last)
-
-
-def _kept(stays: Stays) -> pa.Table:
-    """The kept epochs as a relation: ``epoch``, ``begins``, and ``segment``, which counts the beginnings so far."""
-    begins = [epoch in stays.starts for epoch in stays.epochs]
-    segments = list(accumulate(map(int, begins)))
-    return pa.table(
-        {
-            "epoch": pa.array(stays.epochs, pa.int64()),
-            "begins": pa.array(begins, pa.bool_()),
-            "segment": pa.array(segments, pa.int64()),
-        }
-    )
-
-
-def _folding(keys: Sequence[str], after: int) -> str:
-    """The common table expressions that give ``folded``: each key once in the epoch that takes its changes in."""
-    key = listed(keys)
-    return (
-        "placed AS (SELECT log.*, kept.epoch AS _kept, kept.segment AS _segment"
-        f" FROM log ASOF JOIN kept ON log.{EPOCH} <= kept.epoch"
-        f" WHERE NOT kept.begins OR log.{CHANGE} = '{KEYFRAME}'),"
-        f" newest AS (SELECT * FROM placed QUALIFY row_number() OVER ("
-        f"PARTITION BY _segment, _kept, {key} ORDER BY {EPOCH} DESC) = 1),"
-        f" marked AS (SELECT *, lag({CHANGE}) OVER (PARTITION BY _segment, {key} ORDER BY _kept) AS _before"
-        " FROM newest),"
-        f" folded AS (SELECT * FROM marked WHERE _kept > {after} AND {CHANGE} <> '{KEYFRAME}'"
-        f" AND ({CHANGE} <> '{DELETE}' OR coalesce(_before, '{DELETE}') <> '{DELETE}'))"
-    )
-
-
-def _run(database: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
-    return database.sql(sql).to_arrow_reader(_BATCH)
