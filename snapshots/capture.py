@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -208,12 +208,8 @@ class Capturer:
         return [epoch for epoch in self.checkpoint.committed() if epoch > last]
 
     def _plan(self) -> _Plan:
-        entries = self.manifest.entries
-        expected = entries[-1].epoch + 1 if entries else 0
         epochs = self._reader.together(self.behind()[: min(self._epochs_a_pass, _EPOCHS_A_PASS)])
-        gaps = range(expected, epochs[0]) if epochs else range(0)
-        follows = not gaps and (entries[-1].captured if entries else True)
-        return _Plan(gaps, epochs, broken=not follows)
+        return replace(self._from(epochs[0]), epochs=epochs) if epochs else _Plan((), (), broken=False)
 
     def _capture_again_if_overtaken(self, plan: _Plan) -> _Plan:
         """Carry the plan out; where retention comes in between, from what it left."""
@@ -226,31 +222,48 @@ class Capturer:
 
     def _capture(self, plan: _Plan) -> _Plan:
         """Carry the plan out; where Spark purges epochs meanwhile, with a gap in their place."""
-        # Purged under the reader, or a passing failure: plan again from what is there now, then from the newest.
-        for plan_again in (lambda _: self._plan(), self._newest_only, None):
+        failed: Exception | None = None
+        for tried in self._plans(plan):
+            plan = tried
             try:
                 self._advance(plan)
             except (PySparkException, Py4JError) as error:
+                failed = error
                 self._forget()
-                after = plan_again(plan) if plan_again else None
-                if after is None or not after.epochs:
-                    raise self._unreadable(plan, error) from error
-                plan = after
             except BaseException:
                 # A table may stand ahead of the store now, whichever attempt this was.
                 self._forget()
                 raise
             else:
-                break
-        return plan
+                return plan
+        raise self._unreadable(plan, failed) from failed
 
-    def _newest_only(self, plan: _Plan) -> _Plan:
-        """The commit log may list epochs whose state files are gone: begin again at the newest."""
-        newest = plan.epochs[-1]
-        gaps = [*plan.gaps, *plan.epochs[:-1]]
-        return _Plan(gaps, [newest], broken=plan.broken or bool(gaps))
+    def _plans(self, plan: _Plan) -> Iterator[_Plan]:
+        """The plan, one made anew after a passing failure, and then those that leave out the oldest epochs.
 
-    def _unreadable(self, plan: _Plan, error: Exception) -> CaptureError:
+        Spark purges the oldest first, and the commit log may still list what is gone. So it is begun again after ever
+        more epochs, up to the newest; of those that can be read, fewer are left out than cannot.
+        """
+        yield plan
+        again = self._plan()
+        if not again.epochs:
+            return
+        yield again
+        waiting, skipped = self.behind(), 1
+        while skipped < len(waiting) - 1:
+            yield self._from(waiting[skipped])
+            skipped = 2 * skipped + 1
+        if waiting:
+            yield self._from(waiting[-1])
+
+    def _from(self, epoch: int) -> _Plan:
+        """One epoch, whatever comes before it."""
+        entries = self.manifest.entries
+        gaps = range(entries[-1].epoch + 1 if entries else 0, epoch)
+        follows = not gaps and (entries[-1].captured if entries else True)
+        return _Plan(gaps, [epoch], broken=not follows)
+
+    def _unreadable(self, plan: _Plan, error: Exception | None) -> CaptureError:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return CaptureError(
             f"Spark cannot read the state of {self.name!r} at epoch {plan.epochs[-1]}: {reason}\n"
