@@ -343,7 +343,8 @@ def _same_pool_afterwards(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", before)
+        # None takes the property away, which PySpark's types do not know.
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
 
 
 def capturer_for(

@@ -162,6 +162,14 @@ class DamagedStoreError(StoreError):
             "Restore the file from a backup; or move the query's folder away and capture again from its checkpoint."
         )
 
+    @staticmethod
+    def unreadable(path: str, error: OSError) -> StoreError:
+        """For a file that could not be read: damaged only where it is gone."""
+        why = str(error.strerror or error)
+        if isinstance(error, FileNotFoundError):
+            return DamagedStoreError.file(path, why)
+        return StoreError(f"{path} cannot be read: {why}.\nNothing says that it is damaged; try again.")
+
 
 class EpochDroppedError(StoreError):
     """Retention dropped an epoch that somebody still held, and its grace period is over."""

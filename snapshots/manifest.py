@@ -143,7 +143,7 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Sequence[Entry]) -> li
 def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
     """The entries of a version of the manifest from an epoch on, ascending."""
     generation = generation_of(version.table)
-    found = version.scan("epoch", first).read_all().to_pylist()
+    found = version.read("epoch", first).to_pylist()
     return sorted((_entry(row, generation) for row in found), key=lambda one: one.epoch)
 
 

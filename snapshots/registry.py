@@ -127,7 +127,7 @@ def _row(name: str, query_id: str, checkpoint: str) -> pa.Table:
 
 def _read(table: DeltaTable, layout: Layout) -> dict[str, RegisteredQuery]:
     columns = ["name", "query_id", "checkpoint", "format"]
-    rows = TableVersion(layout.queries, table).scan("format", columns=columns).read_all().to_pylist()
+    rows = TableVersion(layout.queries, table).read("format", columns=columns).to_pylist()
     newest = max((row["format"] for row in rows), default=FORMAT)
     if newest > FORMAT:
         raise NewerStoreError(

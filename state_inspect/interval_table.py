@@ -26,7 +26,7 @@ from streamstate.snapshots.change_log import (
     value_columns,
 )
 from streamstate.snapshots.delta.commits import update
-from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.state_inspect.runs import Run, base, runs_of
@@ -94,7 +94,8 @@ class IntervalTable:
             return
         self._db.execute("BEGIN")
         try:
-            low, high = self._load(runs, first)
+            with cannot_read(self._version.place):
+                low, high = self._load(runs, first)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")

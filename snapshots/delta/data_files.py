@@ -158,6 +158,7 @@ def verified(place: Place, path: str) -> Path:
 
     Raises:
         DamagedStoreError: where the file is missing or its bytes changed.
+        StoreError: where it cannot be read.
     """
     folder = place.folder
     local = folder / path if folder is not None else _fetched(place, path)
@@ -165,7 +166,7 @@ def verified(place: Place, path: str) -> Path:
         found = local.stat()
         digest = _digest(local, found.st_size, found.st_mtime_ns, found.st_ino)
     except OSError as error:
-        raise DamagedStoreError.file(f"{place}/{path}", str(error.strerror or error)) from error
+        raise DamagedStoreError.unreadable(f"{place}/{path}", error) from error
     named = _NAME.match(local.name)
     if named is not None and named["digest"] != digest:
         raise DamagedStoreError.file(f"{place}/{path}", "its bytes are not those that were written")
@@ -233,6 +234,6 @@ def _fetched(place: Place, path: str) -> Path:
             with place.filesystem().open_input_stream(path) as stream, arriving.open("wb") as file:
                 shutil.copyfileobj(stream, file, _CHUNK)
         except OSError as error:
-            raise DamagedStoreError.file(f"{place}/{path}", str(error)) from error
+            raise DamagedStoreError.unreadable(f"{place}/{path}", error) from error
         os.replace(arriving, local)  # noqa: PTH105 (atomic; another thread may have fetched it too)
     return local

@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 from streamstate.snapshots.delta.place import LOG, Place, synced
-from streamstate.snapshots.errors import DamagedStoreError, StoreError
+from streamstate.snapshots.errors import DamagedStoreError
 
 _MAGIC = b"crc\0"
 _CHUNK = 512
@@ -41,7 +41,7 @@ def check(place: Place, after: int | None = None) -> None:
     try:
         _check(place.folder / LOG, after)
     except OSError as error:
-        raise StoreError(f"The table {place} cannot be read: {error}") from error
+        raise DamagedStoreError.unreadable(f"{place}/{LOG}", error) from error
 
 
 def _check(log: Path, after: int | None) -> None:
@@ -97,7 +97,7 @@ def _check_file(path: Path, *, sealed: bool) -> None:
         found, seal = path.stat(), path.with_name(_seal_name(path.name)).stat()
         good = _matches(path, found.st_size, found.st_mtime_ns, found.st_ino, seal.st_mtime_ns)
     except OSError as error:
-        raise DamagedStoreError.file(str(path), str(error.strerror or error)) from error
+        raise DamagedStoreError.unreadable(str(path), error) from error
     if not good:
         raise DamagedStoreError.file(str(path), "it does not match its checksum file")
 

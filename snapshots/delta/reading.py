@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.delta.place import Place
+from streamstate.snapshots.errors import StoreError, StreamStateError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -35,6 +38,21 @@ class Committed:
         if self.least is None or self.most is None:
             return True
         return (first is None or self.most >= first) and (last is None or self.least <= last)
+
+
+@contextlib.contextmanager
+def cannot_read(place: Place) -> Iterator[None]:
+    """Turn what Arrow and DuckDB raise while they read a table's files into an error of ours.
+
+    Raises:
+        StoreError: as said.
+    """
+    try:
+        yield
+    except StreamStateError:
+        raise
+    except (OSError, pa.ArrowException, duckdb.Error) as error:
+        raise StoreError(f"The files of {place} cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,16 @@ class TableVersion:
             bounds.append(pc.field(by) <= last)
         condition = functools.reduce(operator.and_, bounds) if bounds else None
         return self.scan_files(chosen, columns=columns, where=condition)
+
+    def read(self, by: str, first: int | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """The same as :meth:`scan`, as a table.
+
+        Raises:
+            DamagedStoreError: as :meth:`scan`.
+            StoreError: where a file cannot be read.
+        """
+        with cannot_read(self.place):
+            return self.scan(by, first, columns=columns).read_all()
 
     def scan_files(
         self, files: Sequence[Committed], *, columns: Sequence[str] | None = None, where: pc.Expression | None = None

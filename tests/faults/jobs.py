@@ -15,7 +15,7 @@ import streamstate as ss
 from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
 from streamstate.snapshots import capture as capturing
-from streamstate.snapshots import delta
+from streamstate.snapshots.delta import commits
 from streamstate.snapshots.errors import StreamStateError
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
@@ -41,19 +41,11 @@ def capture(
     """Capture, with the faults of a control file; returns the epochs that it captured."""
     spark = attached()
     capturing._EPOCHS_A_PASS = epochs_a_pass
-    _set_log_checkpoints(log_checkpoint_every)
+    commits._CHECKPOINT_INTERVAL = log_checkpoint_every
     if control is not None:
         arm(Path(control))
     report = ss.capture(checkpoint, store, QUERY, spark=spark)
     return {"epochs": list(report.epochs), "gaps": list(report.gaps)}
-
-
-def _set_log_checkpoints(every: int) -> None:
-    if hasattr(delta, "_CONFIGURATION"):
-        delta._CONFIGURATION["delta.checkpointInterval"] = str(every)
-    else:
-        commits: Any = importlib.import_module("streamstate.snapshots.delta.commits")
-        commits._CHECKPOINT_INTERVAL = every
 
 
 def read_and_capture(checkpoint: str, store: str, expected: str, epochs: int) -> dict[str, Any]:
