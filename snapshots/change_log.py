@@ -56,12 +56,14 @@ def state_at(uri: str, keys: Sequence[str], epoch: int, keyframe: int | None, co
     """Some columns of a state table at an epoch, rebuilt from its log alone.
 
     This is the rule that every reader of the log follows: the newest row of each key since the keyframe counts,
-    unless it is a delete.
+    unless it is a delete. Columns that the log does not have (yet) are left out.
     """
     table = open_table(uri)
-    wanted = [EPOCH, CHANGE, *columns]
     if table is None:
         return pa.table({})
+    logged = pa.schema(table.schema().to_arrow()).names
+    columns = [name for name in columns if name in logged]
+    wanted = [EPOCH, CHANGE, *columns]
     since = -1 if keyframe is None else keyframe
     scan = table.scan(
         columns=wanted,

@@ -133,7 +133,7 @@ class TableCapture:
             return gathered.pieces[0].select(names)
         if chain.epoch is None or chain.facts is None:
             return _empty(columns, schema)
-        return state_at(self._uri, columns.keys, chain.epoch, chain.facts.keyframe, names)
+        return _fitted(state_at(self._uri, columns.keys, chain.epoch, chain.facts.keyframe, names), names, schema)
 
     def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
         return (WholeFollower if self._source.shape is Shape.TIMERS else FeedFollower)(columns, state)
@@ -160,6 +160,15 @@ class TableCapture:
         for text in recent_metadata(self._uri, _FACTS):
             logged |= _loaded(text)
         return {epoch: facts for epoch, facts in logged.items() if epoch in gathered.facts and epoch <= stood}
+
+
+def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Rows of the log in the columns that Spark has now: a restart may have added some, or widened their types."""
+    arrays = {}
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else state.schema.field(name).type
+        arrays[name] = state[name].cast(kind) if name in state.column_names else pa.nulls(state.num_rows, kind)
+    return pa.table(arrays)
 
 
 def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:
