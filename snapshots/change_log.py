@@ -72,7 +72,7 @@ def state_at(
     """Some columns of a state table at an epoch, rebuilt from its log alone.
 
     This is the rule that every reader of the log follows: the newest row of each key since the keyframe counts,
-    unless it is a delete.
+    unless it is a delete. Columns that the log does not have (yet) are left out.
 
     Raises:
         OvertakenError: where retention has rewritten the log since the manifest, read at ``generation``, named the
@@ -85,9 +85,11 @@ def state_at(
         return pa.table({})
     version = TableVersion(place, table)
     check_generation(version, generation)
+    schema = version.schema
+    columns = [name for name in columns if name in schema.names]
     with folded(version, keys, epoch, keyframe, columns) as rows:
         found = rows.read_all()
-    return found.cast(pa.schema([version.schema.field(name).remove_metadata() for name in columns]))
+    return found.cast(pa.schema([schema.field(name).remove_metadata() for name in columns]))
 
 
 def check_generation(version: TableVersion, generation: int | None) -> None:

@@ -166,8 +166,12 @@ class TableCapture:
         columns = rows.columns
         stands = epochs[0] - 1
         if self._follower is None or self._stands != stands or isinstance(self._follower, FeedFollower) != by_feed:
-            state = self._state_before(columns, chain, gathered, rows.rows.schema)
-            self._follower = FeedFollower(columns, [state]) if by_feed else WholeFollower(columns, state)
+            schema = rows.rows.schema
+            if by_feed and not chain.broken and chain.epoch is not None and chain.facts is not None:
+                self._follower = self._resumed(columns, chain.epoch, chain.facts)
+            else:
+                state = self._state_before(columns, chain, gathered, schema)
+                self._follower = FeedFollower(columns, [state]) if by_feed else WholeFollower(columns, state)
         yield from self._follower.changes(rows, epochs)
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
@@ -183,6 +187,14 @@ class TableCapture:
             return changes, True
         return self._reader.whole(self._source, epochs), False
 
+    def _resumed(self, columns: Columns, epoch: int, facts: TableFacts) -> FeedFollower:
+        """A follower that knows the keys which live at an epoch, from the log, in bounded memory."""
+        version = TableVersion(self._place, self._log.newest())
+        check_generation(version, facts.generation)
+        kept = pa.schema([version.schema.field(name).remove_metadata() for name in columns.keys])
+        with folded(version, columns.keys, epoch, facts.keyframe, columns.keys) as rows:
+            return FeedFollower(columns, (pa.Table.from_batches([batch]).cast(kept) for batch in rows))
+
     def _state_before(self, columns: Columns, chain: Chain, gathered: _Pass, schema: pa.Schema) -> pa.Table:
         """The table's rows where the pass starts, from the log (or from the keyframe that the pass itself made)."""
         names = [*columns.keys, *columns.values]
@@ -191,7 +203,8 @@ class TableCapture:
         if chain.epoch is None or chain.facts is None:
             return _empty(columns, schema)
         facts = chain.facts
-        return state_at(self._place, columns.keys, chain.epoch, facts.keyframe, names, generation=facts.generation)
+        found = state_at(self._place, columns.keys, chain.epoch, facts.keyframe, names, generation=facts.generation)
+        return _fitted(found, names, schema)
 
     def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
         return WholeFollower(columns, state) if self._source.shape is Shape.TIMERS else FeedFollower(columns, [state])
@@ -223,6 +236,15 @@ class TableCapture:
         for text in recent_metadata(self._place, _FACTS):
             logged |= _loaded(text)
         return {epoch: facts for epoch, facts in logged.items() if epoch in epochs and epoch <= stood}
+
+
+def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Rows of the log in the columns that Spark has now: a restart may have added some, or widened their types."""
+    arrays = {}
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else state.schema.field(name).type
+        arrays[name] = state[name].cast(kind) if name in state.column_names else pa.nulls(state.num_rows, kind)
+    return pa.table(arrays)
 
 
 def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:

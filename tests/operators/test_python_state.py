@@ -8,7 +8,7 @@ import pytest
 from oracle import captured_rows, spark_rows
 from pyspark.sql import SparkSession
 
-from operators.processors import PANDAS_STATE, TRANSFORM, evolving
+from operators.processors import PANDAS_STATE, TRANSFORM, InRows, evolving, transformed
 from operators.running import AVRO, CHANGELOG_OFF, Run, checked
 
 FEW = (range(2), range(2, 3))
@@ -33,11 +33,14 @@ def test_transform_with_state_without_changelog(spark: SparkSession, tmp_path: P
 
 def test_a_ttl_that_passed_stays_until_spark_removes_it(spark: SparkSession, tmp_path: Path) -> None:
     """The state holds an expired row until the operator's next epoch; capture shows what the state holds."""
-    run = checked(spark, TRANSFORM["rows, processing time, TTL and timers"], tmp_path, starts=(range(2),))
-    short = run.history.at(0).table("op0_short").to_pandas()
-    assert len(short) > 0
-    assert list(short.columns) == ["k", "n", "ttlExpirationMs"] or "ttlExpirationMs" in short.columns
-    assert "only0" not in set(run.history.at(1).table("op0_short").to_pandas()["k"])
+    query = transformed(InRows(timers=False), "processingTime")
+    run = checked(spark, query, tmp_path, starts=(range(2),))
+    for name in ("op0_short", "op0_list_ttl"):
+        expired = run.history.at(0).table(name)
+        assert "ttlExpirationMs" in expired.value_columns
+        assert "only0" in set(expired.to_pandas()["k"])
+        assert "only0" not in set(run.history.at(1).table(name).to_pandas()["k"])
+    assert "only0" in set(run.history.at(1).table("op0_kept").to_pandas()["k"])
 
 
 def test_a_schema_that_grew_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
