@@ -139,11 +139,11 @@ class StateReader:
 
     def _load(self, source: StateSource, epoch: int, options: dict[str, str]) -> DataFrame:
         spark = self._reading(epoch)
-        # Capture's jobs share a pool, so that under a fair scheduler they cannot starve the query's.
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         return spark.read.format("statestore").options(**source.options, **options).load(self.checkpoint.path)
 
     def _reading(self, epoch: int) -> SparkSession:
+        # Capture's jobs share a pool, so that under a fair scheduler they cannot starve the query's.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         planned = self.checkpoint.planned(epoch)
         pinned = dict(planned.conf) if planned else dict(self._pinned)
         pinned |= _READING

@@ -126,8 +126,8 @@ def test_jobs_run_in_a_pool_of_their_own(spark: SparkSession, counted: tuple[Pat
     capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
     capture.wait(timeout=60)
     capture.stop()
-    until(lambda: len(pools(spark)) > len(before))
-    assert set(pools(spark)[len(before) :]) == {"streamstate"}
+    until(lambda: pools(spark).keys() > before.keys())
+    assert {pool for stage, pool in pools(spark).items() if stage not in before} == {"streamstate"}
 
 
 def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
@@ -136,8 +136,10 @@ def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
 
 
-def pools(spark: SparkSession) -> list[str]:
-    """The scheduler pool of each stage that Spark has run, oldest first."""
+def pools(spark: SparkSession) -> dict[int, str]:
+    """The scheduler pool of each stage that Spark has run, by the stage's number."""
     store = spark.sparkContext._jsc.sc().statusStore()
-    stages = store.stageList(None, False, False, spark.sparkContext._gateway.new_array(spark._jvm.double, 0), None)
-    return [stages.apply(at).schedulingPool() for at in reversed(range(stages.size()))]
+    no_quantiles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    stages = store.stageList(None, False, False, no_quantiles, None)
+    found = (stages.apply(at) for at in range(stages.size()))
+    return {int(one.stageId()): str(one.schedulingPool()) for one in found}
