@@ -228,7 +228,8 @@ def _foreseen(layout: Layout, name: str, policy: Policy) -> RetentionReport:
 
 
 def _policy(last: int | None, since: datetime | timedelta | str | None, every: int | None) -> Policy:
-    for option, number in (("last", last), ("every", every)):
+    given: dict[str, object] = {"last": last, "every": every}  # whatever a caller passed, not what was asked for
+    for option, number in given.items():
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise InvalidArgumentError(f"{option}={number!r} cannot be meant: give a whole number, 1 or more.")
     if last is None and since is None and every is None:

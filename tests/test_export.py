@@ -128,7 +128,7 @@ def test_other_readers_read_it(spark: SparkSession, counted: tuple[Path, Path], 
         table = DeltaTable(tmp_path / "out", version=version)
         expected = captured_rows(history.at(epoch).table())
         assert expected == spark_rows(spark, counted[0], "op0", epoch)
-        by_duckdb = duckdb.sql(f"FROM read_parquet({table.file_uris()})").to_arrow_table()
+        by_duckdb = duckdb.read_parquet(table.file_uris()).to_arrow_table()
         by_polars = polars.read_delta(str(tmp_path / "out"), version=version).to_arrow()
         for found in (table.to_pyarrow_table(), by_duckdb, by_polars):
             assert captured_rows(_Rows(found)) == expected  # type: ignore[arg-type]

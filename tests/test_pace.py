@@ -108,7 +108,8 @@ def test_trouble_with_tidying_is_shown_and_stops_nothing(spark: SparkSession, so
     capturer = Untidy(spark, Checkpoint(tmp_path / "c", spark), str(tmp_path / "s"), "q")
     capture = Capture(capturer, Pace())
     until(lambda: capture.status.tidy_error is not None)
-    assert capture.status.tidy_error == "StoreError: no room for a keyframe"
+    trouble = capture.status
+    assert trouble.tidy_error == "StoreError: no room for a keyframe"
     source.add(letters(2))
     run(counts(source), tmp_path / "c")
     assert capture.wait(epoch=2, timeout=60) == 2
@@ -139,7 +140,9 @@ def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple
 def pools(spark: SparkSession) -> dict[int, str]:
     """The scheduler pool of each stage that Spark has run, by the stage's number."""
     store = spark.sparkContext._jsc.sc().statusStore()
-    no_quantiles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
     stages = store.stageList(None, False, False, no_quantiles, None)
     found = (stages.apply(at) for at in range(stages.size()))
     return {int(one.stageId()): str(one.schedulingPool()) for one in found}

@@ -52,9 +52,9 @@ def as_state(table: ss.StateTable) -> State:
 
 def run(folder: Path | str, policy: Policy) -> retention.RetentionReport:
     """Run retention; ``since`` is given as an epoch, whose commit is so many minutes after the start."""
-    given = dict(policy)
-    since = given.pop("since", None)
-    return keep(folder, "q", **given, since=None if since is None else START + timedelta(minutes=since))
+    since = policy.get("since")
+    moment = None if since is None else START + timedelta(minutes=since)
+    return keep(folder, "q", last=policy.get("last"), every=policy.get("every"), since=moment)
 
 
 def expected(captured: list[int], policy: Policy) -> set[int]:
@@ -104,7 +104,9 @@ def check_keys(history: ss.History, states: list[State | None], kept: list[int])
     for key in "abcdef":
         found = history.key_history(key=key)
         assert set(found["epoch"]) <= set(kept)
-        rows = {row.epoch: None if row.change == "delete" else row.value for row in found.itertuples()}
+        rows: dict[int, int | None] = {
+            row["epoch"]: None if row["change"] == "delete" else row["value"] for row in found.to_dict("records")
+        }
         value: int | None = None
         for epoch in kept:
             broken = any(states[one] is None for one in range(epoch)) and epoch not in rows

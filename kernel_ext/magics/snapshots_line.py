@@ -63,7 +63,8 @@ def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> pd.DataFra
     __tracebackhide__ = True
     chosen = next((verb for verb in VERBS if verb.name == args.verb), None)
     if chosen is not None:
-        return chosen.run(notebook, args)
+        shown: pd.DataFrame | Table = chosen.run(notebook, args)
+        return shown
     store = notebook.open(args.store, args.name)
     value = overview(store) if args.name is None else store[args.name].epochs()
     notebook.assign(args.output, value)
