@@ -212,23 +212,24 @@ TRANSFORM = {
 
 
 class Evolving(StatefulProcessor):
-    """A count whose schema grows and whose number widens at a restart, which also adds a variable."""
+    """A count in some schema; ``added`` has another variable."""
 
-    def __init__(self, *, later: bool) -> None:
-        self.later = later
+    def __init__(self, schema: str, *, added: bool) -> None:
+        self.schema, self.has_added = schema, added
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """The variables of before or after the restart."""
-        self.total = handle.getValueState("total", "n long, extra string" if self.later else "n int")
-        if self.later:
+        """The variables of this start."""
+        self.total = handle.getValueState("total", self.schema)
+        if self.has_added:
             self.added = handle.getValueState("added", "n long")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        """Count the rows."""
+        """Count the rows; a wide number is beyond a narrow one's range."""
         held = self.total.get()
         count = (held[0] if held else 0) + len(list(rows))
-        self.total.update((count + (1 << 40), "later") if self.later else (count,))
-        if self.later:
+        wide = count + (1 << 40) if "long" in self.schema else count
+        self.total.update((wide, "later") if "extra" in self.schema else (wide,))
+        if self.has_added:
             self.added.update((count,))
         yield Row(k=key[0], n=count)
 
@@ -236,9 +237,9 @@ class Evolving(StatefulProcessor):
         """Nothing to close."""
 
 
-def evolving(*, later: bool) -> Query:
-    """The query before or after the restart."""
+def evolving(schema: str, *, added: bool = False) -> Query:
+    """A count whose state variable ``total`` has a schema that a later start may change."""
     return Query(
-        lambda s: s.groupBy("k").transformWithState(Evolving(later=later), OUTPUT, "update", "none"),
-        ("op0_added", "op0_total") if later else ("op0_total",),
+        lambda s: s.groupBy("k").transformWithState(Evolving(schema, added=added), OUTPUT, "update", "none"),
+        ("op0_added", "op0_total") if added else ("op0_total",),
     )
