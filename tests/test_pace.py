@@ -127,7 +127,6 @@ def test_jobs_run_in_a_pool_of_their_own(spark: SparkSession, counted: tuple[Pat
     capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
     capture.wait(timeout=60)
     capture.stop()
-    until(lambda: pools(spark).keys() > before.keys())
     assert {pool for stage, pool in pools(spark).items() if stage not in before} == {"streamstate"}
 
 
@@ -139,10 +138,13 @@ def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple
 
 def pools(spark: SparkSession) -> dict[int, str]:
     """The scheduler pool of each stage that Spark has run, by the stage's number."""
-    store = spark.sparkContext._jsc.sc().statusStore()
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()  # which tells of stages some time after they ran
+    store = context.statusStore()
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     no_quantiles = gateway.new_array(gateway.jvm.double, 0)
     stages = store.stageList(None, False, False, no_quantiles, None)
     found = (stages.apply(at) for at in range(stages.size()))
-    return {int(one.stageId()): str(one.schedulingPool()) for one in found}
+    # A stage that was skipped ran in none, whatever the store says.
+    return {int(one.stageId()): str(one.schedulingPool()) for one in found if one.status().toString() == "COMPLETE"}

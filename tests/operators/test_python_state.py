@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from oracle import captured_rows, spark_rows
 from pyspark.sql import SparkSession
@@ -76,7 +75,6 @@ def _padded(row: str, like: Counter[str]) -> str:
     return json.dumps(values + [None] * (len(json.loads(next(iter(like)))) - len(values)))
 
 
-@pytest.mark.xfail(raises=pa.ArrowInvalid, reason="a log's column keeps the type that it was made with")
 def test_a_number_that_widened_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     """A number is as wide as its widest."""
     run = grown(spark, tmp_path, evolving("n int"), evolving("n long"))
