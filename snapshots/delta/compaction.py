@@ -17,7 +17,7 @@ _APPLICATION = "streamstate/compaction"
 
 # Fewer files than these cost a reader less than merging them does.
 _MANY, _VERY_MANY = 64, 256
-_SMALL_IN_ALL = 16 << 20
+_SMALL_IN_ALL = 4 << 20
 # A file joins a merge whose other files together are at least a quarter of it: then each row is rewritten a number of
 # times that grows with the logarithm of the table, not with the table.
 _SHARE = 4
