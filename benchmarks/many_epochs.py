@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 _FEW, _MANY = 100, 10_000
 _KEYS, _CHANGES = 200, 10
+# A capture that follows looks every five seconds whether files are to be merged.
+_TIDIED = 10
 
 
 def many_epochs(_spark: SparkSession | None, folder: Path, _size: Size) -> Iterator[Measurement]:
-    """Stores of 100 and of 10,000 epochs, each epoch committed by itself: 200 keys of which each changes 10."""
+    """Stores of 100 and of 10,000 epochs, 200 keys of which each epoch changes 10.
+
+    Each epoch is committed by itself, and small files are merged as they come.
+    """
     few, many = folder / "few", folder / "many"
     made(few, _FEW)
     made(many, _MANY)
@@ -63,7 +68,7 @@ def made(path: Path, epochs: int) -> None:
     for epoch in range(epochs):
         state = state | {str(key % _KEYS): epoch for key in range(epoch * _CHANGES, (epoch + 1) * _CHANGES)}
         states.append(state)
-    write(path, states, keyframe_every=_FEW)
+    write(path, states, keyframe_every=_FEW, tidy_every=_TIDIED)
 
 
 def _opened(path: Path) -> int:

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.registry import register
 
 LOG = pa.schema(
@@ -29,7 +31,14 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 State = dict[str, int]
 
 
-def write(path: Path, states: list[State | None], *, keyframe_every: int = 0, commit_every: int = 1) -> None:
+def write(
+    path: Path,
+    states: list[State | None],
+    *,
+    keyframe_every: int = 0,
+    commit_every: int = 1,
+    tidy_every: int | None = None,
+) -> None:
     """A store with one query ``q`` whose state at each epoch is given; None is a gap.
 
     Args:
@@ -37,6 +46,7 @@ def write(path: Path, states: list[State | None], *, keyframe_every: int = 0, co
         states: the whole state at each epoch from 0 on, None for a gap.
         keyframe_every: a keyframe at every so many epochs, beside those that gaps need.
         commit_every: so many epochs a commit.
+        tidy_every: after so many epochs, merge small files where that is due, as a capture that follows does.
     """
     layout = Layout.at(path)
     register(layout, "q", "id", "checkpoint")
@@ -52,6 +62,9 @@ def write(path: Path, states: list[State | None], *, keyframe_every: int = 0, co
         table = pa.Table.from_pylist(rows, schema=LOG)
         append_once(layout.change_log("q", "op0"), "q/op0", epochs[-1], partial(_all_of, table))
         manifest.append(entries, "q/_epochs")
+        if tidy_every and epochs[-1] % tidy_every == 0:
+            compact(layout.change_log("q", "op0"), EPOCH)
+            compact(layout.manifest("q"), "epoch")
 
 
 def _all_of(table: pa.Table, _stands: int) -> pa.Table:
