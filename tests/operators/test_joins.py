@@ -16,6 +16,7 @@ from operators.running import HDFS, Run, checked
 FORMATS = (2, 3, 4)
 
 
+@pytest.mark.slow  # ten tables at each epoch
 @pytest.mark.parametrize("version", FORMATS)
 def test_all_joins(spark: SparkSession, tmp_path: Path, version: int) -> None:
     """Inner, left, right and full outer and semi joins keep ``left`` and ``right``, whatever the format."""
