@@ -132,8 +132,10 @@ def test_jobs_run_in_a_pool_of_their_own(spark: SparkSession, counted: tuple[Pat
 
 def test_the_users_jobs_stay_where_they_were(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """A capture in the user's own thread leaves no pool behind in it."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "mine")
     ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
-    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") == "mine"
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # takes it away
 
 
 def pools(spark: SparkSession) -> dict[int, str]:

@@ -171,3 +171,15 @@ def test_reading_needs_neither_spark_nor_java(counted: tuple[Path, Path]) -> Non
     environment = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert int(done.stdout.split()[0]) == ss.open_store(counted[1])["counts"].live().table().count()
+
+
+def test_a_large_state_is_read_whole(tmp_path: Path) -> None:
+    """Beyond the size of one of the index's row groups, at first sight, after more epochs, and going back."""
+    state = {f"k{number:06}": number for number in range(130_000)}
+    later = {**state, "k000000": -1, "one more": 1}
+    write(tmp_path, [state, later], commit_every=2)
+    for first in (0, 1):
+        history = ss.open_store(tmp_path)["q"]
+        for epoch, expected in ((first, [state, later][first]), (1 - first, [state, later][1 - first])):
+            found = history.at(epoch).table().to_arrow()
+            assert dict(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)) == expected

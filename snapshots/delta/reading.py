@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -42,7 +41,7 @@ class Committed:
 
 @contextlib.contextmanager
 def cannot_read(place: Place) -> Iterator[None]:
-    """Turn what Arrow and DuckDB raise while they read a table's files into an error of ours.
+    """Turn what Arrow raises while it reads a table's files into an error of ours.
 
     Raises:
         StoreError: as said.
@@ -51,7 +50,7 @@ def cannot_read(place: Place) -> Iterator[None]:
         yield
     except StreamStateError:
         raise
-    except (OSError, pa.ArrowException, duckdb.Error) as error:
+    except (OSError, pa.ArrowException) as error:
         raise StoreError(f"The files of {place} cannot be read: {error}") from error
 
 
