@@ -31,7 +31,6 @@ from streamstate.snapshots.errors import (
     OvertakenError,
     StoreError,
     UnknownEpochError,
-    UnknownQueryError,
     UnknownTableError,
     choices,
 )
@@ -39,7 +38,7 @@ from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.snapshots.operators import EPOCH
-from streamstate.snapshots.registry import registered, require_store
+from streamstate.snapshots.registry import required_query
 
 _APPLICATION = "streamstate/export"
 _EPOCH, _QUERY, _TABLE = "streamstate.epoch", "streamstate.query_id", "streamstate.table"
@@ -157,10 +156,7 @@ def export(
 
 
 def _source(layout: Layout, name: str, table: str | None) -> _Source:
-    require_store(layout)
-    known = registered(layout)
-    if name not in known:
-        raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
+    query = required_query(layout, name)
     manifest = Manifest(layout, name)
     manifest.refresh()
     tables = list(dict.fromkeys(one for entry in manifest.entries for one in entry.tables))
@@ -171,7 +167,7 @@ def _source(layout: Layout, name: str, table: str | None) -> _Source:
         raise UnknownEpochError(f"No epoch of {name} is captured yet.\nWait for the first, or capture one.")
     if chosen not in tables:
         raise UnknownTableError.among("state table", chosen, tables, where=f"in {name}")
-    return _Source(manifest, layout.change_log(name, chosen), known[name].query_id, chosen)
+    return _Source(manifest, layout.change_log(name, chosen), query.query_id, chosen)
 
 
 def _exported(target: Place, source: _Source) -> list[int]:

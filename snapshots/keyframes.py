@@ -1,4 +1,4 @@
-"""Keyframes where retention has a log begin."""
+"""Keyframes folded from the log: those that are due, and those where retention has a log begin."""
 
 from __future__ import annotations
 
@@ -70,19 +70,29 @@ class Keyframe:
         there = rows_since(version, self.epoch, self.epoch, [CHANGE])
         if any(batch.num_rows for batch in there):
             return []  # of a run that was killed, or by a capture
-        schema = version.schema
-        names = [PARTITION, *key_columns(schema), *value_columns(schema)]
-        with (
-            DataFileWriter(self.place, schema) as writer,
-            folded(version, key_columns(schema), self.epoch, self.facts.keyframe, names) as rows,
-        ):
-            for batch in rows:
-                writer.write(self._marked(batch, names))
-        return [] if writer.file is None else [writer.file]
+        return keyframe_file(version, self.epoch, self.facts.keyframe)
 
-    def _marked(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
-        fixed = {
-            EPOCH: pa.repeat(pa.scalar(self.epoch, pa.int64()), batch.num_rows),
-            CHANGE: pa.repeat(KEYFRAME, batch.num_rows),
-        }
-        return pa.table(fixed | {name: batch[name] for name in names})
+
+def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[DataFile]:
+    """All live keys at an epoch as a file of the log, folded from the log itself; none where no key lives.
+
+    Args:
+        version: the log.
+        epoch: a captured epoch.
+        since: the keyframe that reading it starts from; None: the log's beginning.
+    """
+    schema = version.schema
+    names = [PARTITION, *key_columns(schema), *value_columns(schema)]
+    with (
+        DataFileWriter(version.place, schema) as writer,
+        folded(version, key_columns(schema), epoch, since, names) as rows,
+    ):
+        for batch in rows:
+            writer.write(_marked(batch, epoch, names))
+    return [] if writer.file is None else [writer.file]
+
+
+def _marked(batch: pa.RecordBatch, epoch: int, names: Sequence[str]) -> pa.Table:
+    count = batch.num_rows
+    fixed = {EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count), CHANGE: pa.repeat(KEYFRAME, count)}
+    return pa.table(fixed | {name: batch[name] for name in names})

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, choices
+from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, UnknownQueryError, choices
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
 
@@ -50,6 +50,20 @@ def require_store(layout: Layout) -> None:
             "A store is the folder given to streamstate.capture, streamstate.follow or %%stream --store."
         )
     _read(table, layout)
+
+
+def required_query(layout: Layout, name: str) -> RegisteredQuery:
+    """A query that is to be in a store.
+
+    Raises:
+        NotAStoreError, NewerStoreError: as :func:`require_store`.
+        UnknownQueryError: where the store has no query of that name.
+    """
+    require_store(layout)
+    known = registered(layout)
+    if name not in known:
+        raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
+    return known[name]
 
 
 def register(layout: Layout, name: str, query_id: str, checkpoint: str) -> None:

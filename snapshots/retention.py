@@ -27,7 +27,6 @@ from streamstate.snapshots.errors import (
     NaiveTimestampError,
     OvertakenError,
     StoreError,
-    UnknownQueryError,
 )
 from streamstate.snapshots.keeping import Plan, Policy, Stays, planned, with_changes
 from streamstate.snapshots.keyframes import Keyframe
@@ -39,7 +38,7 @@ from streamstate.snapshots.manifest import (
     read_entries,
     with_kept_keyframes,
 )
-from streamstate.snapshots.registry import registered, require_store
+from streamstate.snapshots.registry import required_query
 from streamstate.snapshots.thinning import Rewrite, drop
 
 # Another run may finish first; more often than this it is not another run that is in the way.
@@ -120,7 +119,7 @@ def keep(
     """
     policy = _policy(last, since, every)
     layout = Layout.at(store, storage_options)
-    query_id = _query_id(layout, name)
+    query_id = required_query(layout, name).query_id
     if dry_run:
         return _foreseen(layout, name, policy)
     freed, kept, dropped = _run(layout, name, query_id, policy, progress)
@@ -260,11 +259,3 @@ def _moment(since: datetime | timedelta | str) -> datetime:
             f"Add an offset, such as '{since.isoformat()}+00:00', or in Python tzinfo=datetime.UTC."
         )
     return since
-
-
-def _query_id(layout: Layout, name: str) -> str:
-    require_store(layout)
-    known = registered(layout)
-    if name not in known:
-        raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
-    return known[name].query_id

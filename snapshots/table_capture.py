@@ -16,20 +16,19 @@ from streamstate.snapshots.change_log import (
     KEYFRAME,
     check_generation,
     folded,
-    key_columns,
     log_schema,
     state_at,
-    value_columns,
 )
 from streamstate.snapshots.changes import EpochChanges, FeedFollower, WholeFollower, keyframe_rows, with_positions
 from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.delta.compaction import compact
-from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter
+from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.delta.sweep import sweep
+from streamstate.snapshots.keyframes import keyframe_file
 from streamstate.snapshots.manifest import TableFacts
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, Columns, Shape, StateSource
+from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
 from streamstate.snapshots.state_reader import StateReader, StateRows
 
 # Below this many rows a keyframe saves no reader any time.
@@ -138,17 +137,7 @@ class TableCapture:
         def write(table: DeltaTable, _stands: int) -> list[DataFile]:
             version = TableVersion(self._place, table)
             check_generation(version, facts.generation)
-            schema = version.schema
-            names = [PARTITION, *key_columns(schema), *value_columns(schema)]
-            with (
-                DataFileWriter(self._place, schema) as writer,
-                folded(version, key_columns(schema), epoch, facts.keyframe, names) as rows,
-            ):
-                for batch in rows:
-                    count = batch.num_rows
-                    fixed = {EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count), CHANGE: pa.repeat(KEYFRAME, count)}
-                    writer.write(pa.table(fixed | {name: batch[name] for name in names}))
-            return [] if writer.file is None else [writer.file]
+            return keyframe_file(version, epoch, facts.keyframe)
 
         commit_once(self._log, self._keyframes, epoch, write)
         self._keyframe = epoch

@@ -10,11 +10,10 @@ from streamstate.snapshots.delta import Place, open_table
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.errors import UnknownQueryError
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
-from streamstate.snapshots.registry import registered, require_store
+from streamstate.snapshots.registry import required_query
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,7 @@ def tidy_query(
         StoreError: where a table cannot be written; it is as it was then.
     """
     layout = Layout.at(store, storage_options)
-    require_store(layout)
-    known = registered(layout)
-    if name not in known:
-        raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
+    required_query(layout, name)
     manifest = Manifest(layout, name)
     manifest.refresh()
     tables = dict.fromkeys(table for entry in manifest.entries for table in entry.tables)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -23,7 +23,7 @@ from streamstate.snapshots.delta.data_files import DataFile, delete_files, write
 from streamstate.snapshots.delta.log_checks import check, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
-from streamstate.snapshots.delta.schema import change, merged
+from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
 from streamstate.snapshots.errors import StoreError
 
 # History is kept by our own rules: Delta's default would drop log entries after 30 days.
@@ -33,9 +33,6 @@ _CONFIGURATION: dict[str, str | None] = {
     "delta.checkpointInterval": "50",
 }
 _CHECKPOINT_INTERVAL = 50
-
-# Log checkpoints are written by us, because they too are to be synced and sealed.
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 # Others may change the columns at the same moment.
 _ATTEMPTS = 5
@@ -245,7 +242,7 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
             *work.removes(table),
         ]
         table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=_NO_HOOKS
+            actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
         )
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": what follows the commit may have failed.

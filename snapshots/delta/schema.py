@@ -11,7 +11,8 @@ from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.errors import StoreError
 
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+# Log checkpoints are written by us, because they too are to be synced and sealed.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def merged(now: pa.Schema, wanted: pa.Schema, place: Place) -> pa.Schema:
@@ -38,7 +39,7 @@ def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
     try:
         if [one.type for one in now] == [one.type for one in schema][: len(now)]:
             fields = [Field.from_arrow(one) for one in list(schema)[len(now) :]]
-            table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
+            table.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
         else:
             _rewrite(place, table, schema)
     except (DeltaError, OSError, ValueError) as error:
@@ -67,7 +68,7 @@ def _rewrite(place: Place, table: DeltaTable, schema: pa.Schema) -> None:
             "overwrite",
             Schema.from_arrow(schema),
             commit_properties=CommitProperties(max_commit_retries=0),
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
     except BaseException:
         current = DeltaTable(place.uri, storage_options=place.storage_options)
