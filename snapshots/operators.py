@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 EPOCH, CHANGE, PARTITION, POSITION = "_epoch", "_change", "_partition", "_position"
-RESERVED = (EPOCH, CHANGE, PARTITION, POSITION, "_row", "_valid_from", "_valid_to")
+HASH = "_hash"
+RESERVED = (EPOCH, CHANGE, PARTITION, POSITION, HASH, "_row", "_valid_from", "_valid_to")
 """Names that the log and the tables made from it use themselves."""
 NO_KEY = "_key"
 """The key column of a table whose operator has no key."""

@@ -10,15 +10,15 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import listed
+from streamstate.snapshots.change_log import quoted
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.layout import MANIFEST, TIME
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.interval_table import NEVER, IntervalTable
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
-from streamstate.state_inspect.state_table import bad_key, check_key, key_condition
+from streamstate.state_inspect.state_table import bad_key, check_key
 from streamstate.state_inspect.timestamps import aware
 
 if TYPE_CHECKING:
@@ -211,13 +211,14 @@ class History:
         return found
 
     def _versions(self, intervals: IntervalTable, key: dict[str, Any]) -> list[dict[str, Any]]:
-        columns = listed(["_valid_from", "_valid_to", *intervals.value_columns])
+        condition, parameters = intervals.key_is(key)
+        columns = [f"nullif(_valid_to, {NEVER}) AS _valid_to", *map(quoted, intervals.value_columns)]
         sql = (
-            f"SELECT {columns} FROM {intervals.relation} WHERE {key_condition(intervals.key_columns)}"
-            f" AND _valid_from <= {intervals.high} ORDER BY _valid_from"
+            f"SELECT _valid_from, {', '.join(columns)} FROM {intervals.relation}"
+            f" WHERE {condition} AND _valid_from <= {intervals.high} ORDER BY _valid_from"
         )
         try:
-            return list(self.index.query(sql, [key[name] for name in intervals.key_columns]).to_pylist())
+            return list(self.index.query(sql, parameters).to_pylist())
         except duckdb.Error as error:
             raise bad_key(key, intervals, error) from error
 

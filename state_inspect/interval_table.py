@@ -1,14 +1,19 @@
 """The temporal index of one state table: every version of every key with the epochs at which it held.
 
-``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the one that replaced or removed it (NULL while it
-holds), so that "at epoch e" is a filter and a key's history a lookup. It is made from the change log and can always
+``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the one that replaced or removed it (``NEVER`` while
+it holds), so that "at epoch e" is a filter and a key's history a lookup. It is made from the change log and can always
 be made again from it: from the keyframe before the first epoch that was asked for, then forward as epochs arrive and
 back as older ones are asked for. What a reader sees at an epoch stays.
+
+The versions lie in the order of ``_hash``, DuckDB's hash of the key columns: the smallest and largest that DuckDB keeps
+for each group of rows then lead to a key at once, with no index to build, to keep in memory or to update. What arrives
+later lies behind them unsorted, until it is so much that looking through it would be felt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -29,8 +34,14 @@ from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.errors import StoreError
 from streamstate.snapshots.manifest import Entry
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
 from streamstate.state_inspect.runs import Run, base, runs_of
+
+NEVER = 2**63 - 1
+"""``_valid_to`` of what holds."""
+
+# Rows behind the sorted ones that are looked through in a few milliseconds.
+_UNSORTED = 2_000_000
 
 
 class IntervalTable:
@@ -57,6 +68,7 @@ class IntervalTable:
         """The newest epoch that the index has."""
         self._table = table
         self._version = version
+        self._sorted = self._unsorted = 0  # rows
         self._db = database.cursor()
         self._know_columns()
 
@@ -68,6 +80,22 @@ class IntervalTable:
     def at(self, epoch: int) -> str:
         """SQL for the rows that held at an epoch."""
         return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
+
+    def versions_sql(self) -> str:
+        """SQL for all versions; ``_valid_to`` is NULL while one holds."""
+        columns = f"_valid_from, nullif(_valid_to, {NEVER}) AS _valid_to, {listed([PARTITION, *self.columns])}"
+        return f"SELECT {columns} FROM {self.relation}"
+
+    def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """The SQL condition that a version is of a key, and its parameters; leads there without a scan.
+
+        Args:
+            key: a value for each key column.
+        """
+        values = [key[name] for name in self.key_columns]
+        casts = ", ".join(f"CAST(? AS {self._kinds[name]})" for name in self.key_columns)
+        equal = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in self.key_columns)
+        return f"_hash = hash({casts}) AND {equal}", [*values, *values]
 
     def covers(self, first: int, last: int) -> bool:
         """Whether the index has the epochs between two."""
@@ -98,6 +126,8 @@ class IntervalTable:
             with cannot_read(self._version.place):
                 low, high = self._load(runs, first)
             self._db.execute("COMMIT")
+            if self._unsorted > max(_UNSORTED, self._sorted // 2):
+                self._sort()
         except duckdb.Error as error:
             self._db.execute("ROLLBACK")
             raise StoreError(f"The files of {self._version.place} cannot be read: {error}") from error
@@ -110,7 +140,7 @@ class IntervalTable:
         """Load a single epoch from the log as it stands."""
         self._create()
         self._take(rows_since(self._version, keyframe, epoch))
-        self._insert("_until")
+        self._insert()
         self.low = self.high = epoch
 
     def _know_columns(self) -> None:
@@ -134,13 +164,29 @@ class IntervalTable:
 
     def _create(self) -> None:
         fields = [self.schema.field(name) for name in [PARTITION, *self.columns]]
-        intervals = [pa.field("_valid_from", pa.int64()), pa.field("_valid_to", pa.int64())]
-        self._db.register("empty", pa.schema(intervals + fields).empty_table())
+        numbers = [pa.field(HASH, pa.uint64()), pa.field("_valid_from", pa.int64()), pa.field("_valid_to", pa.int64())]
+        self._db.register("empty", pa.schema(numbers + fields).empty_table())
         like = self._db.sql("FROM empty")
-        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(like.columns, like.types, strict=True))
-        # Not CREATE … AS: what is then inserted in the same transaction, DuckDB 2.0 loses from 122,880 rows on.
-        self._db.execute(f"CREATE OR REPLACE TABLE {self.relation} ({columns})")
+        self._kinds = {name: str(kind) for name, kind in zip(like.columns, like.types, strict=True)}
         self._db.unregister("empty")
+        self._make(self.relation)
+        self._sorted = self._unsorted = 0
+
+    def _make(self, relation: str) -> None:
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in self._kinds.items())
+        # Not CREATE … AS: what is then inserted in the same transaction, DuckDB 2.0 loses from 122,880 rows on.
+        self._db.execute(f"CREATE OR REPLACE TABLE {relation} ({columns})")
+
+    def _sort(self) -> None:
+        """Sort all versions anew; who reads meanwhile reads the rows as they lay."""
+        anew = quoted(f"{self.relation} anew")
+        self._db.execute("BEGIN")
+        self._make(anew)
+        self._db.execute(f"INSERT INTO {anew} FROM {self.relation} ORDER BY {HASH}, _valid_from")
+        self._db.execute(f"DROP TABLE {self.relation}")
+        self._db.execute(f"ALTER TABLE {anew} RENAME TO {self.relation}")
+        self._db.execute("COMMIT")
+        self._sorted, self._unsorted = self._sorted + self._unsorted, 0
 
     def _add(self, runs: Sequence[Run], low: int) -> None:
         """Load runs that follow nothing that is there, the first of them from an epoch on."""
@@ -148,9 +194,9 @@ class IntervalTable:
             # What held before the gap held until the gap.
             if run.before is not None:
                 ended = run.before + 1
-                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to IS NULL")
+                self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
             self._take(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
-            self._insert("_until")
+            self._insert()
 
     def _go_on(self, runs: Sequence[Run]) -> None:
         """Load the epochs after the newest that is there."""
@@ -159,7 +205,7 @@ class IntervalTable:
                 changes = pc.field(CHANGE) != KEYFRAME
                 self._take(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
                 self._end_replaced()
-                self._insert("_until")
+                self._insert()
         self._add([run for run in runs if run.first > self.high], runs[0].first)
 
     def _go_back(self, runs: Sequence[Run], wanted: int, low: int) -> None:
@@ -167,43 +213,54 @@ class IntervalTable:
         for run in runs:
             self._take(rows_since(self._version, run.keyframe_at(max(wanted, run.first)), min(low, run.last)))
             if run.last < low:
-                self._insert(f"coalesce(_until, {run.last + 1})")
+                self._insert(never=run.last + 1)
                 continue
             # What the keyframe at ``low`` says again has held since it was written.
             self._db.execute(
                 f"UPDATE {self.relation} AS held SET _valid_from = incoming._epoch FROM incoming"
                 f" WHERE held._valid_from = {low} AND incoming._until IS NULL"
-                f" AND incoming._change <> '{DELETE}' AND {same('held', 'incoming', self.key_columns)}"
+                f" AND incoming._change <> '{DELETE}' AND {self._same_key('held', 'incoming')}"
             )
-            self._insert("_until", "_until IS NOT NULL")
+            self._insert("_until IS NOT NULL")
 
     def _take(self, rows: pa.RecordBatchReader) -> None:
-        """Rows of the log, each with the epoch of the next row of its key."""
+        """Rows of the log, each with its key's hash and the epoch of the next row of its key."""
+        keys = listed(self.key_columns)
         self._db.register("feed", rows)
         try:
             self._db.execute(
-                "CREATE OR REPLACE TEMP TABLE incoming AS SELECT *,"
-                f" lead(_epoch) OVER (PARTITION BY {listed(self.key_columns)} ORDER BY _epoch) AS _until FROM feed"
+                f"CREATE OR REPLACE TEMP TABLE incoming AS SELECT *, hash({keys}) AS {HASH},"
+                f" lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until FROM feed"
             )
         finally:
             self._db.unregister("feed")
 
-    def _insert(self, until: str, where: str = "true") -> None:
-        self._db.execute(
-            f"INSERT INTO {self.relation} SELECT _epoch, {until}, {listed([PARTITION, *self.columns])}"
-            f" FROM incoming WHERE _change <> '{DELETE}' AND {where}"
-        )
+    def _insert(self, where: str = "true", never: int = NEVER) -> None:
+        """Add the incoming rows as versions; the last of a key holds until ``never``."""
+        [(added,)] = self._db.execute(
+            f"INSERT INTO {self.relation} SELECT {HASH}, _epoch, coalesce(_until, {never}),"
+            f" {listed([PARTITION, *self.columns])} FROM incoming WHERE _change <> '{DELETE}' AND {where}"
+            f" ORDER BY {HASH}, _epoch"
+        ).fetchall()
         self._db.execute("DROP TABLE incoming")
+        if self._sorted:
+            self._unsorted += added
+        else:
+            self._sorted = added
 
     def _end_replaced(self) -> None:
         """End the versions that the incoming rows replace or remove."""
+        keys = listed([HASH, *self.key_columns])
         self._db.execute(
             f"UPDATE {self.relation} AS held SET _valid_to = newer._epoch FROM ("
-            f" SELECT {listed(self.key_columns)}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL) AS newer"
-            f" WHERE held._valid_to IS NULL AND {same('held', 'newer', self.key_columns)}"
+            f" SELECT {keys}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL) AS newer"
+            f" WHERE held._valid_to = {NEVER} AND {self._same_key('held', 'newer')}"
         )
+
+    def _same_key(self, left: str, right: str) -> str:
+        return same(left, right, [HASH, *self.key_columns])
 
 
 def held_at(epoch: int) -> str:
     """The SQL condition that a version held at an epoch."""
-    return f"_valid_from <= {epoch} AND (_valid_to IS NULL OR _valid_to > {epoch})"
+    return f"_valid_from <= {epoch} AND _valid_to > {epoch}"

@@ -120,10 +120,9 @@ class StateTable:
             {'carrier': 'UA', 'origin': 'EWR', 'count': 46087, 'sum': 579063.0}
         """
         check_key(key, self._table.key_columns, self.name)
-        condition = key_condition(self._table.key_columns)
-        sql = f"SELECT * FROM ({self.rows_sql()}) WHERE {condition}"
+        condition, parameters = self._table.key_is(key)
         try:
-            rows = self._typed(self._query(sql, [key[name] for name in self._table.key_columns])).to_pylist()
+            rows = self._typed(self._query(f"{self.rows_sql()} AND {condition}", parameters)).to_pylist()
         except InvalidSQLError as error:
             raise bad_key(key, self._table, error) from error
         return rows[0] if rows else None
@@ -172,11 +171,6 @@ class StateTable:
             return self._index.query(sql, parameters)
         except duckdb.Error as error:
             raise InvalidSQLError(f"The condition cannot be run: {str(error).splitlines()[0]}") from error
-
-
-def key_condition(keys: list[str]) -> str:
-    """The SQL condition that the key columns equal parameters, in their order."""
-    return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in keys)
 
 
 def check_key(key: Mapping[str, Any], keys: list[str], table: str) -> None:
