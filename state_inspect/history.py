@@ -14,6 +14,7 @@ from streamstate.snapshots.change_log import quoted
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.layout import MANIFEST, TIME
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.causes import Causes
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.interval_table import NEVER, IntervalTable
@@ -112,7 +113,7 @@ class History:
         intervals = self.interval_table(chosen, min(a, b))
         for epoch in (a, b):
             self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, a, b)
+        return Diff(self.index, intervals, chosen, a, b, causes=self._causes())
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
@@ -160,6 +161,9 @@ class History:
             if self._stays(entry):
                 return found
         return self.index.dropped(self.name, table, entry)
+
+    def _causes(self) -> Causes:
+        return Causes(self.index, list(self._manifest.entries), self.interval_table)
 
     def _stays(self, entry: Entry) -> bool:
         """Whether retention has not dropped an entry's epoch, as far as is known."""
