@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,8 @@ class Caused:
     same: bool
     """It was written again with the values that it had."""
     cause: str
+    version: Mapping[str, Any]
+    """What was written, or removed: ``_valid_from``, ``_valid_to`` and the columns that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Keys:
     sql: str
     """SQL that gives ``_row`` (any number), ``_hash`` and the key columns of each."""
     parameters: tuple[Any, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Further columns of the versions to give, as SQL."""
 
 
 class Causes:
@@ -60,6 +65,7 @@ class Causes:
     def __init__(self, index: Index, entries: Sequence[Entry], intervals: Callable[[str, int], IntervalTable]) -> None:
         self._index = index
         self._intervals = intervals
+        self._epochs = [entry.epoch for entry in entries]
         self._moments = dict(_moments(entries))
         self._tables = list(dict.fromkeys(name for entry in entries for name in entry.tables))
 
@@ -73,14 +79,14 @@ class Causes:
         found: dict[int, list[Caused]] = {}
         rows = self._index.query(_versions(keys, first, last), list(keys.parameters))
         for row, versions in _by_row(rows):
-            changes = _changes(versions, first, last)
+            changes = _changes(self._at_kept_epochs(versions), first, last)
             found[row] = [self._caused(one, rule, keys.table, _of_key(gone, row, one.epoch)) for one in changes]
         return found
 
     def _caused(self, change: _Change, rule: Rule, table: IntervalTable, timers: tuple[int, ...] | None) -> Caused:
         moment = self._moments.get(change.epoch)
         if moment is None or change.epoch in table.starts:
-            return Caused(change.epoch, change.removed, same=False, cause=UNKNOWN)
+            return Caused(change.epoch, change.removed, same=False, cause=UNKNOWN, version=change.version)
         before = change.before or {}
         written = None if _at_start(before, table) else self._moments.get(before.get("_valid_from", -1))
         event = Event(
@@ -96,7 +102,20 @@ class Causes:
             written=written,
             timers=timers,
         )
-        return Caused(change.epoch, change.removed, change.same, rule(event, moment))
+        return Caused(change.epoch, change.removed, change.same, rule(event, moment), change.version)
+
+    def _at_kept_epochs(self, versions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A key's versions, those of dropped epochs as the next epoch that stays sees them.
+
+        A run of retention drops epochs from the manifest a moment before it rewrites the log.
+        """
+
+        def seen(epoch: int) -> int:
+            at = bisect_left(self._epochs, epoch)
+            return self._epochs[at] if at < len(self._epochs) else epoch
+
+        moved = [one | {name: seen(one[name]) for name in ("_valid_from", "_valid_to")} for one in versions]
+        return [one for one in moved if one["_valid_from"] != one["_valid_to"]]
 
     def _timers_of(self, name: str, first: int) -> str | None:
         """The table of registered timers of the operator that a state table belongs to."""
@@ -134,6 +153,8 @@ class _Change:
     """A change as the versions tell it."""
 
     epoch: int
+    version: dict[str, Any]
+    """The version that it wrote or removed."""
     before: dict[str, Any] | None
     """The version that it replaced or removed."""
     removed: bool = False
@@ -147,10 +168,10 @@ def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Itera
         start, end = version["_valid_from"], version["_valid_to"]
         before = versions[at - 1] if at and versions[at - 1]["_valid_to"] == start else None
         if first < start <= last:
-            yield _Change(start, before, same=version["_same"], same_but_matched=version["_same_but_matched"])
+            yield _Change(start, version, before, same=version["_same"], same_but_matched=version["_same_but_matched"])
         replaced = at + 1 < len(versions) and versions[at + 1]["_valid_from"] == end
         if not replaced and first < end <= last:
-            yield _Change(end, version, removed=True)
+            yield _Change(end, version, version, removed=True)
 
 
 def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
@@ -164,17 +185,18 @@ def _versions(keys: Keys, first: int, last: int) -> str:
     values = [name for name in table.value_columns if name != "matched"]
     window = "OVER (PARTITION BY _row ORDER BY _valid_from)"
     before = f"lag(_valid_to) {window} IS NOT DISTINCT FROM _valid_from"
-    columns = {
-        "_same": _repeats(table.value_columns, window, before),
-        "_same_but_matched": _repeats(values, window, before),
-        "_expires": _expiry(table),
-        "_ends": _session_end(table),
-    }
+    columns = [
+        f"{_repeats(table.value_columns, window, before)} AS _same",
+        f"{_repeats(values, window, before)} AS _same_but_matched",
+        f"{_expiry(table)} AS _expires",
+        f"{_session_end(table)} AS _ends",
+        *keys.columns,
+    ]
     return (
         f"WITH wanted AS ({keys.sql}), versions AS (SELECT wanted._row, held.* FROM wanted"
         f" JOIN {table.relation} AS held ON {same('wanted', 'held', [HASH, *table.key_columns])}"
         f" WHERE held._valid_to > {first} AND held._valid_from <= {last})"
-        f" SELECT _row, _valid_from, _valid_to, {', '.join(f'{sql} AS {name}' for name, sql in columns.items())}"
+        f" SELECT _row, _valid_from, _valid_to, {', '.join(columns)}"
         " FROM versions ORDER BY _row, _valid_from"
     )
 

@@ -6,25 +6,24 @@ from bisect import bisect_left
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import quoted
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.layout import MANIFEST, TIME
+from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.causes import Causes
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import NEVER, IntervalTable
+from streamstate.state_inspect.key_life import KeyLife
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
-from streamstate.state_inspect.state_table import bad_key, check_key
+from streamstate.state_inspect.state_table import check_key
 from streamstate.state_inspect.timestamps import aware
 
 if TYPE_CHECKING:
     from streamstate.snapshots.layout import Layout
     from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.interval_table import IntervalTable
 
 
 class History:
@@ -119,7 +118,8 @@ class History:
         """Every change of one key, ascending by epoch.
 
         Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` where the log starts
-        anew and it is not known when the value was written), ``committed_at``, then the value columns.
+        anew and it is not known when the value was written), ``committed_at``, then the value columns, then ``cause``
+        (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` where it cannot be known).
 
         Args:
             table: may be left out where there is one table.
@@ -127,24 +127,37 @@ class History:
 
         Raises:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
         """
         self.live()  # raises where there is nothing
-        intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
-        check_key(key, intervals.key_columns, table or intervals.relation)
-        entries = self._manifest.entries
-        versions = _at_kept_epochs(self._versions(intervals, key), entries)
-        captured = {entry.epoch: entry for entry in entries if entry.captured}
-        rows = []
-        for at, version in enumerate(versions):
-            start, end = version["_valid_from"], version["_valid_to"]
-            values = {name: version[name] for name in intervals.value_columns}
-            rows.append({"epoch": start, "change": "keyframe" if start in intervals.starts else "put", **values})
-            replaced = at + 1 < len(versions) and versions[at + 1]["_valid_from"] == end
-            if end in captured and not replaced:
-                rows.append({"epoch": end, "change": "delete"})
-        for row in rows:
-            row["committed_at"] = captured[row["epoch"]].committed_at
-        return to_pandas(pa.Table.from_pylist(rows, schema=_history_schema(intervals)))
+        chosen = choose_table(table, self.tables(), self.name)
+        intervals = self.interval_table(chosen, -1)
+        check_key(key, intervals.key_columns, chosen)
+        return self._key_life().in_table(chosen, intervals, key)
+
+    def life(self, **key: Any) -> pd.DataFrame:
+        """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
+
+        Both sides of a join, the variables of a ``transformWithState`` and its timers share a key. Columns: ``epoch``,
+        ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``, or
+        ``unknown`` where it cannot be known), ``committed_at``, then the tables' other columns. A column name that two
+        tables use for different types is called after the second, as in ``op0_seen.value``.
+
+        Args:
+            **key: values for columns that some table has in its key; it may have more, such as a list's position.
+
+        Raises:
+            UnknownColumnError: where no table has them all; the message names each table's key columns.
+            InvalidArgumentError: where no column is given, or a value does not fit.
+
+        Example:
+            >>> history.life(carrier="UA")  # doctest: +SKIP
+        """
+        self.live()
+        tables = {name: self.interval_table(name, -1) for name in self.tables()}
+        return self._key_life().in_tables(tables, key)
 
     def interval_table(self, table: str, first: int) -> IntervalTable:
         """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
@@ -164,6 +177,9 @@ class History:
 
     def _causes(self) -> Causes:
         return Causes(self.index, list(self._manifest.entries), self.interval_table)
+
+    def _key_life(self) -> KeyLife:
+        return KeyLife(self._causes(), self._manifest.entries)
 
     def _stays(self, entry: Entry) -> bool:
         """Whether retention has not dropped an entry's epoch, as far as is known."""
@@ -214,33 +230,6 @@ class History:
             )
         return found
 
-    def _versions(self, intervals: IntervalTable, key: dict[str, Any]) -> list[dict[str, Any]]:
-        condition, parameters = intervals.key_is(key)
-        columns = [f"nullif(_valid_to, {NEVER}) AS _valid_to", *map(quoted, intervals.value_columns)]
-        sql = (
-            f"SELECT _valid_from, {', '.join(columns)} FROM {intervals.relation}"
-            f" WHERE {condition} AND _valid_from <= {intervals.high} ORDER BY _valid_from"
-        )
-        try:
-            return list(self.index.query(sql, parameters).to_pylist())
-        except duckdb.Error as error:
-            raise bad_key(key, intervals, error) from error
-
-
-def _at_kept_epochs(versions: list[dict[str, Any]], entries: list[Entry]) -> list[dict[str, Any]]:
-    """A key's versions, those of dropped epochs as the next epoch that stays sees them.
-
-    A run of retention drops epochs from the manifest a moment before it rewrites the log.
-    """
-    known = [entry.epoch for entry in entries]
-
-    def seen(epoch: int | None) -> int | None:
-        at = len(known) if epoch is None else bisect_left(known, epoch)
-        return known[at] if at < len(known) else epoch
-
-    moved = [one | {"_valid_from": seen(one["_valid_from"]), "_valid_to": seen(one["_valid_to"])} for one in versions]
-    return [one for one in moved if one["_valid_from"] != one["_valid_to"]]
-
 
 def _nearest(epoch: int, captured: list[int]) -> str:
     below = [one for one in captured if one < epoch][-1:]
@@ -253,8 +242,3 @@ def _nearest(epoch: int, captured: list[int]) -> str:
 
 def _no_epochs() -> pd.DataFrame:
     return to_pandas(pa.schema(list(MANIFEST)[:8]).empty_table())
-
-
-def _history_schema(intervals: IntervalTable) -> pa.Schema:
-    fixed = [pa.field("epoch", pa.int64()), pa.field("change", pa.string()), pa.field("committed_at", TIME)]
-    return pa.schema([*fixed, *(intervals.schema.field(name).remove_metadata() for name in intervals.value_columns)])

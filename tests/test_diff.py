@@ -127,8 +127,8 @@ def test_pages_and_counts_are_those_of_brute_force(states: list[State | None], k
                 expected = {key: pair for key, pair in sorted(expected.items()) if pair[0] != pair[1]}
                 page = diff.page(limit=100)
                 assert page["key"].tolist() == list(expected)
-                found = page[["value_old", "value_new"]].astype(object).where(lambda one: one.notna(), None)
-                assert [tuple(row) for row in found.to_numpy()] == list(expected.values())
+                sides = ([None if pd.isna(one) else one for one in page[f"value_{side}"]] for side in ("old", "new"))
+                assert list(zip(*sides, strict=True)) == list(expected.values())
                 assert len(diff) == len(expected)
                 moved = [new - old for old, new in expected.values() if None not in (old, new)]  # type: ignore[operator]
                 assert sorted(diff.movers()["value_delta"]) == sorted(moved)
