@@ -31,8 +31,8 @@ class Moment:
     """The batch began no earlier: when the epoch before was committed."""
     not_after: int | None
     """The batch began no later: when it was committed itself."""
-    input_rows: int | None
-    """Rows that the whole query read in it; None: not known."""
+    no_input: bool
+    """Whether it is known that no row came to the operator in it."""
     single: bool
     """Whether the epoch before it is there too, so that what changed did so in this one batch."""
     only_operator: bool
@@ -113,7 +113,7 @@ def _group_state(event: Event, moment: Moment) -> str:
         return INPUT
     if not moment.single or not _may_have_timed_out(event.expired, event.written, moment):
         return INPUT if moment.single else UNKNOWN
-    return TIMER if moment.input_rows == 0 else UNKNOWN
+    return TIMER if moment.no_input else UNKNOWN
 
 
 def _may_have_timed_out(timeout: int, written: Moment | None, moment: Moment) -> bool:
@@ -169,7 +169,7 @@ def _of_several(event: Event, moment: Moment, *, by_timer: bool, by_ttl: bool) -
         by_ttl = False  # what has expired is removed; who wrote anew was user code
         if not by_timer:
             return INPUT
-    if moment.input_rows != 0 or (by_timer and by_ttl):
+    if not moment.no_input or (by_timer and by_ttl):
         return UNKNOWN
     return TIMER if by_timer else TTL
 

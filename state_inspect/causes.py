@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import operator_of, quoted, same
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
-from streamstate.state_inspect.cause_rules import UNKNOWN, Event, Moment, Rule, rule_of
+from streamstate.state_inspect.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
@@ -102,7 +102,10 @@ class Causes:
             written=written,
             timers=timers,
         )
-        return Caused(change.epoch, change.removed, change.same, rule(event, moment), change.version)
+        cause = rule(event, moment)
+        if cause == INPUT and moment.no_input:
+            cause = UNKNOWN
+        return Caused(change.epoch, change.removed, change.same, cause, change.version)
 
     def _at_kept_epochs(self, versions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """A key's versions, those of dropped epochs as the next epoch that stays sees them.
@@ -246,12 +249,19 @@ def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
                     watermark=_watermark(entry),
                     not_before=_ms(before.committed_at) if single and before and before.committed_at else None,
                     not_after=_ms(entry.committed_at) if entry.committed_at else None,
-                    input_rows=entry.input_rows,
+                    # Another operator may hand rows on that it held back, with nothing read.
+                    no_input=only and single and _read_nothing(entry, before),
                     single=single,
                     only_operator=only,
                 ),
             )
         before = entry
+
+
+def _read_nothing(entry: Entry, before: Entry | None) -> bool:
+    """Whether an epoch ends where the one before it ended in every source."""
+    stood = entry.offsets is not None and before is not None and entry.offsets == before.offsets
+    return entry.input_rows == 0 or stood
 
 
 def _watermark(entry: Entry) -> int | None:
