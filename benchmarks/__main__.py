@@ -39,7 +39,7 @@ _ALL = {
     "memory": _Benchmark(memory, Size(10_000_000, 1_000_000, 5)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),
-    "reading": _Benchmark(reading, _USUAL),
+    "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
 }
 
 
