@@ -13,6 +13,7 @@ from streamstate.state_inspect import sql as statements
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.index import Index
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.tail import Tail
 from streamstate.state_inspect.timestamps import aware
 
 
@@ -78,6 +79,28 @@ class Store:
         elif at is not None and (isinstance(at, bool) or not isinstance(at, int)):
             raise InvalidArgumentError(f"at={at!r} cannot be meant: give an epoch's number or an aware datetime.")
         return statements.run(sql, self._index, self._travel, self.queries(), at)
+
+    def tail(self, every: float = 0.5) -> Tail:
+        """Load new epochs as they arrive, in the background, of whatever is read meanwhile or was read before.
+
+        Without it a reader that asks for the newest epoch loads what has arrived since the last question. Whether the
+        epochs are written by this process or by another does not matter.
+
+        Args:
+            every: seconds between two looks at the store.
+
+        Raises:
+            InvalidArgumentError: where ``every`` is no number of seconds.
+
+        Example:
+            >>> with store.tail():  # doctest: +SKIP
+            ...     store["delays"].live().table().lookup(carrier="UA", origin="EWR")
+        """
+        return Tail(self._advance, every)
+
+    def _advance(self) -> None:
+        for history in list(self._histories.values()):
+            history.advance()
 
     def _travel(self, query: str, to: int | datetime | None) -> Snapshot:
         history = self[query]
