@@ -59,28 +59,34 @@ def captured(spark: SparkSession, folder: Path, size: Size) -> Workload:
     return load
 
 
-class _InStore:
+class InStore:
     """The questions put to the store."""
 
     def __init__(self, store: ss.Store) -> None:
         self.store, self.history = store, store["load"]
 
     def lookup(self, epoch: int) -> object:
+        """The row of a key at an epoch."""
         return self.history.at(epoch).table().lookup(key=_KEY)
 
     def top(self, epoch: int) -> object:
+        """The hundred largest by a column."""
         return self.history.at(epoch).table().page(limit=100, order_by="max", descending=True)
 
     def grouped(self, epoch: int) -> object:
+        """An aggregate over all keys."""
         return self.store.sql(_GROUPED.format(epoch)).to_arrow()
 
     def diff(self, a: int, b: int) -> object:
+        """How many keys differ."""
         return self.history.diff(a, b).counts
 
     def key_history(self) -> object:
+        """Every change of a key."""
         return self.history.key_history(key=_KEY)
 
     def first(self) -> object:
+        """The first epoch at which some key satisfied a condition."""
         return self.history.first("count > 5 AND max > 0.999")
 
 
@@ -108,7 +114,7 @@ class _InSpark:
 
 
 def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int) -> Iterator[_Question]:
-    ours, sparks, past = _InStore(store), _InSpark(spark, load), newest // 2
+    ours, sparks, past = InStore(store), _InSpark(spark, load), newest // 2
     for which, epoch in (("live", newest), ("past", past)):
         for name, ask, spark_asks, bound, ratio in (
             ("look up one key", ours.lookup, sparks.lookup, 0.010, 300),
