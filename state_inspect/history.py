@@ -238,9 +238,14 @@ class History:
         chosen = choose_table(table, self.tables(), self.name)
         return Watch(self, predicate, callback, table=chosen, every=every, key=key)
 
-    def interval_table(self, table: str, first: int) -> IntervalTable:
-        """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
-        return self.index.table(self.name, table, self._manifest, first)
+    def interval_table(self, table: str, first: int, last: int | None = None) -> IntervalTable:
+        """The temporal index of a state table, with all captured epochs from one on (−1: all) up to another."""
+        return self.index.table(self.name, table, self._manifest, first, last)
+
+    def advance(self) -> None:
+        """Bring the temporal index of what was read before up to the newest epoch."""
+        self._manifest.refresh()
+        self.index.advance(self.name, self._manifest)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.
@@ -249,7 +254,7 @@ class History:
             EpochDroppedError: where it has, and the grace period of the epoch's files is over.
         """
         if self._stays(entry):
-            found = self.interval_table(table, entry.epoch)
+            found = self.interval_table(table, entry.epoch, entry.epoch)
             if self._stays(entry):
                 return found
         return self.index.dropped(self.name, table, entry)
