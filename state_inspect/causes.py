@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ class Keys:
     parameters: tuple[Any, ...] = ()
     columns: tuple[str, ...] = ()
     """Further columns of the versions to give, as SQL."""
+    frames: Mapping[str, pa.Table] = field(default_factory=dict)
+    """What the SQL reads besides the index."""
 
 
 class Causes:
@@ -77,7 +79,7 @@ class Causes:
         gone = self._gone_timers(timers, keys, first, last) if timed else {}
         rule = rule_of(operator, timers=keys.name == timers)
         found: dict[int, list[Caused]] = {}
-        rows = self._index.query(_versions(keys, first, last), list(keys.parameters))
+        rows = self._index.query(_versions(keys, first, last), list(keys.parameters), keys.frames)
         for row, versions in _by_row(rows):
             changes = _changes(self._at_kept_epochs(versions), first, last)
             found[row] = [self._caused(one, rule, keys.table, _of_key(gone, row, one.epoch)) for one in changes]
@@ -139,7 +141,7 @@ class Causes:
             f" WHERE held._valid_to > {first} AND held._valid_to <= {last}"
         )
         found: dict[tuple[int, int], list[int]] = {}
-        for one in self._index.query(sql, list(keys.parameters)).to_pylist():
+        for one in self._index.query(sql, list(keys.parameters), keys.frames).to_pylist():
             found.setdefault((one["_row"], one["epoch"]), []).append(one["time"])
         return found
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.cause_rules import UNKNOWN
 from streamstate.state_inspect.causes import Keys
 from streamstate.state_inspect.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
@@ -229,9 +230,9 @@ class Diff:
 
     def _frame(self, page: str) -> pd.DataFrame:
         named = self._columns()
-        found = self._index.query(page).select(list(named))
+        found = self._index.query(page)
         columns = [self._as_shown(number, found[number]) for number in named]
-        caused = self._caused(page)
+        caused = self._caused(found)
         last_there = REMOVED if self.a < self.b else ADDED
         rows = [
             _explained(caused.get(row, ()), gone=change == last_there)
@@ -247,11 +248,13 @@ class Diff:
         kind = self._table.schema.field(self._sql.deltas[int(number[1:])]).type
         return values.cast(pa.duration("us")) if is_duration(kind) else values
 
-    def _caused(self, page: str) -> dict[int, list[Caused]]:
-        if self._causes is None:
+    def _caused(self, page: pa.Table) -> dict[int, list[Caused]]:
+        if self._causes is None or not page.num_rows:
             return {}
+        rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
         first, last = sorted((self.a, self.b))
-        return self._causes.of(Keys(self.table, self._table, self._sql.keys_of(page)), first, last)
+        keys = Keys(self.table, self._table, "SELECT * FROM page_rows", frames={"page_rows": rows})
+        return self._causes.of(keys, first, last)
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:

@@ -77,13 +77,6 @@ class DiffSQL:
             f" ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
         )
 
-    def keys_of(self, page: str) -> str:
-        """``_row``, ``_hash`` and the key columns of a page, under their own names."""
-        named = ", ".join(
-            f"{number} AS {quoted(name)}" for number, name in zip(self.keys, self._table.key_columns, strict=True)
-        )
-        return f"SELECT _row, {HASH}, {named} FROM ({page})"
-
     def summed(self) -> str:
         """For each column that has deltas four numbers: how many differ, their sum, the largest and the smallest."""
         numbers = [
