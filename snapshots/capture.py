@@ -313,6 +313,7 @@ class Capturer:
             watermark=planned.watermark if planned else None,
             input_rows=progress.input_rows if progress else None,
             tables=facts,
+            began_at=planned.began_at if planned else None,
         )
 
 

@@ -17,6 +17,8 @@ from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 
+_PLAIN, _BY_TABLE = MANIFEST.names[:8], MANIFEST.names[8:11]
+
 
 @dataclass(frozen=True)
 class TableFacts:
@@ -46,6 +48,8 @@ class Entry:
     watermark: datetime | None = None
     input_rows: int | None = None
     tables: dict[str, TableFacts] = field(default_factory=dict)
+    began_at: datetime | None = None
+    """When Spark planned the epoch's batch, which is the processing time in it; None where that is not known."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -108,7 +112,8 @@ class Manifest:
             if generation_of(table) != self.generation:
                 self.refresh()
             rows = [one for one in entries if one.epoch > stands]
-            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(rows, self.entries)))
+            entered = as_rows(with_kept_keyframes(rows, self.entries), table)
+            return write_file(self._place, entered.schema, entered)
 
         commit_once(self._writing, application, entries[-1].epoch, write)
 
@@ -147,14 +152,16 @@ def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
     return sorted((_entry(row, generation) for row in found), key=lambda one: one.epoch)
 
 
-def as_rows(entries: Sequence[Entry]) -> pa.Table:
-    """Entries as rows of the manifest."""
-    return pa.Table.from_pylist([_row(one) for one in entries], schema=MANIFEST)
+def as_rows(entries: Sequence[Entry], table: DeltaTable) -> pa.Table:
+    """Entries as rows of a manifest, which may be from before its newest columns."""
+    has = {one.name for one in table.schema().fields}
+    schema = pa.schema([one for one in MANIFEST if one.name in has])
+    return pa.Table.from_pylist([_row(one) for one in entries], schema=schema)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
     facts = entry.tables.items()
-    row = {name: getattr(entry, name) for name in MANIFEST.names[:8]}
+    row = {name: getattr(entry, name) for name in [*_PLAIN, "began_at"]}
     return row | {
         "rows": [(table, one.rows) for table, one in facts],
         "changes": [(table, one.changes) for table, one in facts],
@@ -163,6 +170,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
-    rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:])
+    rows, changes, keyframes = (dict(row[name] or []) for name in _BY_TABLE)
     facts = {table: TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
-    return Entry(**{name: row[name] for name in MANIFEST.names[:8]}, tables=facts, generation=generation)
+    plain = {name: row[name] for name in _PLAIN}
+    return Entry(**plain, tables=facts, began_at=row.get("began_at"), generation=generation)

@@ -30,7 +30,7 @@ from streamstate.snapshots.errors import (
 )
 from streamstate.snapshots.keeping import Plan, Policy, Stays, planned, with_changes
 from streamstate.snapshots.keyframes import Keyframe
-from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
+from streamstate.snapshots.layout import RETENTION, Layout
 from streamstate.snapshots.manifest import (
     Entry,
     Manifest,
@@ -186,7 +186,8 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         newest = max(entry.epoch for entry in plan.before)
         added = [entry for entry in read_entries(version) if entry.epoch > newest]
         rows = [*entries, *with_kept_keyframes(added, entries)]
-        return write_file(place, MANIFEST, as_rows(rows))
+        entered = as_rows(rows, table)
+        return write_file(place, entered.schema, entered)
 
     stood = commit_once(
         place,

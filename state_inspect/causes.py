@@ -187,7 +187,13 @@ def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
 def _versions(keys: Keys, first: int, last: int) -> str:
     """SQL for the versions of some keys that held after an epoch or began up to another, with what speaks of causes."""
     table = keys.table
-    values = [name for name in table.value_columns if name != "matched"]
+    values = table.value_columns
+    if (
+        values
+        and re.fullmatch(r"matched(_\d+)?", values[-1])
+        and pa.types.is_boolean(table.schema.field(values[-1]).type)
+    ):
+        values = values[:-1]  # a join notes there whether a row has met a partner
     window = "OVER (PARTITION BY _row ORDER BY _valid_from)"
     before = f"lag(_valid_to) {window} IS NOT DISTINCT FROM _valid_from"
     columns = [
@@ -251,8 +257,7 @@ def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
                 Moment(
                     entry.epoch,
                     watermark=_watermark(entry),
-                    not_before=_ms(before.committed_at) if single and before and before.committed_at else None,
-                    not_after=_ms(entry.committed_at) if entry.committed_at else None,
+                    began=None if entry.began_at is None else _ms(entry.began_at),
                     # Another operator may hand rows on that it held back, with nothing read.
                     no_input=only and single and _read_nothing(entry, before),
                     single=single,
