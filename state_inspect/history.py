@@ -14,6 +14,7 @@ from streamstate.snapshots.change_log import quoted
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.layout import MANIFEST, TIME
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.interval_table import NEVER, IntervalTable
@@ -36,6 +37,7 @@ class History:
         self.name = name
         """The query's name."""
         self.index = index
+        self._layout = layout
         self._manifest = Manifest(layout, name)
 
     def epochs(self) -> pd.DataFrame:
@@ -148,6 +150,10 @@ class History:
     def interval_table(self, table: str, first: int) -> IntervalTable:
         """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
         return self.index.table(self.name, table, self._manifest, first)
+
+    def change_log(self, table: str) -> ChangeLog:
+        """A state table's change log on disk, as it stands, with the manifest that says how to read it."""
+        return change_log(self._layout, self._manifest, table)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.
