@@ -15,7 +15,6 @@ from streamstate.state_inspect.history import History
 from streamstate.state_inspect.index import Index
 from streamstate.state_inspect.moments import moment
 from streamstate.state_inspect.snapshot import Snapshot
-from streamstate.state_inspect.sql.user_data import user_data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +102,7 @@ class Store:
             queries,
             self.__getitem__,
             self._travel,
-            user_data(frames, queries),
+            statements.user_data(frames, queries),
             None if at is None else moment(at),
             allow_files,
         )

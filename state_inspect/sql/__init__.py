@@ -13,14 +13,26 @@ from streamstate.snapshots.errors import InvalidArgumentError
 from streamstate.state_inspect.sql.duckdb_engine import DuckDBEngine
 from streamstate.state_inspect.sql.names import Names, Travel, bind, read_in_duckdb, read_in_spark
 from streamstate.state_inspect.sql.result import Result
-from streamstate.state_inspect.sql.statement import Parameters, parsed
+from streamstate.state_inspect.sql.scopes import relations
+from streamstate.state_inspect.sql.statement import Parameters, parsed, read
+from streamstate.state_inspect.sql.user_data import is_frame, user_data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.state_inspect.index import Index
 
-__all__ = ["EngineName", "Names", "Parameters", "Result", "Travel", "run"]
+__all__ = [
+    "EngineName",
+    "Names",
+    "Parameters",
+    "Result",
+    "Travel",
+    "is_frame",
+    "run",
+    "tables_named",
+    "user_data",
+]
 
 EngineName = Literal["duckdb", "spark"]
 
@@ -61,3 +73,16 @@ def run(
         return Result(SparkEngine(session, in_spark), in_spark.epochs)
     bound = bind(statement, names, read_in_duckdb)
     return Result(DuckDBEngine(index, bound), bound.epochs)
+
+
+def tables_named(sql: str) -> list[str]:
+    """The names without dots that a statement reads from, as it spells them; what its WITH defines is not among them.
+
+    Raises:
+        InvalidSQLError: where it does not parse.
+
+    Example:
+        >>> tables_named("WITH x AS (FROM delays) SELECT * FROM x JOIN airports ON true")
+        ['airports', 'delays']
+    """
+    return sorted({table.name for table in relations(read(sql)) if table.name and not table.db})

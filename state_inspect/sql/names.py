@@ -106,7 +106,7 @@ class _Binder(Generic[S]):
         """One of each, so that an epoch that arrives meanwhile is seen by all relations or by none."""
 
     def replace(self, table: exp.Table) -> None:
-        if not isinstance(table.this, exp.Identifier):
+        if isinstance(table.this, exp.Func):
             source = self._function(table)
             if source is not None:
                 self._put(table, source, None)
@@ -166,7 +166,7 @@ class _Binder(Generic[S]):
         known = {name.casefold(): name for name in self._names.queries}
         query = known.get(parts[0].casefold())
         kind = parts.pop().casefold() if parts[-1].casefold() in (HISTORY, CHANGES) and len(parts) > 1 else None
-        if query is None or len(parts) > 2:
+        if query is None or len(parts) > 2 or not isinstance(table.this, exp.Identifier):
             names = [*self._names.queries, *self._names.data]
             raise UnknownNameError.among("relation", ".".join(part.name for part in table.parts), names)
         return query, parts[1] if len(parts) == 2 else None, kind

@@ -73,7 +73,7 @@ def parsed(sql: str, params: Parameters = None) -> Statement:
         InvalidSQLError: where it does not parse, is not one statement, or does more than read.
         InvalidArgumentError: where parameters and values do not fit each other.
     """
-    tree = _read(_numbered(sql))
+    tree = read(sql)
     values = dict(params) if isinstance(params, Mapping) else dict(_by_number(params))
     asked = {one.name: one for one in tree.find_all(exp.Placeholder)}
     _check_parameters(asked, values)
@@ -120,14 +120,26 @@ def _numbered(sql: str) -> str:
     return "".join([*pieces, sql[start:]])
 
 
-def _read(sql: str) -> exp.Query:
+def _why(error: Exception) -> str:
+    if isinstance(error, SqlglotError):
+        return first_error(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no SQL"
+
+
+def read(sql: str) -> exp.Query:
+    """The tree of one statement that reads, its ``?`` numbered.
+
+    Raises:
+        InvalidSQLError: where it does not parse, is not one statement, or does more than read.
+    """
     if not sql.strip():
         raise InvalidSQLError("There is no SQL to run. Write a statement such as: SELECT * FROM delays LIMIT 10")
     try:
-        statements = [one for one in sqlglot.parse(sql, read="duckdb") if one is not None]
-    except (SqlglotError, RecursionError) as error:
-        why = first_error(error) if isinstance(error, SqlglotError) else "it is nested too deeply"
-        raise InvalidSQLError(f"The SQL does not parse: {why}") from error
+        statements = [one for one in sqlglot.parse(_numbered(sql), read="duckdb") if one is not None]
+    except InvalidSQLError:
+        raise
+    except Exception as error:  # some texts that are no SQL end the parser with an error of Python's
+        raise InvalidSQLError(f"The SQL does not parse: {_why(error)}") from error
     if len(statements) != 1:
         raise InvalidSQLError(f"Give one statement, not {len(statements)}.")
     statement = statements[0]
@@ -137,5 +149,6 @@ def _read(sql: str) -> exp.Query:
     refused = statement.find(*_REFUSED)
     if isinstance(statement, exp.Query) and refused is None:
         return statement
-    what = re.split(r"\W", (refused or statement).sql(dialect="duckdb"), maxsplit=1)[0]
+    begins = re.search(r"\w+", sql)
+    what = begins[0].upper() if begins and refused in (None, statement) else (refused or statement).key.upper()
     raise InvalidSQLError(f"{what} is not allowed: snapshots are only read. Start the statement with SELECT or WITH.")

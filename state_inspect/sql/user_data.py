@@ -160,7 +160,7 @@ def _arrow(given: Any) -> pa.Table:
         given = given.to_arrow()
     if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
         return pa.table(given)
-    raise TypeError(f"it is a {type(given).__name__}")
+    raise TypeError(f"it is of type {type(given).__name__}")
 
 
 def _file(name: str, given: str) -> UserSource:
