@@ -13,6 +13,7 @@ from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.causes import Causes
+from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.key_life import KeyLife
@@ -40,6 +41,7 @@ class History:
         self.name = name
         """The query's name."""
         self.index = index
+        self._layout = layout
         self._manifest = Manifest(layout, name)
 
     def epochs(self) -> pd.DataFrame:
@@ -246,6 +248,10 @@ class History:
         """Bring the temporal index of what was read before up to the newest epoch."""
         self._manifest.refresh()
         self.index.advance(self.name, self._manifest)
+
+    def change_log(self, table: str) -> ChangeLog:
+        """A state table's change log on disk, as it stands, with the manifest that says how to read it."""
+        return change_log(self._layout, self._manifest, table)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.
