@@ -43,7 +43,8 @@ class History:
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
-        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from).
+        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from);
+        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/cuts.md).
         """
         entries = self._entries()
         plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])
@@ -51,6 +52,7 @@ class History:
         for column, fact in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
             facts = [{table: getattr(one, fact) for table, one in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
+        frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
         return frame
 
     def captured(self) -> list[int]:
