@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
@@ -13,19 +15,28 @@ from streamstate.snapshots.change_log import embedded
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.dropped import held_version
-from streamstate.snapshots.errors import OvertakenError
+from streamstate.snapshots.errors import InvalidArgumentError, OvertakenError
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.interval_table import IntervalTable
 from streamstate.state_inspect.relations import Relations
 
+# Of the machine's memory; DuckDB knows a container's limit too.
+_DEFAULT_MEMORY = "25%"
+
 
 class Index:
-    """Made on first use, brought forward as epochs arrive, never the only copy of anything."""
+    """Made on first use, brought forward as epochs arrive, never the only copy of anything.
 
-    def __init__(self, layout: Layout) -> None:
+    Args:
+        layout: where the store is.
+        memory_limit: what it may take of memory, such as ``"4GB"``; the rest goes to a temporary folder.
+    """
+
+    def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
-        self._db = embedded()
+        self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
+        self._db = _database(self._spilled.name, memory_limit)
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
         self._relations = Relations(self._db)
@@ -71,14 +82,33 @@ class Index:
         self._relations.owned_by(found, relation)
         return found
 
-    def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
-        """Run a statement that reads, isolated from what is loaded meanwhile."""
+    def query(
+        self, sql: str, parameters: list[Any] | None = None, frames: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """Run a statement that reads, isolated from what is loaded meanwhile.
+
+        Args:
+            sql: the statement.
+            parameters: its parameters.
+            frames: what it reads besides the index, by name; nobody else sees them.
+        """
         cursor: duckdb.DuckDBPyConnection = self._db.cursor()
         try:
+            for name, frame in (frames or {}).items():
+                cursor.register(name, frame)
             relation = cursor.sql(sql, params=parameters or None)
             return _with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
         finally:
             cursor.close()
+
+
+def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
+    try:
+        return embedded(temp_directory=folder, memory_limit=memory_limit or _DEFAULT_MEMORY)
+    except duckdb.Error as error:
+        raise InvalidArgumentError(
+            f"memory_limit={memory_limit!r} cannot be meant: give an amount such as '4GB' or '512MiB'."
+        ) from error
 
 
 def _with_whole_numbers(rows: pa.Table, kinds: list[str]) -> pa.Table:

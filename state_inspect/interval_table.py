@@ -139,8 +139,7 @@ class IntervalTable:
     def load_one(self, epoch: int, keyframe: int | None) -> None:
         """Load a single epoch from the log as it stands."""
         self._create()
-        self._take(rows_since(self._version, keyframe, epoch))
-        self._insert()
+        self._stream(rows_since(self._version, keyframe, epoch))
         self.low = self.high = epoch
 
     def _know_columns(self) -> None:
@@ -195,8 +194,7 @@ class IntervalTable:
             if run.before is not None:
                 ended = run.before + 1
                 self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
-            self._take(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
-            self._insert()
+            self._stream(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
 
     def _go_on(self, runs: Sequence[Run]) -> None:
         """Load the epochs after the newest that is there."""
@@ -206,43 +204,55 @@ class IntervalTable:
                 self._take(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
                 self._end_replaced()
                 self._insert()
+                self._db.execute("DROP TABLE incoming")
         self._add([run for run in runs if run.first > self.high], runs[0].first)
 
     def _go_back(self, runs: Sequence[Run], wanted: int, low: int) -> None:
         """Load the epochs before ``low``, the oldest that is there, from ``wanted`` on."""
         for run in runs:
-            self._take(rows_since(self._version, run.keyframe_at(max(wanted, run.first)), min(low, run.last)))
+            rows = rows_since(self._version, run.keyframe_at(max(wanted, run.first)), min(low, run.last))
             if run.last < low:
-                self._insert(never=run.last + 1)
+                self._stream(rows, never=run.last + 1)
                 continue
+            self._take(rows)
             # What the keyframe at ``low`` says again has held since it was written.
             self._db.execute(
                 f"UPDATE {self.relation} AS held SET _valid_from = incoming._epoch FROM incoming"
                 f" WHERE held._valid_from = {low} AND incoming._until IS NULL"
                 f" AND incoming._change <> '{DELETE}' AND {self._same_key('held', 'incoming')}"
             )
-            self._insert("_until IS NOT NULL")
+            self._insert(where="_until IS NOT NULL")
+            self._db.execute("DROP TABLE incoming")
 
-    def _take(self, rows: pa.RecordBatchReader) -> None:
-        """Rows of the log, each with its key's hash and the epoch of the next row of its key."""
-        keys = listed(self.key_columns)
+    def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
+        """Add rows of the log whose keys have no versions yet, without keeping them twice."""
         self._db.register("feed", rows)
         try:
-            self._db.execute(
-                f"CREATE OR REPLACE TEMP TABLE incoming AS SELECT *, hash({keys}) AS {HASH},"
-                f" lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until FROM feed"
-            )
+            self._insert(f"({self._with_next()})", never=never)
         finally:
             self._db.unregister("feed")
 
-    def _insert(self, where: str = "true", never: int = NEVER) -> None:
-        """Add the incoming rows as versions; the last of a key holds until ``never``."""
+    def _take(self, rows: pa.RecordBatchReader) -> None:
+        """Put rows of the log aside as ``incoming``, to be compared with the versions that are there."""
+        self._db.register("feed", rows)
+        try:
+            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+        finally:
+            self._db.unregister("feed")
+
+    def _with_next(self) -> str:
+        """SQL for the rows of the feed, each with its key's hash and the epoch of the next row of its key."""
+        keys = listed(self.key_columns)
+        following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
+        return f"SELECT *, {following} FROM (SELECT *, hash({keys}) AS {HASH} FROM feed)"
+
+    def _insert(self, incoming: str = "incoming", where: str = "true", never: int = NEVER) -> None:
+        """Add rows as versions; the last of a key holds until ``never``."""
         [(added,)] = self._db.execute(
             f"INSERT INTO {self.relation} SELECT {HASH}, _epoch, coalesce(_until, {never}),"
-            f" {listed([PARTITION, *self.columns])} FROM incoming WHERE _change <> '{DELETE}' AND {where}"
+            f" {listed([PARTITION, *self.columns])} FROM {incoming} WHERE _change <> '{DELETE}' AND {where}"
             f" ORDER BY {HASH}, _epoch"
         ).fetchall()
-        self._db.execute("DROP TABLE incoming")
         if self._sorted:
             self._unsorted += added
         else:

@@ -19,12 +19,14 @@ from streamstate.state_inspect.timestamps import aware
 class Store:
     """The snapshots of some queries; :func:`open_store` gives it. ``store["delays"]`` is one query's history."""
 
-    def __init__(self, path: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
+    ) -> None:
         self._layout = Layout.at(path, storage_options)
         self.path = self._layout.root
         """Where the store is."""
         require_store(self._layout)
-        self._index = Index(self._layout)
+        self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
 
     def queries(self) -> list[str]:
@@ -87,15 +89,20 @@ class Store:
         return f"<Store {self.path}: {choices(self.queries())}>"
 
 
-def open_store(path: str | Path, *, storage_options: Mapping[str, str] | None = None) -> Store:
+def open_store(
+    path: str | Path, *, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
+) -> Store:
     """Open a store for reading; needs neither Spark nor Java.
 
     Args:
         path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
         storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
             ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
+        memory_limit: memory that the index of what was read may take, such as ``"4GB"``; a quarter of the machine's
+            unless given. What does not fit goes to a temporary folder.
 
     Raises:
+        InvalidArgumentError: where the limit is no amount of memory.
         NotAStoreError: where the path holds none.
         NewerStoreError: where a newer version of streamstate wrote it.
         StoreError: where it cannot be reached or read.
@@ -104,4 +111,4 @@ def open_store(path: str | Path, *, storage_options: Mapping[str, str] | None = 
         >>> store = ss.open_store("store")  # doctest: +SKIP
         >>> store["delays"].live().table().head()  # doctest: +SKIP
     """
-    return Store(path, storage_options)
+    return Store(path, storage_options, memory_limit)
