@@ -18,6 +18,7 @@ from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.interval_table import NEVER, IntervalTable
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
+from streamstate.state_inspect.source_offsets import epoch_at_offset
 from streamstate.state_inspect.state_table import bad_key, check_key
 from streamstate.state_inspect.timestamps import aware
 
@@ -55,6 +56,10 @@ class History:
         frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
         return frame
 
+    def entries(self) -> list[Entry]:
+        """The manifest's rows as they are read, for parts of streamstate that need them often."""
+        return self._entries()
+
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
         return [entry.epoch for entry in self._entries() if entry.captured]
@@ -74,21 +79,32 @@ class History:
             raise UnknownEpochError(f"No epoch of {self.name} is captured yet.\nWait for the first, or capture one.")
         return Snapshot(self, self._manifest.newest)
 
-    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None) -> Snapshot:
-        """The snapshot at an epoch, or of the epoch that was in force at a moment.
+    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
+        """The snapshot at an epoch, of the epoch that was in force at a moment, or at a source offset.
 
         Args:
             epoch: the epoch's number.
             timestamp: an aware datetime, instead of the epoch.
+            offset: instead of either, a source offset as ``snapshot.offsets`` shows it (a list where there are several
+                sources, None for one that does not matter), or ``{"files": 100}`` for a source that reads files: the
+                newest epoch that reflects no more.
 
         Raises:
             UnknownEpochError: where the epoch is not captured; the message names the nearest ones that are.
             NaiveTimestampError: where the timestamp has no time zone.
-            InvalidArgumentError: where not exactly one of the two is given, or the epoch is no whole number.
+            InvalidArgumentError: where not exactly one of the three is given, the epoch is no whole number, or the
+                offset cannot be compared with the query's.
 
         Example:
             >>> history.at(12).table().head(3)  # doctest: +SKIP
+            >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
         """
+        if offset is not None and epoch is None and timestamp is None:
+            return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
+        if offset is not None:
+            raise InvalidArgumentError(
+                "Give an epoch, at(12), a moment, at(timestamp=…), or at(offset=…): one of them."
+            )
         if (epoch is None) == (timestamp is None):
             raise InvalidArgumentError("Give an epoch, at(12), or a moment, at(timestamp=…): one of the two.")
         if timestamp is not None:
