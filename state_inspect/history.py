@@ -17,7 +17,9 @@ from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.key_life import KeyLife
+from streamstate.state_inspect.moments import moment
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
+from streamstate.state_inspect.source_offsets import epoch_at_offset
 from streamstate.state_inspect.state_table import check_key
 from streamstate.state_inspect.timestamps import aware
 from streamstate.state_inspect.watch import Watch, WatchEvent
@@ -49,7 +51,8 @@ class History:
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
-        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from).
+        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from);
+        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/cuts.md).
         """
         entries = self._entries()
         plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])
@@ -57,7 +60,12 @@ class History:
         for column, fact in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
             facts = [{table: getattr(one, fact) for table, one in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
+        frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
         return frame
+
+    def entries(self) -> list[Entry]:
+        """The manifest's rows as they are read, for parts of streamstate that need them often."""
+        return self._entries()
 
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
@@ -78,28 +86,37 @@ class History:
             raise UnknownEpochError(f"No epoch of {self.name} is captured yet.\nWait for the first, or capture one.")
         return Snapshot(self, self._manifest.newest)
 
-    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None) -> Snapshot:
-        """The snapshot at an epoch, or of the epoch that was in force at a moment.
+    def at(self, epoch: int | str | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
+        """The snapshot at an epoch, of the epoch that was in force at a moment, or at a source offset.
 
         Args:
-            epoch: the epoch's number.
+            epoch: the epoch's number, or ``"live - 10"`` for the one ten numbers before the newest captured.
             timestamp: an aware datetime, instead of the epoch.
+            offset: instead of either, a source offset as ``snapshot.offsets`` shows it (a list where there are several
+                sources, None for one that does not matter), or ``{"files": 100}`` for a source that reads files: the
+                newest epoch that reflects no more.
 
         Raises:
             UnknownEpochError: where the epoch is not captured; the message names the nearest ones that are.
             NaiveTimestampError: where the timestamp has no time zone.
-            InvalidArgumentError: where not exactly one of the two is given, or the epoch is no whole number.
+            InvalidArgumentError: where not exactly one of the three is given, the epoch cannot be meant, or the
+                offset cannot be compared with the query's.
 
         Example:
             >>> history.at(12).table().head(3)  # doctest: +SKIP
+            >>> history.at("live - 10").epoch  # doctest: +SKIP
+            >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
         """
-        if (epoch is None) == (timestamp is None):
-            raise InvalidArgumentError("Give an epoch, at(12), or a moment, at(timestamp=…): one of the two.")
-        if timestamp is not None:
-            return Snapshot(self, self._in_force(aware(timestamp)))
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise InvalidArgumentError(f"An epoch is a whole number, not {epoch!r}; for a moment use at(timestamp=…).")
-        return Snapshot(self, self._entry(epoch))
+        if sum(one is not None for one in (epoch, timestamp, offset)) != 1:
+            raise InvalidArgumentError(
+                "Give an epoch, at(12), a moment, at(timestamp=…), or an offset, at(offset=…): one of them."
+            )
+        if offset is not None:
+            return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
+        wanted = aware(timestamp) if timestamp is not None else moment(epoch)
+        if isinstance(wanted, datetime):
+            return Snapshot(self, self._in_force(wanted))
+        return Snapshot(self, self._entry(wanted if isinstance(wanted, int) else wanted.epoch(self.live().epoch)))
 
     def diff(self, a: int, b: int, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.
