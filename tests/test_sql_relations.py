@@ -157,8 +157,14 @@ def test_a_column_that_came_later_is_null_before(tmp_path: Path) -> None:
     layout = Layout.at(tmp_path)
     log = layout.change_log("q", "op0")
     wider = pa.schema(
-        [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32()), ("key", pa.string())]
-        + [("value", pa.int64()), ("more", pa.float64())]
+        [
+            ("_epoch", pa.int64()),
+            ("_change", pa.string()),
+            ("_partition", pa.int32()),
+            ("key", pa.string()),
+            ("value", pa.int64()),
+            ("more", pa.float64()),
+        ]
     )
     table = open_or_create(log, log_schema(wider, ["key"]), "log")
     assert key_columns(pa.schema(table.schema().to_arrow())) == ["key"]

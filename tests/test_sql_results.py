@@ -38,7 +38,7 @@ def test_nothing_runs_before_it_is_looked_at(small: ss.Store) -> None:
     assert result.columns == ['CAST("key" AS INTEGER)']
     with pytest.raises(InvalidSQLError, match="Could not convert"):
         result.to_arrow()
-    with pytest.raises(InvalidSQLError, match="No function matches|cast"):
+    with pytest.raises(InvalidSQLError, match=r"No function matches|cast"):
         small.sql("SELECT key + 1.5::DATE FROM q")
 
 
