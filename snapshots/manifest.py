@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from streamstate.snapshots.delta import commit_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, update, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
+from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 
@@ -46,6 +47,9 @@ class Entry:
     watermark: datetime | None = None
     input_rows: int | None = None
     tables: dict[str, TableFacts] = field(default_factory=dict)
+    sources: str | None = None
+    """What is known of each source beside its offset, as JSON (see ``sources``); None in stores made before there was
+    such a column, and where Spark had purged it."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -101,8 +105,8 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Make epochs visible; those that another capture made visible meanwhile are left out."""
-        if self._table is None:
-            open_or_create(self._place, MANIFEST, "streamstate: the epochs of one query")
+        if self._table is None or lacks_columns(self._table):
+            make_manifest(self._place)
 
         def write(table: DeltaTable, stands: int) -> list[DataFile]:
             if generation_of(table) != self.generation:
@@ -111,6 +115,16 @@ class Manifest:
             return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(rows, self.entries)))
 
         commit_once(self._writing, application, entries[-1].epoch, write)
+
+
+def make_manifest(place: Place) -> None:
+    """Make a query's manifest where there is none, and give one of an earlier streamstate the columns that it lacks."""
+    open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
+
+
+def lacks_columns(table: DeltaTable) -> bool:
+    """Whether a manifest was made by an earlier streamstate, which had fewer columns."""
+    return not {*MANIFEST.names} <= {field.name for field in table.schema().fields}
 
 
 def generation_of(table: DeltaTable) -> int:
@@ -159,10 +173,16 @@ def _row(entry: Entry) -> dict[str, Any]:
         "rows": [(table, one.rows) for table, one in facts],
         "changes": [(table, one.changes) for table, one in facts],
         "keyframes": [(table, one.keyframe) for table, one in facts],
+        "sources": entry.sources,
     }
 
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
-    rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:])
+    rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
     facts = {table: TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
-    return Entry(**{name: row[name] for name in MANIFEST.names[:8]}, tables=facts, generation=generation)
+    return Entry(
+        **{name: row[name] for name in MANIFEST.names[:8]},
+        tables=facts,
+        sources=row.get("sources"),
+        generation=generation,
+    )

@@ -35,6 +35,7 @@ from streamstate.snapshots.manifest import (
     Entry,
     Manifest,
     as_rows,
+    make_manifest,
     read_entries,
     with_kept_keyframes,
 )
@@ -188,6 +189,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         rows = [*entries, *with_kept_keyframes(added, entries)]
         return write_file(place, MANIFEST, as_rows(rows))
 
+    make_manifest(place)  # an earlier streamstate's has fewer columns than the rows
     stood = commit_once(
         place,
         RETENTION,

@@ -5,6 +5,7 @@ This package knows neither Spark nor notebooks.
 
 from __future__ import annotations
 
+from streamstate.state_inspect.cut import Cut, cut
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
@@ -12,4 +13,4 @@ from streamstate.state_inspect.sql import Result
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.store import Store, open_store
 
-__all__ = ["Diff", "History", "Result", "Snapshot", "StateTable", "Store", "open_store"]
+__all__ = ["Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
@@ -13,27 +15,45 @@ from streamstate.snapshots.change_log import embedded
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.dropped import held_version
-from streamstate.snapshots.errors import OvertakenError
+from streamstate.snapshots.errors import InvalidArgumentError, OvertakenError
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.interval_table import IntervalTable
 from streamstate.state_inspect.relations import Relations
 
+# Of the machine's memory; DuckDB knows a container's limit too.
+_DEFAULT_MEMORY = "25%"
+
 
 class Index:
-    """Made on first use, brought forward as epochs arrive, never the only copy of anything."""
+    """Made on first use, brought forward as epochs arrive, never the only copy of anything.
 
-    def __init__(self, layout: Layout) -> None:
+    Args:
+        layout: where the store is.
+        memory_limit: what it may take of memory, such as ``"4GB"``; the rest goes to a temporary folder.
+    """
+
+    def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
-        self._db = embedded()
+        self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
+        self.folder = self._spilled.name
+        """Where what does not fit into memory goes, as long as the index is there."""
+        self._db = _database(self.folder, memory_limit)
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
         self._relations = Relations(self._db)
 
-    def table(self, query: str, name: str, manifest: Manifest, first: int) -> IntervalTable:
-        """The interval table, with all captured epochs from one on (−1: all).
+    def table(self, query: str, name: str, manifest: Manifest, first: int, last: int | None = None) -> IntervalTable:
+        """The interval table, with all captured epochs from one on (−1: all), or at least those up to another.
 
         After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+
+        Args:
+            query: the query's name.
+            name: the state table's.
+            manifest: the query's manifest.
+            first: the first epoch that is needed.
+            last: the last epoch that is needed; None: the newest.
         """
         with self._loading:
             while True:
@@ -42,7 +62,7 @@ class Index:
                     found = self._tables[query, name] = self._made(query, name, manifest.generation)
                 newest = manifest.newest
                 try:
-                    if newest is not None and not found.covers(first, newest.epoch):
+                    if newest is not None and not found.covers(first, newest.epoch if last is None else last):
                         found.cover(manifest.entries, first)
                     return found
                 except OvertakenError:
@@ -50,6 +70,14 @@ class Index:
                     manifest.refresh()
                     if manifest.generation == before:
                         raise
+
+    def advance(self, query: str, manifest: Manifest) -> None:
+        """Bring those tables of a query forward that were read before."""
+        with self._loading:
+            for known, name in list(self._tables):
+                table = self._tables[known, name]
+                if known == query and table.low is not None:
+                    self.table(query, name, manifest, table.low)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
         """A state table at an epoch that retention has dropped since its entry was read.
@@ -71,14 +99,33 @@ class Index:
         self._relations.owned_by(found, relation)
         return found
 
-    def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
-        """Run a statement that reads, isolated from what is loaded meanwhile."""
+    def query(
+        self, sql: str, parameters: list[Any] | None = None, frames: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """Run a statement that reads, isolated from what is loaded meanwhile.
+
+        Args:
+            sql: the statement.
+            parameters: its parameters.
+            frames: what it reads besides the index, by name; nobody else sees them.
+        """
         cursor: duckdb.DuckDBPyConnection = self._db.cursor()
         try:
+            for name, frame in (frames or {}).items():
+                cursor.register(name, frame)
             relation = cursor.sql(sql, params=parameters or None)
             return _with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
         finally:
             cursor.close()
+
+
+def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
+    try:
+        return embedded(temp_directory=folder, memory_limit=memory_limit or _DEFAULT_MEMORY)
+    except duckdb.Error as error:
+        raise InvalidArgumentError(
+            f"memory_limit={memory_limit!r} cannot be meant: give an amount such as '4GB' or '512MiB'."
+        ) from error
 
 
 def _with_whole_numbers(rows: pa.Table, kinds: list[str]) -> pa.Table:

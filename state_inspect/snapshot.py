@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownTableError
 from streamstate.state_inspect.state_table import StateTable
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """Pinned to its epoch: whatever is captured later does not change what it returns."""
+    """Pinned to its epoch: whatever is captured later does not change what it returns.
+
+    What was read once stays readable. ``with history.at(12) as snapshot:`` reads all its tables at the start, so that
+    not even retention that drops the epoch is noticed, and lets go of them at the end.
+    """
 
     def __init__(self, history: History, entry: Entry) -> None:
         self._history = history
@@ -72,6 +76,18 @@ class Snapshot:
             intervals = self._history.interval_table_of(chosen, self._entry)
             self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch)
         return self._tables[chosen]
+
+    def __enter__(self) -> Self:
+        for name in self.tables():
+            self.table(name)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the tables that were read; they are read again where they are asked for again."""
+        self._tables.clear()
 
     def __repr__(self) -> str:
         tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.rows().items())

@@ -13,6 +13,7 @@ from streamstate.snapshots.change_log import listed, quoted
 from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownColumnError
 from streamstate.state_inspect.expressions import predicate_sql
 from streamstate.state_inspect.frames import to_pandas, to_polars
+from streamstate.state_inspect.many_keys import Keys, rows_of
 
 if TYPE_CHECKING:
     import polars
@@ -126,6 +127,21 @@ class StateTable:
         except InvalidSQLError as error:
             raise bad_key(key, self._table, error) from error
         return rows[0] if rows else None
+
+    def lookup_many(self, keys: Keys) -> pd.DataFrame:
+        """The rows of many keys in one go, in the order of the keys; those that are not in the state are left out.
+
+        Args:
+            keys: a frame or an Arrow table with the key columns, or a dict for each key.
+
+        Raises:
+            UnknownColumnError, InvalidArgumentError: as :meth:`lookup`.
+
+        Example:
+            >>> table.lookup_many([{"carrier": "UA", "origin": "EWR"}, {"carrier": "AA", "origin": "JFK"}])
+            ... # doctest: +SKIP
+        """
+        return to_pandas(self._typed(rows_of(keys, self._index, self._table, self.epoch)))
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table with the column types on disk, sorted by key."""

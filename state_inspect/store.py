@@ -15,6 +15,7 @@ from streamstate.state_inspect.history import History
 from streamstate.state_inspect.index import Index
 from streamstate.state_inspect.moments import Moment, moment
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.tail import Tail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 class Store:
     """The snapshots of some queries; :func:`open_store` gives it. ``store["delays"]`` is one query's history."""
 
-    def __init__(self, path: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
+    ) -> None:
         self._layout = Layout.at(path, storage_options)
         self.path = self._layout.root
         """Where the store is."""
         require_store(self._layout)
-        self._index = Index(self._layout)
+        self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
 
     def queries(self) -> list[str]:
@@ -108,6 +111,28 @@ class Store:
         )
         return statements.run(sql, self._index, names, params, engine=engine, spark=spark)
 
+    def tail(self, every: float = 0.5) -> Tail:
+        """Load new epochs as they arrive, in the background, of whatever is read meanwhile or was read before.
+
+        Without it a reader that asks for the newest epoch loads what has arrived since the last question. Whether the
+        epochs are written by this process or by another does not matter.
+
+        Args:
+            every: seconds between two looks at the store.
+
+        Raises:
+            InvalidArgumentError: where ``every`` is no number of seconds.
+
+        Example:
+            >>> with store.tail():  # doctest: +SKIP
+            ...     store["delays"].live().table().lookup(carrier="UA", origin="EWR")
+        """
+        return Tail(self._advance, every)
+
+    def _advance(self) -> None:
+        for history in list(self._histories.values()):
+            history.advance()
+
     def _travel(self, query: str, to: int | datetime | None) -> Snapshot:
         history = self[query]
         if to is None:
@@ -118,15 +143,20 @@ class Store:
         return f"<Store {self.path}: {choices(self.queries())}>"
 
 
-def open_store(path: str | Path, *, storage_options: Mapping[str, str] | None = None) -> Store:
+def open_store(
+    path: str | Path, *, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
+) -> Store:
     """Open a store for reading; needs neither Spark nor Java.
 
     Args:
         path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
         storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
             ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
+        memory_limit: memory that the index of what was read may take, such as ``"4GB"``; a quarter of the machine's
+            unless given. What does not fit goes to a temporary folder.
 
     Raises:
+        InvalidArgumentError: where the limit is no amount of memory.
         NotAStoreError: where the path holds none.
         NewerStoreError: where a newer version of streamstate wrote it.
         StoreError: where it cannot be reached or read.
@@ -135,4 +165,4 @@ def open_store(path: str | Path, *, storage_options: Mapping[str, str] | None = 
         >>> store = ss.open_store("store")  # doctest: +SKIP
         >>> store["delays"].live().table().head()  # doctest: +SKIP
     """
-    return Store(path, storage_options)
+    return Store(path, storage_options, memory_limit)

@@ -1,0 +1,82 @@
+"""Many keys of one state table, looked up together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pandas as pd
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import listed, quoted, same
+from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.interval_table import held_at
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.interval_table import IntervalTable
+
+Keys: TypeAlias = "pd.DataFrame | pa.Table | Sequence[Mapping[str, Any]]"
+"""Key columns as a frame or an Arrow table, or a dict for each key."""
+
+# Up to so many, naming the hashes spares looking through all versions.
+_FEW = 100
+_ORDER = "_asked"
+
+
+def rows_of(keys: Keys, index: Index, table: IntervalTable, epoch: int) -> pa.Table:
+    """The rows of some keys at an epoch, in the order of the keys, without those that are not there.
+
+    Raises:
+        UnknownColumnError: where the keys have a column that is no key column.
+        InvalidArgumentError: where they lack one, or a value does not fit its type.
+    """
+    given = _as_table(keys, table)
+    hashes = f"SELECT *, hash({listed(table.key_columns)}) AS {HASH} FROM given"
+    versions = f"SELECT * FROM {table.relation} WHERE {held_at(epoch)}"
+    if given.num_rows <= _FEW:
+        known = index.query(f"SELECT {HASH} FROM ({hashes})", frames={"given": given})[HASH].to_pylist()
+        versions += f" AND {HASH} IN ({', '.join(map(str, known)) or 'NULL'})"
+    columns = ", ".join(f"held.{quoted(name)}" for name in table.columns)
+    return index.query(
+        f"SELECT {columns} FROM ({hashes}) AS asked JOIN ({versions}) AS held"
+        f" ON {same('held', 'asked', [HASH, *table.key_columns])} ORDER BY asked.{_ORDER}",
+        frames={"given": given},
+    )
+
+
+def _as_table(keys: Keys, table: IntervalTable) -> pa.Table:
+    """The keys with the columns and types of the table's key, and their order."""
+    given = _arrow(keys)
+    names = given.column_names if given.num_rows or given.column_names else table.key_columns
+    for name in names:
+        if name not in table.key_columns:
+            raise UnknownColumnError.among("key column", name, table.key_columns)
+    missing = [name for name in table.key_columns if name not in names]
+    if missing:
+        raise InvalidArgumentError(
+            f"The keys lack: {', '.join(missing)}.\nThe key columns are: {', '.join(table.key_columns)}."
+        )
+    fields = [table.schema.field(name).remove_metadata() for name in table.key_columns]
+    if not given.column_names:
+        return pa.schema([*fields, pa.field(_ORDER, pa.int64())]).empty_table()
+    try:
+        typed = given.select(table.key_columns).cast(pa.schema(fields))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        types = ", ".join(f"{one.name} {one.type}" for one in fields)
+        raise InvalidArgumentError(f"The keys do not fit the key's types: {error}\nKey columns: {types}.") from error
+    return typed.append_column(_ORDER, pa.array(range(typed.num_rows), pa.int64()))
+
+
+def _arrow(keys: Any) -> pa.Table:
+    if isinstance(keys, pa.Table):
+        return keys
+    try:
+        if isinstance(keys, pd.DataFrame):
+            return pa.Table.from_pandas(keys, preserve_index=False)
+        return pa.Table.from_pylist([dict(key) for key in keys])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"These keys cannot be meant: {error}\nGive a frame of the key columns, or a list of dicts, one a key."
+        ) from error
