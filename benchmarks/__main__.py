@@ -12,12 +12,14 @@ from typing import Any
 
 import streamstate as ss
 from benchmarks.capture import back_to_back, capture, freshness, paced
+from benchmarks.gets import gets
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, report
 from benchmarks.inspect import reading
 from benchmarks.many_epochs import many_epochs
 from benchmarks.memory import memory
 from benchmarks.size import Size
+from benchmarks.spilling import spilling
 from benchmarks.storage import storage
 
 
@@ -39,7 +41,9 @@ _ALL = {
     "memory": _Benchmark(memory, Size(10_000_000, 1_000_000, 5)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),
-    "reading": _Benchmark(reading, _USUAL),
+    "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
+    "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
+    "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
 }
 
 

@@ -1,47 +1,177 @@
-"""Reading a store against reading with Spark."""
+"""Asking a store against asking Spark's own state reader: any epoch, any key, two epochs, all epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamstate as ss
-from benchmarks.harness import Measurement, alternate
+from benchmarks.harness import Measurement, alternate, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload, whole_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TURNS = 3
+# Ours is asked as often for each time that Spark is: it takes milliseconds.
+_REPEATS = 9
+_KEY = "key-77"
+_GROUPED = "SELECT count, count(*) AS keys, sum(sum) AS sum, max(max) AS max FROM load VERSION AS OF {} GROUP BY count"
+
+
+@dataclass(frozen=True)
+class _Question:
+    name: str
+    ours: Callable[[], object]
+    bound: float
+    """Seconds that it may take at most."""
+    spark: Callable[[], object] | None = None
+    ratio: float | None = None
+    """How many times Spark's reader should take, at least."""
+
 
 def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """A point lookup and a past epoch's top rows, against Spark's state reader."""
+    """The questions that people ask of state, each with its bound and against Spark's reader."""
+    load = captured(spark, folder, size)
+    store = ss.open_store(folder / "store")
+    history = store["load"]
+    loading = timed(partial(history.interval_table, "op0", -1))
+    print(f"index of {size.epochs} epochs, loaded in {loading:.2f} s", file=sys.stderr)
+    for question in _questions(spark, load, store, size.epochs):
+        yield from _measured(question, f"{size}, {size.epochs} epochs")
+    yield from _cold(load, folder / "store", f"{size}, {size.epochs} epochs")
+
+
+def captured(spark: SparkSession, folder: Path, size: Size) -> Workload:
+    """A finished query with a store of all its epochs: ``size.epochs`` after the one that brings all keys."""
     load = Workload(spark, folder, size.keys, size.changes)
     for _ in range(size.epochs):
         load.change()
     load.run()
     ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
-    history = ss.open_store(folder / "store")["load"]
-    past, newest = size.epochs // 2, size.epochs
-    history.at(past).table().count()
+    return load
 
-    def in_index(epoch: int) -> object:
-        return history.at(epoch).table().lookup(key="key-77")
 
-    def in_spark(epoch: int) -> object:
-        return whole_state(spark, load.checkpoint, epoch).where("key.key = 'key-77'").collect()
+class InStore:
+    """The questions put to the store."""
 
-    for name, epoch in (("live", newest), ("past", past)):
-        ours, other = alternate(partial(in_index, epoch), partial(in_spark, epoch), 5)
-        yield Measurement(f"look up one key, {name}", "lookup", ours, "Spark's reader, filtered", other, 5, str(size))
+    def __init__(self, store: ss.Store) -> None:
+        self.store, self.history = store, store["load"]
 
-    def top() -> object:
-        return history.at(past).table().page(limit=100, order_by="max", descending=True)
+    def lookup(self, epoch: int) -> object:
+        """The row of a key at an epoch."""
+        return self.history.at(epoch).table().lookup(key=_KEY)
 
-    def top_in_spark() -> object:
-        return whole_state(spark, load.checkpoint, past).orderBy("value.max", ascending=False).limit(100).collect()
+    def top(self, epoch: int) -> object:
+        """The hundred largest by a column."""
+        return self.history.at(epoch).table().page(limit=100, order_by="max", descending=True)
 
-    ours, other = alternate(top, top_in_spark, 5)
-    yield Measurement("top 100 at a past epoch", "page", ours, "Spark's reader, sorted", other, 5, str(size))
+    def grouped(self, epoch: int) -> object:
+        """An aggregate over all keys."""
+        return self.store.sql(_GROUPED.format(epoch)).to_arrow()
+
+    def diff(self, a: int, b: int) -> object:
+        """How many keys differ."""
+        return self.history.diff(a, b).counts
+
+    def key_history(self) -> object:
+        """Every change of a key."""
+        return self.history.key_history(key=_KEY)
+
+    def first(self) -> object:
+        """The first epoch at which some key satisfied a condition."""
+        return self.history.first("count > 5 AND max > 0.999")
+
+
+class _InSpark:
+    """The same put to Spark's reader."""
+
+    def __init__(self, spark: SparkSession, load: Workload) -> None:
+        self.state = partial(whole_state, spark, load.checkpoint)
+
+    def lookup(self, epoch: int) -> object:
+        return self.state(epoch).where(f"key.key = '{_KEY}'").collect()
+
+    def top(self, epoch: int) -> object:
+        return self.state(epoch).orderBy("value.max", ascending=False).limit(100).collect()
+
+    def grouped(self, epoch: int) -> object:
+        rows = self.state(epoch).selectExpr("value.count", "value.sum", "value.max")
+        return rows.groupBy("count").agg({"*": "count", "sum": "sum", "max": "max"}).collect()
+
+    def diff(self, a: int, b: int) -> object:
+        old = self.state(a).selectExpr("key.key AS key", "value AS old")
+        new = self.state(b).selectExpr("key.key AS key", "value AS new")
+        added, removed = "count_if(old IS NULL)", "count_if(new IS NULL)"
+        return old.join(new, "key", "full_outer").selectExpr(added, removed, "count_if(old <> new)").collect()
+
+
+def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int) -> Iterator[_Question]:
+    ours, sparks, past = InStore(store), _InSpark(spark, load), newest // 2
+    for which, epoch in (("live", newest), ("past", past)):
+        for name, ask, spark_asks, bound, ratio in (
+            ("look up one key", ours.lookup, sparks.lookup, 0.010, 300),
+            ("top 100 by a column", ours.top, sparks.top, 0.050, 100),
+            ("group the whole state", ours.grouped, sparks.grouped, 0.080, 60),
+        ):
+            yield _Question(f"{name}, {which}", partial(ask, epoch), bound, partial(spark_asks, epoch), ratio)
+    between = (past, past + 10)
+    yield _Question(
+        "diff of two epochs, 10 apart, counted", partial(ours.diff, *between), 0.3, partial(sparks.diff, *between), 30
+    )
+    yield _Question("a key's history", ours.key_history, 0.015)
+    yield _Question("first epoch at which a predicate held", ours.first, 0.200)
+
+
+def _measured(question: _Question, setting: str) -> Iterator[Measurement]:
+    ours, spark = [], []
+    for turn in range(_TURNS + 1):
+        took = [timed(question.ours) for _ in range(_REPEATS)]
+        ours += took if turn else []
+        if question.spark is not None:
+            took = [timed(question.spark)]
+            spark += took if turn else []
+    seconds = statistics.median(ours)
+    yield Measurement(question.name, "store", seconds, "the bound", question.bound, len(ours), setting, wanted=1)
+    if question.spark is not None:
+        other = statistics.median(spark)
+        yield Measurement(
+            question.name, "store", seconds, "Spark's reader", other, _TURNS, setting, wanted=question.ratio
+        )
+
+
+_COLD = """
+import sys
+import streamstate as ss
+print(len(ss.open_store(sys.argv[1])["load"].live().table().page(limit=100, order_by="max", descending=True)))
+"""
+_COLD_IN_SPARK = """
+import sys
+import streamstate as ss
+spark = ss.session(**{"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "8g"})
+state = spark.read.format("statestore").load(sys.argv[1])
+print(len(state.orderBy("value.max", ascending=False).limit(100).collect()))
+spark.stop()
+"""
+
+
+def _cold(load: Workload, store: Path, setting: str) -> Iterator[Measurement]:
+    """A new process each time, from the start of Python to the rows."""
+    ours, spark = alternate(partial(_process, _COLD, store), partial(_process, _COLD_IN_SPARK, load.checkpoint), _TURNS)
+    name = "cold: a new process shows the live top 100"
+    yield Measurement(name, "store", ours, "the bound", 2.0, _TURNS, setting, wanted=1)
+    yield Measurement(name, "store", ours, "Spark's reader", spark, _TURNS, setting, wanted=3)
+
+
+def _process(program: str, argument: Path) -> None:
+    command = [sys.executable, "-c", program, str(argument)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if said.split()[-1] != "100":
+        raise AssertionError(f"100 rows were asked for, and it printed {said!r}")

@@ -43,21 +43,22 @@ def memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
 
 def _main(what: str, checkpoint: str, store: str, epochs: str) -> None:
     spark = ss.session(**{"spark.driver.memory": "8g", "spark.driver.maxResultSize": "4g"})
-    peaks = {"started": _peak()}
+    peaks = {"started": peak()}
     if what == "step":
         stepped = Stepped(spark, Path(checkpoint), Path(store))
         stepped.step()
-        peaks["all keys captured"] = _peak()
+        peaks["all keys captured"] = peak()
         for _ in range(int(epochs)):
             stepped.step()
     else:
         ss.capture(checkpoint, store, "load", spark=spark)
-    peaks["every epoch captured"] = _peak()
+    peaks["every epoch captured"] = peak()
     spark.stop()
     print(json.dumps(peaks))
 
 
-def _peak() -> int:
+def peak() -> int:
+    """Peak resident memory of this process so far, in bytes."""
     # What getrusage says on Linux begins with the parent's peak, which a new program inherits.
     status = Path("/proc/self/status")
     if status.exists():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -25,8 +26,9 @@ PUT, DELETE, KEYFRAME = "put", "delete", "keyframe"
 
 _FOLD_MEMORY, _FOLD_BATCH = "512MB", 100_000
 
-# The field metadata under which the log's schema says which columns are the key.
+# The field metadata under which the log's schema says which columns are the key, and, at `_change`, who writes it.
 KEY_MARK = {b"streamstate.key": b"true"}
+_OPERATOR, _TIME_MODE = b"streamstate.operator", b"streamstate.time_mode"
 
 
 def quoted(name: str) -> str:
@@ -44,9 +46,31 @@ def same(left: str, right: str, names: Sequence[str]) -> str:
     return " AND ".join(f"{left}.{quoted(one)} IS NOT DISTINCT FROM {right}.{quoted(one)}" for one in names)
 
 
-def log_schema(rows: pa.Schema, keys: Sequence[str]) -> pa.Schema:
-    """The schema with its key columns marked, so that a reader of the log alone knows them."""
-    return pa.schema([one.with_metadata(KEY_MARK) if one.name in keys else one for one in rows])
+@dataclass(frozen=True)
+class Operator:
+    """Who writes a state table."""
+
+    name: str
+    """Spark's name of the operator, such as ``stateStoreSave``."""
+    time_mode: str = ""
+    """``NoTime``, ``EventTime`` or ``ProcessingTime`` for ``transformWithState``; empty for the others."""
+
+
+def log_schema(rows: pa.Schema, keys: Sequence[str], operator: Operator | None = None) -> pa.Schema:
+    """The schema with its key columns and its operator marked, so that a reader of the log alone knows them."""
+    marked = [one.with_metadata(KEY_MARK) if one.name in keys else one for one in rows]
+    if operator is not None:
+        at = rows.get_field_index(CHANGE)
+        marked[at] = marked[at].with_metadata({_OPERATOR: operator.name, _TIME_MODE: operator.time_mode})
+    return pa.schema(marked)
+
+
+def operator_of(schema: pa.Schema) -> Operator | None:
+    """The operator of a log's schema; None for a log from before it was written down."""
+    marks = schema.field(CHANGE).metadata or {}
+    if _OPERATOR not in marks:
+        return None
+    return Operator(marks[_OPERATOR].decode(), marks.get(_TIME_MODE, b"").decode())
 
 
 def key_columns(schema: pa.Schema) -> list[str]:

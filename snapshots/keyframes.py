@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -90,6 +91,26 @@ def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[
         for batch in rows:
             writer.write(_marked(batch, epoch, names))
     return [] if writer.file is None else [writer.file]
+
+
+def keyframes_in(version: TableVersion, live: Mapping[int, int]) -> list[int]:
+    """Epochs at which a log holds all live keys in files of their own, ascending.
+
+    The manifest names a keyframe from the epoch after it on; whoever reads the keyframe's own epoch finds it here.
+
+    Args:
+        version: the log.
+        live: how many keys live at each epoch that counts.
+    """
+    actions = pa.table(version.table.get_add_actions(flatten=True))
+    wanted = (f"min.{EPOCH}", f"max.{EPOCH}", f"min.{CHANGE}", f"max.{CHANGE}", "num_records")
+    if not set(wanted) <= set(actions.column_names):
+        return []
+    found: Counter[int] = Counter()
+    for first, last, least, most, rows in zip(*(actions[name].to_pylist() for name in wanted), strict=True):
+        if first is not None and first == last and least == most == KEYFRAME:
+            found[first] += rows or 0
+    return sorted(epoch for epoch, rows in found.items() if live.get(epoch) == rows)
 
 
 def _marked(batch: pa.RecordBatch, epoch: int, names: Sequence[str]) -> pa.Table:

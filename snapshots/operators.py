@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class StateSource:
     """Options of ``spark.read.format("statestore")`` that single it out."""
     operator: str
     """Spark's name of the operator."""
+    time_mode: str = ""
+    """What ``transformWithState`` counts time by: ``NoTime``, ``EventTime``, ``ProcessingTime``; empty elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def state_sources(spark: SparkSession, checkpoint: str, epoch: int) -> list[Stat
     for row in listed:
         for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
             taken = [other.table for other in sources]
-            sources.append(StateSource(unused(source.table, taken), source.shape, source.options, source.operator))
+            sources.append(replace(source, table=unused(source.table, taken)))
     return sources
 
 
@@ -90,7 +92,8 @@ def _sources_of(row: Row, join_format: str) -> list[StateSource]:
     properties = json.loads(row["operatorProperties"] or "{}")
     variables = properties.get("stateVariables", [])
     if variables:
-        return [_variable(prefix, options, variable, row["operatorName"]) for variable in variables]
+        found = [_variable(prefix, options, variable, row["operatorName"]) for variable in variables]
+        return [replace(one, time_mode=str(properties.get("timeMode", ""))) for one in found]
     if properties.get("useVirtualColumnFamilies"):
         return _join_in_one_store(prefix, options, row["operatorName"], join_format)
     if store in _JOIN_COUNTERS:

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from streamstate.snapshots.change_log import (
     KEYFRAME,
+    Operator,
     check_generation,
     folded,
     log_schema,
@@ -218,7 +219,9 @@ class TableCapture:
         return gathered.facts | (self._facts_in_log([*gathered.facts], stood) if stood > base else {})
 
     def _create(self, columns: pa.Schema, keys: Sequence[str]) -> None:
-        open_or_create(self._place, log_schema(columns, keys), f"streamstate: change log of {self._source.table}")
+        operator = Operator(self._source.operator, self._source.time_mode)
+        schema = log_schema(columns, keys, operator)
+        open_or_create(self._place, schema, f"streamstate: change log of {self._source.table}")
 
     def _facts_in_log(self, epochs: Sequence[int], stood: int) -> dict[int, TableFacts]:
         logged: dict[int, TableFacts] = {}

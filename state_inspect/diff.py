@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import html
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import quoted, same
+from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.cause_rules import UNKNOWN
+from streamstate.state_inspect.causes import Keys
+from streamstate.state_inspect.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import held_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamstate.state_inspect.causes import Caused, Causes
     from streamstate.state_inspect.index import Index
     from streamstate.state_inspect.interval_table import IntervalTable
+
+_SHOWN = 20
+_CHANGES = (ADDED, REMOVED, CHANGED)
+
+
+@dataclass(frozen=True)
+class DiffSummary:
+    """What two epochs differ by, in numbers."""
+
+    counts: dict[str, int]
+    """How many keys were ``added``, ``removed`` and ``changed``."""
+    columns: pd.DataFrame
+    """A row for each value column that can be subtracted: ``column``, ``changed`` (keys whose value differs), ``sum``
+    of the differences, ``largest_increase`` and ``largest_decrease`` (missing where there is none)."""
+
+    def _repr_html_(self) -> str:
+        counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
+        return f"<p>{counts}</p>" + (self.columns.to_html(index=False) if len(self.columns) else "")
 
 
 class Diff:
@@ -24,9 +50,13 @@ class Diff:
     changed, not the state.
     """
 
-    def __init__(self, index: Index, table: IntervalTable, name: str, a: int, b: int) -> None:
+    def __init__(
+        self, index: Index, table: IntervalTable, name: str, a: int, b: int, *, causes: Causes | None = None
+    ) -> None:
         self._index = index
         self._table = table
+        self._causes = causes
+        self._sql = DiffSQL(table, a, b)
         self.table = name
         """The state table."""
         self.a = a
@@ -37,29 +67,118 @@ class Diff:
     @cached_property
     def added(self) -> pd.DataFrame:
         """Keys that are there at ``b`` only, with their values."""
-        return to_pandas(self._one_sided("new", "old"))
+        return to_pandas(self._index.query(self._sql.one_sided(added=True)))
 
     @cached_property
     def removed(self) -> pd.DataFrame:
         """Keys that are there at ``a`` only, with their values."""
-        return to_pandas(self._one_sided("old", "new"))
+        return to_pandas(self._index.query(self._sql.one_sided(added=False)))
 
     @cached_property
     def changed(self) -> pd.DataFrame:
         """Keys that are there at both with other values: ``<column>_old`` at ``a``, ``<column>_new`` at ``b``."""
-        return to_pandas(self._both_sided())
+        return to_pandas(self._index.query(self._sql.both_sided()))
 
     @property
     def counts(self) -> dict[str, int]:
         """How many keys were added, removed and changed."""
-        return {"added": len(self.added), "removed": len(self.removed), "changed": len(self.changed)}
+        return dict(self._counts)
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        [found] = self._index.query(self._sql.counted()).to_pylist()
+        return {change: int(found[change]) for change in _CHANGES}
+
+    def summary(self) -> DiffSummary:
+        """The counts and, for each column that can be subtracted, how far it moved in the keys that changed.
+
+        Numbers, decimals, dates and timestamps can; the differences of dates and timestamps are durations.
+
+        Example:
+            >>> history.diff(10, 12).summary().columns  # doctest: +SKIP
+               column  changed  sum  largest_increase  largest_decrease
+            0   count      412  980                17              <NA>
+        """
+        names = list(self._sql.deltas.values())
+        found = self._index.query(self._sql.summed()).columns if names else []
+        rows = []
+        for at, name in enumerate(names):
+            changed, *moved = (column[0].as_py() for column in found[4 * at : 4 * at + 4])
+            if is_duration(self._table.schema.field(name).type):
+                moved = [None if one is None else pd.Timedelta(one, unit="us") for one in moved]
+            rows.append([name, changed, *moved])
+        columns = ["column", "changed", "sum", "largest_increase", "largest_decrease"]
+        return DiffSummary(self.counts, pd.DataFrame(rows, columns=columns, dtype=object))
+
+    def movers(self, column: str | None = None, n: int = 10) -> pd.DataFrame:
+        """The changed keys in which a column moved the most, up or down; the columns are those of :meth:`page`.
+
+        Args:
+            column: a value column that can be subtracted; may be left out where there is one.
+            n: rows to give at most.
+
+        Raises:
+            UnknownColumnError: where no such column can be subtracted.
+            InvalidArgumentError: where the column is left out and there are several, or n is negative.
+
+        Example:
+            >>> history.diff(10, 12).movers("count", n=3)  # doctest: +SKIP
+        """
+        _not_negative(n=n)
+        names = list(self._sql.deltas.values())
+        if column is None and len(names) == 1:
+            column = names[0]
+        if column is None:
+            raise InvalidArgumentError(
+                f"{self.table} has {len(names)} columns that can be subtracted; say which one.\n"
+                f"Columns: {', '.join(names) or 'none'}."
+            )
+        if column not in names:
+            raise UnknownColumnError.among("column with differences", column, names, where=f"in {self.table}")
+        at = next(at for at, name in self._sql.deltas.items() if name == column)
+        return self._frame(self._sql.movers(at, n))
+
+    def page(
+        self,
+        offset: int = 0,
+        limit: int = 20,
+        *,
+        change: str | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
+    ) -> pd.DataFrame:
+        """Some of the keys that differ, in an order that is the same at every call, with the causes.
+
+        Columns: ``_change`` (``added``, ``removed``, ``changed``), the key; for each value column ``<column>_old``,
+        ``<column>_new`` and, where it can be subtracted, ``<column>_delta``; ``_cause``; ``_epochs`` (those at which
+        the key changed, of the epochs between the two). Where several causes played a part, ``_cause`` names them in
+        the order in which they came, separated by commas; for a key that is gone it is the cause of its removal.
+
+        Args:
+            offset: rows to pass over.
+            limit: rows to give at most.
+            change: only ``added``, ``removed`` or ``changed`` keys.
+            order_by: one of the page's columns to sort by; by default the key.
+            descending: the largest first; missing values come last either way.
+
+        Raises:
+            InvalidArgumentError: where an argument cannot be meant.
+            UnknownColumnError: where there is no such column to sort by.
+
+        Example:
+            >>> history.diff(10, 12).page(limit=5, change="removed")[["key", "_cause", "_epochs"]]  # doctest: +SKIP
+        """
+        _not_negative(offset=offset, limit=limit)
+        if change is not None and change not in _CHANGES:
+            raise InvalidArgumentError(f"change={change!r} cannot be meant: give one of {', '.join(_CHANGES)}.")
+        return self._frame(self._sql.page(change, self._order(order_by, descending=descending), offset, limit))
 
     def to_pandas(self) -> pd.DataFrame:
         """All three as one frame: ``_change`` (``added``, ``removed``, ``changed``), the key, old and new values."""
         values = self._table.value_columns
         added = self.added.rename(columns={name: f"{name}_new" for name in values})
         removed = self.removed.rename(columns={name: f"{name}_old" for name in values})
-        parts = [("added", added), ("removed", removed), ("changed", self.changed)]
+        parts = [(ADDED, added), (REMOVED, removed), (CHANGED, self.changed)]
         columns = [
             "_change",
             *self._table.key_columns,
@@ -68,36 +187,86 @@ class Diff:
         labelled = [part.assign(_change=change).reindex(columns=columns) for change, part in parts if len(part)]
         return pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame(columns=columns)
 
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def __bool__(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
         return f"<Diff of {self.table} from epoch {self.a} to {self.b}: {counts}>"
 
     def _repr_html_(self) -> str:
         counts = " ".join(f"{sign}{count:,}" for sign, count in zip("+\u2212~", self.counts.values(), strict=True))
-        title = f"{self.table}: epoch {self.a} → {self.b} ({counts}: added, removed, changed)"
-        return f"<p>{title}</p>" + self.to_pandas().to_html(max_rows=20, index=False)
+        title = f"{html.escape(self.table)}: epoch {self.a} → {self.b} ({counts}: added, removed, changed)"
+        summary, rows = self.summary().columns, self.page(limit=_SHOWN)
+        parts = [f"<p>{title}</p>"]
+        if len(summary):
+            parts.append(summary.to_html(index=False))
+        parts.append(rows.to_html(index=False))
+        if len(self) > len(rows):
+            parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() show others.</p>")
+        return "".join(parts)
 
-    def _sides(self) -> str:
-        at_a, at_b = f"({held_at(self.a)})", f"({held_at(self.b)})"
-        return (
-            f"WITH old AS (SELECT * FROM {self._table.relation} WHERE {at_a} AND NOT {at_b}),"
-            f" new AS (SELECT * FROM {self._table.relation} WHERE {at_b} AND NOT {at_a})"
-        )
+    def _columns(self) -> dict[str, str]:
+        """The page's columns by their numbers."""
+        named = {"_change": "_change", **dict(zip(self._sql.keys, self._table.key_columns, strict=True))}
+        for at, name in enumerate(self._table.value_columns):
+            named |= {f"o{at}": f"{name}_old", f"n{at}": f"{name}_new"}
+            if at in self._sql.deltas:
+                named[f"d{at}"] = f"{name}_delta"
+        return named
 
-    def _one_sided(self, there: str, not_there: str) -> pa.Table:
-        columns = ", ".join(f"{there}.{quoted(name)}" for name in self._table.columns)
-        match = same(there, not_there, self._table.key_columns)
-        order = ", ".join(f"{there}.{quoted(name)}" for name in self._table.key_columns)
-        return self._index.query(
-            f"{self._sides()} SELECT {columns} FROM {there} ANTI JOIN {not_there} ON {match} ORDER BY {order}"
-        )
+    def _order(self, order_by: str | None, *, descending: bool) -> list[str]:
+        if order_by is None:
+            return [f"{key} DESC NULLS LAST" for key in self._sql.keys] if descending else []
+        found = next((number for number, name in self._columns().items() if name == order_by), None)
+        if found is None:
+            raise UnknownColumnError.among(
+                "column", order_by, self._columns().values(), where=f"in {self.table}'s diff"
+            )
+        return [f"{found} {'DESC' if descending else 'ASC'} NULLS LAST"]
 
-    def _both_sided(self) -> pa.Table:
-        keys = [f"new.{quoted(name)}" for name in self._table.key_columns]
-        values = self._table.value_columns
-        pairs = [f"{side}.{quoted(name)} AS {quoted(f'{name}_{side}')}" for name in values for side in ("old", "new")]
-        differs = " OR ".join(f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}" for name in values) or "false"
-        return self._index.query(
-            f"{self._sides()} SELECT {', '.join([*keys, *pairs])} FROM old"
-            f" JOIN new ON {same('old', 'new', self._table.key_columns)} WHERE {differs} ORDER BY {', '.join(keys)}"
-        )
+    def _frame(self, page: str) -> pd.DataFrame:
+        named = self._columns()
+        found = self._index.query(page)
+        columns = [self._as_shown(number, found[number]) for number in named]
+        caused = self._caused(found)
+        last_there = REMOVED if self.a < self.b else ADDED
+        rows = [
+            _explained(caused.get(row, ()), gone=change == last_there)
+            for row, change in enumerate(found["_change"].to_pylist())
+        ]
+        columns.append(pa.array([cause for cause, _ in rows], pa.string()))
+        columns.append(pa.array([epochs for _, epochs in rows], pa.list_(pa.int64())))
+        return to_pandas(pa.table(columns, names=[*named.values(), "_cause", "_epochs"]))
+
+    def _as_shown(self, number: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        if number[0] != "d":
+            return values
+        kind = self._table.schema.field(self._sql.deltas[int(number[1:])]).type
+        return values.cast(pa.duration("us")) if is_duration(kind) else values
+
+    def _caused(self, page: pa.Table) -> dict[int, list[Caused]]:
+        if self._causes is None or not page.num_rows:
+            return {}
+        rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
+        first, last = sorted((self.a, self.b))
+        keys = Keys(self.table, self._table, "SELECT * FROM page_rows", frames={"page_rows": rows})
+        return self._causes.of(keys, first, last)
+
+
+def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:
+    """The cause of what became of a key, and the epochs at which it changed."""
+    changes = [one for one in events if not one.same]
+    if not changes:
+        return UNKNOWN, []
+    causes = [changes[-1].cause] if gone else list(dict.fromkeys(one.cause for one in changes))
+    return ", ".join(causes), [one.epoch for one in changes]
+
+
+def _not_negative(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InvalidArgumentError(f"{name}={number!r} cannot be meant: give a whole number that is not negative.")

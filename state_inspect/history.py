@@ -6,28 +6,34 @@ from bisect import bisect_left
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import quoted
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.layout import MANIFEST, TIME
+from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.analytics.growth import growth, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys, check_number
 from streamstate.state_inspect.analytics.untouched import Untouched, since_epoch
+from streamstate.state_inspect.causes import Causes
+from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import NEVER, IntervalTable
+from streamstate.state_inspect.key_life import KeyLife
+from streamstate.state_inspect.moments import moment
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
 from streamstate.state_inspect.source_offsets import epoch_at_offset
-from streamstate.state_inspect.state_table import bad_key, check_key
+from streamstate.state_inspect.state_table import check_key
 from streamstate.state_inspect.timestamps import aware
+from streamstate.state_inspect.watch import Watch, WatchEvent
+from streamstate.state_inspect.when import Condition, first_epoch, spans, spans_per_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamstate.snapshots.layout import Layout
     from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.interval_table import IntervalTable
 
 
 class History:
@@ -40,6 +46,7 @@ class History:
         self.name = name
         """The query's name."""
         self.index = index
+        self._layout = layout
         self._manifest = Manifest(layout, name)
 
     def epochs(self) -> pd.DataFrame:
@@ -82,11 +89,11 @@ class History:
             raise UnknownEpochError(f"No epoch of {self.name} is captured yet.\nWait for the first, or capture one.")
         return Snapshot(self, self._manifest.newest)
 
-    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
+    def at(self, epoch: int | str | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
         """The snapshot at an epoch, of the epoch that was in force at a moment, or at a source offset.
 
         Args:
-            epoch: the epoch's number.
+            epoch: the epoch's number, or ``"live - 10"`` for the one ten numbers before the newest captured.
             timestamp: an aware datetime, instead of the epoch.
             offset: instead of either, a source offset as ``snapshot.offsets`` shows it (a list where there are several
                 sources, None for one that does not matter), or ``{"files": 100}`` for a source that reads files: the
@@ -95,26 +102,24 @@ class History:
         Raises:
             UnknownEpochError: where the epoch is not captured; the message names the nearest ones that are.
             NaiveTimestampError: where the timestamp has no time zone.
-            InvalidArgumentError: where not exactly one of the three is given, the epoch is no whole number, or the
+            InvalidArgumentError: where not exactly one of the three is given, the epoch cannot be meant, or the
                 offset cannot be compared with the query's.
 
         Example:
             >>> history.at(12).table().head(3)  # doctest: +SKIP
+            >>> history.at("live - 10").epoch  # doctest: +SKIP
             >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
         """
-        if offset is not None and epoch is None and timestamp is None:
-            return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
-        if offset is not None:
+        if sum(one is not None for one in (epoch, timestamp, offset)) != 1:
             raise InvalidArgumentError(
-                "Give an epoch, at(12), a moment, at(timestamp=…), or at(offset=…): one of them."
+                "Give an epoch, at(12), a moment, at(timestamp=…), or an offset, at(offset=…): one of them."
             )
-        if (epoch is None) == (timestamp is None):
-            raise InvalidArgumentError("Give an epoch, at(12), or a moment, at(timestamp=…): one of the two.")
-        if timestamp is not None:
-            return Snapshot(self, self._in_force(aware(timestamp)))
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise InvalidArgumentError(f"An epoch is a whole number, not {epoch!r}; for a moment use at(timestamp=…).")
-        return Snapshot(self, self._entry(epoch))
+        if offset is not None:
+            return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
+        wanted = aware(timestamp) if timestamp is not None else moment(epoch)
+        if isinstance(wanted, datetime):
+            return Snapshot(self, self._in_force(wanted))
+        return Snapshot(self, self._entry(wanted if isinstance(wanted, int) else wanted.epoch(self.live().epoch)))
 
     def diff(self, a: int, b: int, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.
@@ -133,13 +138,14 @@ class History:
         intervals = self.interval_table(chosen, min(a, b))
         for epoch in (a, b):
             self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, a, b)
+        return Diff(self.index, intervals, chosen, a, b, causes=self._causes())
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
 
         Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` where the log starts
-        anew and it is not known when the value was written), ``committed_at``, then the value columns.
+        anew and it is not known when the value was written), ``committed_at``, then the value columns, then ``cause``
+        (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` where it cannot be known).
 
         Args:
             table: may be left out where there is one table.
@@ -147,24 +153,15 @@ class History:
 
         Raises:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
         """
         self.live()  # raises where there is nothing
-        intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
-        check_key(key, intervals.key_columns, table or intervals.relation)
-        entries = self._manifest.entries
-        versions = _at_kept_epochs(self._versions(intervals, key), entries)
-        captured = {entry.epoch: entry for entry in entries if entry.captured}
-        rows = []
-        for at, version in enumerate(versions):
-            start, end = version["_valid_from"], version["_valid_to"]
-            values = {name: version[name] for name in intervals.value_columns}
-            rows.append({"epoch": start, "change": "keyframe" if start in intervals.starts else "put", **values})
-            replaced = at + 1 < len(versions) and versions[at + 1]["_valid_from"] == end
-            if end in captured and not replaced:
-                rows.append({"epoch": end, "change": "delete"})
-        for row in rows:
-            row["committed_at"] = captured[row["epoch"]].committed_at
-        return to_pandas(pa.Table.from_pylist(rows, schema=_history_schema(intervals)))
+        chosen = choose_table(table, self.tables(), self.name)
+        intervals = self.interval_table(chosen, -1)
+        check_key(key, intervals.key_columns, chosen)
+        return self._key_life().in_table(chosen, intervals, key)
 
     def growth(self, table: str | None = None) -> pd.DataFrame:
         """How the state grew, epoch by epoch, from the manifest alone.
@@ -240,9 +237,115 @@ class History:
         intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
         return busy_keys(intervals, self.index, -1 if since is None else check_number("since", since), n)
 
-    def interval_table(self, table: str, first: int) -> IntervalTable:
-        """The temporal index of a state table, with all captured epochs from one on (−1: all)."""
-        return self.index.table(self.name, table, self._manifest, first)
+    def life(self, **key: Any) -> pd.DataFrame:
+        """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
+
+        Both sides of a join, the variables of a ``transformWithState`` and its timers share a key. Columns: ``epoch``,
+        ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``, or
+        ``unknown`` where it cannot be known), ``committed_at``, then the tables' other columns. A column name that two
+        tables use for different types is called after the second, as in ``op0_seen.value``.
+
+        Args:
+            **key: values for columns that some table has in its key; it may have more, such as a list's position.
+
+        Raises:
+            UnknownColumnError: where no table has them all; the message names each table's key columns.
+            InvalidArgumentError: where no column is given, or a value does not fit.
+
+        Example:
+            >>> history.life(carrier="UA")  # doctest: +SKIP
+        """
+        self.live()
+        tables = {name: self.interval_table(name, -1) for name in self.tables()}
+        return self._key_life().in_tables(tables, key)
+
+    def first(self, predicate: str, *, table: str | None = None, **key: Any) -> int | None:
+        """The first captured epoch at which some row, or a key's, met a condition; None where none ever did.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            table: may be left out where there is one table.
+            **key: values for key columns, to ask about their rows alone.
+
+        Raises:
+            InvalidSQLError: where the condition does not parse, or is about more than one row.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.first("sum / count > 60", carrier="UA")  # doctest: +SKIP
+            17
+        """
+        return first_epoch(self._condition(predicate, table, key), self.index, self._manifest.entries)
+
+    def when(self, predicate: str, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
+        """The spans of epochs in which some row, or each key, met a condition.
+
+        Columns: ``held_from``; ``held_until``, the epoch at which it held no more, missing where it still holds;
+        ``committed_at``, when ``held_from`` was committed; ``keys``, the most rows that met it at once. A gap ends a
+        span, because what held in it is not known: ``held_until`` is then the first epoch of the gap.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            table: may be left out where there is one table.
+            per_key: spans of each key: the key columns first, and no ``keys``.
+            **key: values for key columns, to ask about their rows alone.
+
+        Raises:
+            InvalidSQLError: where the condition does not parse, or is about more than one row.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
+        """
+        condition = self._condition(predicate, table, key)
+        found = spans_per_key if per_key else spans
+        return found(condition, self.index, self._manifest.entries)
+
+    def watch(
+        self,
+        predicate: str,
+        callback: Callable[[WatchEvent], object],
+        *,
+        table: str | None = None,
+        every: float = 1.0,
+        **key: Any,
+    ) -> Watch:
+        """Call back for each new epoch in which rows begin to meet a condition, from the live epoch on.
+
+        A thread looks at the store; it needs no Spark, and ends with :meth:`Watch.stop`, with the ``with`` block, or at
+        the first error, which the handle then holds.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            callback: takes a :class:`WatchEvent`; runs in the thread.
+            table: may be left out where there is one table.
+            every: seconds between looks.
+            **key: values for key columns, to watch their rows alone.
+
+        Raises:
+            InvalidSQLError, UnknownTableError, UnknownColumnError, UnknownEpochError, InvalidArgumentError: as
+                :meth:`when` and :meth:`live`.
+
+        Example:
+            >>> with history.watch("count > 100", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
+            ...     run_the_query()
+        """
+        self.live()
+        chosen = choose_table(table, self.tables(), self.name)
+        return Watch(self, predicate, callback, table=chosen, every=every, key=key)
+
+    def interval_table(self, table: str, first: int, last: int | None = None) -> IntervalTable:
+        """The temporal index of a state table, with all captured epochs from one on (−1: all) up to another."""
+        return self.index.table(self.name, table, self._manifest, first, last)
+
+    def advance(self) -> None:
+        """Bring the temporal index of what was read before up to the newest epoch."""
+        self._manifest.refresh()
+        self.index.advance(self.name, self._manifest)
+
+    def change_log(self, table: str) -> ChangeLog:
+        """A state table's change log on disk, as it stands, with the manifest that says how to read it."""
+        return change_log(self._layout, self._manifest, table)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.
@@ -251,10 +354,21 @@ class History:
             EpochDroppedError: where it has, and the grace period of the epoch's files is over.
         """
         if self._stays(entry):
-            found = self.interval_table(table, entry.epoch)
+            found = self.interval_table(table, entry.epoch, entry.epoch)
             if self._stays(entry):
                 return found
         return self.index.dropped(self.name, table, entry)
+
+    def _causes(self) -> Causes:
+        return Causes(self.index, list(self._manifest.entries), self.interval_table)
+
+    def _condition(self, predicate: str, table: str | None, key: dict[str, Any]) -> Condition:
+        self.live()
+        chosen = choose_table(table, self.tables(), self.name)
+        return Condition(predicate, chosen, self.interval_table(chosen, -1), key)
+
+    def _key_life(self) -> KeyLife:
+        return KeyLife(self._causes(), self._manifest.entries)
 
     def _stays(self, entry: Entry) -> bool:
         """Whether retention has not dropped an entry's epoch, as far as is known."""
@@ -305,33 +419,6 @@ class History:
             )
         return found
 
-    def _versions(self, intervals: IntervalTable, key: dict[str, Any]) -> list[dict[str, Any]]:
-        condition, parameters = intervals.key_is(key)
-        columns = [f"nullif(_valid_to, {NEVER}) AS _valid_to", *map(quoted, intervals.value_columns)]
-        sql = (
-            f"SELECT _valid_from, {', '.join(columns)} FROM {intervals.relation}"
-            f" WHERE {condition} AND _valid_from <= {intervals.high} ORDER BY _valid_from"
-        )
-        try:
-            return list(self.index.query(sql, parameters).to_pylist())
-        except duckdb.Error as error:
-            raise bad_key(key, intervals, error) from error
-
-
-def _at_kept_epochs(versions: list[dict[str, Any]], entries: list[Entry]) -> list[dict[str, Any]]:
-    """A key's versions, those of dropped epochs as the next epoch that stays sees them.
-
-    A run of retention drops epochs from the manifest a moment before it rewrites the log.
-    """
-    known = [entry.epoch for entry in entries]
-
-    def seen(epoch: int | None) -> int | None:
-        at = len(known) if epoch is None else bisect_left(known, epoch)
-        return known[at] if at < len(known) else epoch
-
-    moved = [one | {"_valid_from": seen(one["_valid_from"]), "_valid_to": seen(one["_valid_to"])} for one in versions]
-    return [one for one in moved if one["_valid_from"] != one["_valid_to"]]
-
 
 def _nearest(epoch: int, captured: list[int]) -> str:
     below = [one for one in captured if one < epoch][-1:]
@@ -344,8 +431,3 @@ def _nearest(epoch: int, captured: list[int]) -> str:
 
 def _no_epochs() -> pd.DataFrame:
     return to_pandas(pa.schema(list(MANIFEST)[:8]).empty_table())
-
-
-def _history_schema(intervals: IntervalTable) -> pa.Schema:
-    fixed = [pa.field("epoch", pa.int64()), pa.field("change", pa.string()), pa.field("committed_at", TIME)]
-    return pa.schema([*fixed, *(intervals.schema.field(name).remove_metadata() for name in intervals.value_columns)])

@@ -36,15 +36,24 @@ class Index:
     def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
         self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
-        self._db = _database(self._spilled.name, memory_limit)
+        self.folder = self._spilled.name
+        """Where what does not fit into memory goes, as long as the index is there."""
+        self._db = _database(self.folder, memory_limit)
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
         self._relations = Relations(self._db)
 
-    def table(self, query: str, name: str, manifest: Manifest, first: int) -> IntervalTable:
-        """The interval table, with all captured epochs from one on (−1: all).
+    def table(self, query: str, name: str, manifest: Manifest, first: int, last: int | None = None) -> IntervalTable:
+        """The interval table, with all captured epochs from one on (−1: all), or at least those up to another.
 
         After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+
+        Args:
+            query: the query's name.
+            name: the state table's.
+            manifest: the query's manifest.
+            first: the first epoch that is needed.
+            last: the last epoch that is needed; None: the newest.
         """
         with self._loading:
             while True:
@@ -53,7 +62,7 @@ class Index:
                     found = self._tables[query, name] = self._made(query, name, manifest.generation)
                 newest = manifest.newest
                 try:
-                    if newest is not None and not found.covers(first, newest.epoch):
+                    if newest is not None and not found.covers(first, newest.epoch if last is None else last):
                         found.cover(manifest.entries, first)
                     return found
                 except OvertakenError:
@@ -61,6 +70,14 @@ class Index:
                     manifest.refresh()
                     if manifest.generation == before:
                         raise
+
+    def advance(self, query: str, manifest: Manifest) -> None:
+        """Bring those tables of a query forward that were read before."""
+        with self._loading:
+            for known, name in list(self._tables):
+                table = self._tables[known, name]
+                if known == query and table.low is not None:
+                    self.table(query, name, manifest, table.low)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
         """A state table at an epoch that retention has dropped since its entry was read.

@@ -12,7 +12,8 @@ later lies behind them unsorted, until it is so much that looking through it wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -33,6 +34,7 @@ from streamstate.snapshots.change_log import (
 from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.errors import StoreError
+from streamstate.snapshots.keyframes import keyframes_in
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
 from streamstate.state_inspect.runs import Run, base, runs_of
@@ -118,28 +120,42 @@ class IntervalTable:
             first = first if self.low is None else min(first, self.low)
             self._know_columns()
             self.low, self.high = None, -1
-        runs = runs_of(entries, self._table)
+        runs = runs_of(entries, self._table, self._keyframes(entries))
         if not runs:
             return
+        with self._all_or_nothing():
+            low, high = self._load(runs, first)
+        self.low, self.high = low, high
+        if self._unsorted > max(_UNSORTED, self._sorted // 2):
+            with self._all_or_nothing():
+                self._sort()
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A transaction of the index: what fails leaves it as it was."""
         self._db.execute("BEGIN")
         try:
             with cannot_read(self._version.place):
-                low, high = self._load(runs, first)
+                yield
             self._db.execute("COMMIT")
-            if self._unsorted > max(_UNSORTED, self._sorted // 2):
-                self._sort()
+        except duckdb.OutOfMemoryException as error:
+            self._db.execute("ROLLBACK")
+            raise StoreError(
+                f"The index of {self._version.place} needs more memory or room for temporary files.\n"
+                f"Open the store with more, ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
+            ) from error
         except duckdb.Error as error:
             self._db.execute("ROLLBACK")
-            raise StoreError(f"The files of {self._version.place} cannot be read: {error}") from error
+            raise StoreError(f"The index of {self._version.place} could not be loaded: {error}") from error
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        self.low, self.high = low, high
 
     def load_one(self, epoch: int, keyframe: int | None) -> None:
         """Load a single epoch from the log as it stands."""
-        self._create()
-        self._stream(rows_since(self._version, keyframe, epoch))
+        with self._all_or_nothing():
+            self._create()
+            self._stream(rows_since(self._version, keyframe, epoch))
         self.low = self.high = epoch
 
     def _know_columns(self) -> None:
@@ -147,9 +163,13 @@ class IntervalTable:
         self.key_columns = key_columns(self.schema)
         self.value_columns = value_columns(self.schema)
 
+    def _keyframes(self, entries: Sequence[Entry]) -> list[int]:
+        live = {one.epoch: one.tables[self._table].rows for one in entries if self._table in one.tables}
+        return keyframes_in(self._version, live)
+
     def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
         """Load what is lacking; returns the oldest and the newest epoch that are there then."""
-        low = base(runs, first)
+        low = self.low if self.low is not None and self.low <= first else base(runs, first)
         if self.low is None:
             self._create()
             self._add([run for run in runs if run.last >= low], low)
@@ -179,12 +199,10 @@ class IntervalTable:
     def _sort(self) -> None:
         """Sort all versions anew; who reads meanwhile reads the rows as they lay."""
         anew = quoted(f"{self.relation} anew")
-        self._db.execute("BEGIN")
         self._make(anew)
         self._db.execute(f"INSERT INTO {anew} FROM {self.relation} ORDER BY {HASH}, _valid_from")
         self._db.execute(f"DROP TABLE {self.relation}")
         self._db.execute(f"ALTER TABLE {anew} RENAME TO {self.relation}")
-        self._db.execute("COMMIT")
         self._sorted, self._unsorted = self._sorted + self._unsorted, 0
 
     def _add(self, runs: Sequence[Run], low: int) -> None:
@@ -226,19 +244,23 @@ class IntervalTable:
 
     def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
         """Add rows of the log whose keys have no versions yet, without keeping them twice."""
-        self._db.register("feed", rows)
-        try:
+        with self._fed(rows):
             self._insert(f"({self._with_next()})", never=never)
-        finally:
-            self._db.unregister("feed")
 
     def _take(self, rows: pa.RecordBatchReader) -> None:
         """Put rows of the log aside as ``incoming``, to be compared with the versions that are there."""
+        with self._fed(rows):
+            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+
+    @contextlib.contextmanager
+    def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
         self._db.register("feed", rows)
         try:
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+            yield
         finally:
-            self._db.unregister("feed")
+            # After an error the transaction is over, and with it the name: it is the error that counts.
+            with contextlib.suppress(duckdb.Error):
+                self._db.unregister("feed")
 
     def _with_next(self) -> str:
         """SQL for the rows of the feed, each with its key's hash and the epoch of the next row of its key."""
@@ -269,6 +291,11 @@ class IntervalTable:
 
     def _same_key(self, left: str, right: str) -> str:
         return same(left, right, [HASH, *self.key_columns])
+
+
+def first_line(error: Exception) -> str:
+    """What an engine says, without its advice on itself."""
+    return str(error).strip().splitlines()[0]
 
 
 def held_at(epoch: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -34,8 +35,14 @@ class Run:
         return base if base > self.first or self.starts_anew else None
 
 
-def runs_of(entries: Sequence[Entry], table: str) -> list[Run]:
-    """The runs of a state table, ascending."""
+def runs_of(entries: Sequence[Entry], table: str, held: Sequence[int] = ()) -> list[Run]:
+    """The runs of a state table, ascending.
+
+    Args:
+        entries: the manifest.
+        table: the state table.
+        held: keyframes that its log holds, ascending, which entries before the next may not name.
+    """
     runs: list[Run] = []
     broken = True
     for entry in entries:
@@ -45,9 +52,17 @@ def runs_of(entries: Sequence[Entry], table: str) -> list[Run]:
             if broken:
                 runs.append(Run(entry.epoch, entry.epoch, runs[-1].last if runs else None))
             runs[-1].last = entry.epoch
-            runs[-1].keyframes[entry.epoch] = entry.tables[table].keyframe
+            runs[-1].keyframes[entry.epoch] = _newest(entry.tables[table].keyframe, held, runs[-1].first, entry.epoch)
             broken = False
     return runs
+
+
+def _newest(named: int | None, held: Sequence[int], first: int, epoch: int) -> int | None:
+    """The newest keyframe of a run that an epoch can be read from."""
+    at = bisect_right(held, epoch)
+    if at == 0 or held[at - 1] < first:
+        return named
+    return held[at - 1] if named is None else max(named, held[at - 1])
 
 
 def base(runs: Sequence[Run], epoch: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -44,7 +42,7 @@ def test_no_keys_give_no_rows(table: ss.StateTable, keys: object) -> None:
 
 
 def test_keys_may_be_a_frame(table: ss.StateTable) -> None:
-    """pandas and Arrow alike."""
+    """A frame of the key columns will do, pandas or Arrow."""
     frame = pd.DataFrame({"key": ["5", "6"]})
     assert list(table.lookup_many(frame)["value"]) == [5, 6]
     assert list(table.lookup_many(pa.Table.from_pandas(frame))["value"]) == [5, 6]

@@ -16,13 +16,14 @@ __all__ = ["LISTED", "key_history"]
 
 LISTED = 50
 """Changes that are shown; a key that changes in every epoch has thousands."""
-_OWN = ("epoch", "change", "committed_at")
+_OWN = 3
+"""Columns before the values: the epoch, what changed, when it was committed. The last is the cause."""
 
 
 def key_history(history: History, table: str, key: Mapping[str, Any]) -> KeyHistory:
     """The newest changes of one key, newest first, each compared with the one before."""
     frame = history.key_history(table, **key)
-    columns = [str(name) for name in frame.columns if name not in _OWN and name not in key]
+    columns = [str(name) for name in frame.columns[_OWN:-1]]
     rows = records(frame.tail(LISTED + 1))
     changes = [_change(row, before, columns) for before, row in zip([None, *rows], rows, strict=False)]
     shown = changes[-LISTED:][::-1]

@@ -25,6 +25,7 @@ import xxhash
 
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.errors import DamagedStoreError
+from streamstate.snapshots.operators import CHANGE
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -198,13 +199,14 @@ def _digest(path: Path, _size: int, _modified: int, _inode: int) -> str:
 
 
 def _statistics(metadata: pq.FileMetaData) -> tuple[str, int]:
-    """Delta's statistics of the whole-number columns, by which readers leave files out; and the number of rows."""
-    least: dict[str, int] = {}
-    most: dict[str, int] = {}
+    """Delta's statistics of the columns by which readers choose files; and the number of rows."""
+    least: dict[str, int | str] = {}
+    most: dict[str, int | str] = {}
     nulls: dict[str, int] = {}
     for at in range(metadata.num_columns):
         column = metadata.schema.column(at)
-        if column.physical_type not in ("INT32", "INT64") or column.logical_type.type not in ("NONE", "INT"):
+        whole_number = column.physical_type in ("INT32", "INT64") and column.logical_type.type in ("NONE", "INT")
+        if not whole_number and column.path != CHANGE:
             continue
         groups = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
         # A dotted path is a field within a struct, a list or a map.

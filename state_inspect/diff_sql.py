@@ -1,0 +1,173 @@
+"""The statements that compare a state table at two epochs.
+
+Only versions that held at one of the two epochs and not at the other are looked at. Columns have numbers in here
+(``k0`` keys, ``o0`` old, ``n0`` new values, ``d0`` deltas), because the state's own names are anyone's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import listed, quoted, same
+from streamstate.snapshots.operators import HASH
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.interval_table import IntervalTable
+
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+_MICROSECONDS_A_DAY = 86_400_000_000
+
+
+class DiffSQL:
+    """Statements over one interval table.
+
+    Args:
+        table: the interval table.
+        a: the epoch compared from.
+        b: the epoch compared to.
+    """
+
+    def __init__(self, table: IntervalTable, a: int, b: int) -> None:
+        self._table = table
+        self._old, self._new = _only_at(a, b), _only_at(b, a)
+        self.keys = [f"k{at}" for at in range(len(table.key_columns))]
+        self.deltas = {
+            at: name for at, name in enumerate(table.value_columns) if _delta(table.schema.field(name).type, at)
+        }
+        """Numbers and names of the value columns that can be subtracted."""
+
+    def one_sided(self, *, added: bool) -> str:
+        """The rows that are there at one epoch only."""
+        there, other = ("new", "old") if added else ("old", "new")
+        columns = ", ".join(f"{there}.{quoted(name)}" for name in self._table.columns)
+        order = ", ".join(f"{there}.{quoted(name)}" for name in self._table.key_columns)
+        return f"{self._sides()} SELECT {columns} FROM {there} ANTI JOIN {other} ON {self._match} ORDER BY {order}"
+
+    def both_sided(self) -> str:
+        """The rows of both epochs whose values differ: keys, then old and new values by turns."""
+        keys = [f"new.{quoted(name)}" for name in self._table.key_columns]
+        pairs = [
+            f"{side}.{quoted(name)} AS {quoted(f'{name}_{side}')}"
+            for name in self._table.value_columns
+            for side in ("old", "new")
+        ]
+        return (
+            f"{self._sides()} SELECT {', '.join([*keys, *pairs])} FROM old JOIN new ON {self._match}"
+            f" WHERE {self._differs} ORDER BY {', '.join(keys)}"
+        )
+
+    def counted(self) -> str:
+        """How many rows were added, removed and changed: as those at one epoch only, less those at both."""
+        return (
+            f"{self._sides()}, both_sides AS ("
+            f"SELECT count(*) AS n, count(*) FILTER ({self._differs}) AS changed FROM old JOIN new ON {self._match})"
+            " SELECT (SELECT count(*) FROM new) - n AS added, (SELECT count(*) FROM old) - n AS removed, changed"
+            " FROM both_sides"
+        )
+
+    def page(self, change: str | None, order: Sequence[str], offset: int, limit: int) -> str:
+        """Some rows of any kind, in an order; ``_row`` numbers them from 0."""
+        where = f" WHERE _change = '{change}'" if change else ""
+        ordered = ", ".join([*order, *(f"{key} ASC NULLS LAST" for key in self.keys)])
+        return (
+            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM ({self._joined()}{where}"
+            f" ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
+        )
+
+    def summed(self) -> str:
+        """For each column that has deltas four numbers: how many differ, their sum, the largest and the smallest."""
+        numbers = [
+            f"count(*) FILTER (d{at} <> 0), sum(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))}),"
+            f" max(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))} AND d{at} > 0),"
+            f" min(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))} AND d{at} < 0)"
+            for at in self.deltas
+        ]
+        return f"SELECT {', '.join(numbers)} FROM ({self._joined()}) WHERE _change = '{CHANGED}'"
+
+    def number_where(self, at: int) -> str:
+        """The condition that a column's delta is a number other than 0."""
+        return f"d{at} <> 0 AND {_is_number(f'd{at}', self._kind(at))}"
+
+    def movers(self, at: int, limit: int) -> str:
+        """The rows whose column moved the most, as :meth:`page` gives them."""
+        order = f"abs(d{at}) DESC, {', '.join(f'{key} ASC NULLS LAST' for key in self.keys)}"
+        return (
+            f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM ({self._joined()}"
+            f" WHERE _change = '{CHANGED}' AND {self.number_where(at)} ORDER BY {order} LIMIT {limit}) ORDER BY _row"
+        )
+
+    def _kind(self, at: int) -> pa.DataType:
+        return self._table.schema.field(self._table.value_columns[at]).type
+
+    def _joined(self) -> str:
+        """All rows that differ: ``_change``, ``_hash``, keys, and of each value the old, the new and the delta."""
+        keys = [
+            f"coalesce(new.{quoted(name)}, old.{quoted(name)}) AS {number}"
+            for number, name in zip(self.keys, self._table.key_columns, strict=True)
+        ]
+        values = [
+            f"old.{quoted(name)} AS o{at}, new.{quoted(name)} AS n{at}"
+            for at, name in enumerate(self._table.value_columns)
+        ]
+        change = (
+            f"CASE WHEN old._valid_from IS NULL THEN '{ADDED}' WHEN new._valid_from IS NULL THEN '{REMOVED}'"
+            f" ELSE '{CHANGED}' END AS _change, coalesce(new.{HASH}, old.{HASH}) AS {HASH}"
+        )
+        sides = ", ".join(f"{side} AS ({self._side(side)})" for side in ("old", "new"))
+        deltas = "".join(f", {_delta(self._kind(at), at)} AS d{at}" for at in self.deltas)
+        return (
+            f"SELECT *{deltas} FROM (WITH {sides} SELECT {', '.join([change, *keys, *values])}"
+            f" FROM old FULL JOIN new ON {self._match}"
+            f" WHERE old._valid_from IS NULL OR new._valid_from IS NULL OR {self._differs})"
+        )
+
+    def _sides(self) -> str:
+        return f"WITH {', '.join(f'{side} AS ({self._side(side)})' for side in ('old', 'new'))}"
+
+    def _side(self, side: str) -> str:
+        columns = listed([HASH, "_valid_from", *self._table.columns])
+        return f"SELECT {columns} FROM {self._table.relation} WHERE {self._old if side == 'old' else self._new}"
+
+    @property
+    def _match(self) -> str:
+        return same("old", "new", [HASH, *self._table.key_columns])
+
+    @property
+    def _differs(self) -> str:
+        values = self._table.value_columns
+        unequal = [f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}" for name in values]
+        return f"({' OR '.join(unequal) or 'false'})"
+
+
+def _only_at(epoch: int, other: int) -> str:
+    """The condition that a version held at one epoch and not at the other."""
+    if epoch <= other:
+        return f"_valid_from <= {epoch} AND _valid_to > {epoch} AND _valid_to <= {other}"
+    return f"_valid_from > {other} AND _valid_from <= {epoch} AND _valid_to > {epoch}"
+
+
+def _is_number(delta: str, kind: pa.DataType) -> str:
+    return f"{delta} IS NOT NULL AND NOT isnan({delta})" if pa.types.is_floating(kind) else f"{delta} IS NOT NULL"
+
+
+def _delta(kind: pa.DataType, at: int) -> str | None:
+    """SQL for a column's new value less its old one; None where its type has no difference."""
+    if pa.types.is_integer(kind):
+        return f"n{at}::HUGEINT - o{at}::HUGEINT"
+    if pa.types.is_floating(kind):
+        return f"n{at} - o{at}"
+    if pa.types.is_decimal(kind):
+        return f"TRY(n{at} - o{at})"  # which may not fit the widest decimal
+    if pa.types.is_timestamp(kind):
+        return f"epoch_us(n{at}) - epoch_us(o{at})"
+    if pa.types.is_date(kind):
+        return f"(n{at} - o{at})::BIGINT * {_MICROSECONDS_A_DAY}"
+    return None
+
+
+def is_duration(kind: pa.DataType) -> bool:
+    """Whether a column's deltas are microseconds."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
