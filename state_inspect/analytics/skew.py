@@ -40,12 +40,16 @@ def partition_skew(table: IntervalTable, epoch: int, query: Query) -> pd.DataFra
 def heavy_keys(table: IntervalTable, epoch: int, n: int, columns: Sequence[str], query: Query) -> pd.DataFrame:
     """The keys with most rows, or the largest; see :meth:`StateTable.heavy_keys`."""
     check_number("n", n)
-    size = bytes_of_row(_fields(table, table.columns))
+    size = f"({bytes_of_row(_fields(table, table.columns))})"
+    facts = f"count(*) AS _rows, sum{size}::BIGINT AS _bytes, count(*) / sum(count(*)) OVER () AS _share"
+    group = f"GROUP BY {listed(columns)}"
+    if {*columns} == {*table.key_columns}:
+        # One row a key: nothing to group, which would cost more than all the rest.
+        facts, group = f"1::BIGINT AS _rows, {size}::BIGINT AS _bytes, 1 / count(*) OVER () AS _share", ""
     return to_pandas(
         query(
-            f"SELECT {listed(columns)}, count(*) AS _rows, sum({size})::BIGINT AS _bytes,"
-            f" count(*) / sum(count(*)) OVER () AS _share FROM {table.relation} WHERE {held_at(epoch)}"
-            f" GROUP BY {listed(columns)} ORDER BY _rows DESC, _bytes DESC, {listed(columns)} LIMIT {n}"
+            f"SELECT {listed(columns)}, {facts} FROM {table.relation} WHERE {held_at(epoch)}"
+            f" {group} ORDER BY _rows DESC, _bytes DESC, {listed(columns)} LIMIT {n}"
         )
     )
 
