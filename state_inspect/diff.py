@@ -40,7 +40,12 @@ class DiffSummary:
 
     def _repr_html_(self) -> str:
         counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
-        return f"<p>{counts}</p>" + (self.columns.to_html(index=False) if len(self.columns) else "")
+        return f"<p>{counts}</p>" + (_shown(self.columns) if len(self.columns) else "")
+
+
+def _shown(frame: pd.DataFrame) -> str:
+    """A frame as a table, in which nothing stands for a value that is missing."""
+    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))
 
 
 class Diff:
@@ -203,8 +208,8 @@ class Diff:
         summary, rows = self.summary().columns, self.page(limit=_SHOWN)
         parts = [f"<p>{title}</p>"]
         if len(summary):
-            parts.append(summary.to_html(index=False))
-        parts.append(rows.to_html(index=False))
+            parts.append(_shown(summary))
+        parts.append(_shown(rows))
         if len(self) > len(rows):
             parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() show others.</p>")
         return "".join(parts)

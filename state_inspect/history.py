@@ -20,7 +20,7 @@ from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.key_life import KeyLife
-from streamstate.state_inspect.moments import moment
+from streamstate.state_inspect.moments import FromLive, epoch_named
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
 from streamstate.state_inspect.source_offsets import epoch_at_offset
 from streamstate.state_inspect.state_table import check_key
@@ -112,14 +112,20 @@ class History:
         """
         if sum(one is not None for one in (epoch, timestamp, offset)) != 1:
             raise InvalidArgumentError(
-                "Give an epoch, at(12), a moment, at(timestamp=…), or an offset, at(offset=…): one of them."
+                "Give an epoch, at(12), or a moment, at(timestamp=…): one of the two; or else at(offset=…)."
             )
         if offset is not None:
             return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
-        wanted = aware(timestamp) if timestamp is not None else moment(epoch)
-        if isinstance(wanted, datetime):
-            return Snapshot(self, self._in_force(wanted))
-        return Snapshot(self, self._entry(wanted if isinstance(wanted, int) else wanted.epoch(self.live().epoch)))
+        if timestamp is not None:
+            return Snapshot(self, self._in_force(aware(timestamp)))
+        wanted = epoch_named(epoch) if isinstance(epoch, str) else epoch
+        if isinstance(wanted, FromLive):
+            return Snapshot(self, self._entry(wanted.epoch(self.live().epoch)))
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise InvalidArgumentError(
+                f"An epoch is a whole number, not {epoch!r}, or 'live - 10'; for a moment use at(timestamp=…)."
+            )
+        return Snapshot(self, self._entry(epoch))
 
     def diff(self, a: int, b: int, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.

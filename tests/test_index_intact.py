@@ -131,3 +131,14 @@ def test_too_little_memory_is_an_error_that_says_so(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StoreError, match="memory_limit"):
             store["q"].live().table()
+
+
+def test_an_epoch_counted_back_from_the_newest(tmp_path: Path) -> None:
+    """``live - 2`` is the epoch whose number is two less than that of the newest captured one."""
+    write(tmp_path / "store", STATES)
+    history = ss.open_store(tmp_path / "store")["q"]
+    assert [history.at(text).epoch for text in ("live", "live - 2")] == [7, 5]
+    with pytest.raises(UnknownEpochError, match="nearest captured: 0"):
+        history.at("live - 8")
+    with pytest.raises(InvalidArgumentError, match="live - 10"):
+        history.at("the day before")
