@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.export import ExportReport, export
     from streamstate.snapshots.retention import RetentionReport, keep
     from streamstate.spark_session import session
-    from streamstate.state_inspect import Diff, History, Result, Snapshot, StateTable, Store, open_store
+    from streamstate.state_inspect import Cut, Diff, History, Result, Snapshot, StateTable, Store, cut, open_store
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ __all__ = [
     "Capture",
     "CaptureReport",
     "CaptureStatus",
+    "Cut",
     "Diff",
     "ExportReport",
     "History",
@@ -33,6 +34,7 @@ __all__ = [
     "Store",
     "StreamStateError",
     "capture",
+    "cut",
     "export",
     "follow",
     "keep",
@@ -47,7 +49,8 @@ _HOMES = {
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
     **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention"),
     **dict.fromkeys(
-        ["Diff", "History", "Result", "Snapshot", "StateTable", "Store", "open_store"], "streamstate.state_inspect"
+        ["Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],
+        "streamstate.state_inspect",
     ),
 }
 

@@ -281,7 +281,11 @@ class Capturer:
             for epoch, facts in capture.advance(plan.epochs, self._chain(table, plan)).items():
                 captured[epoch][table] = facts
         progress = progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
-        entries += [self._entry(epoch, facts, progress.get(epoch)) for epoch, facts in captured.items()]
+        sources = self.manifest.newest.sources if self.manifest.newest else None
+        for epoch, tables in captured.items():
+            entry = self._entry(epoch, tables, progress.get(epoch), sources)
+            sources = entry.sources or sources
+            entries.append(entry)
         self.checkpoint.check_same()
         self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         self.manifest.refresh()
@@ -302,7 +306,9 @@ class Capturer:
         last = self.manifest.entries[-1] if self.manifest.entries and not plan.broken else None
         return Chain(last.epoch if last else None, last.tables.get(table) if last else None, plan.broken)
 
-    def _entry(self, epoch: int, facts: dict[str, TableFacts], progress: BatchProgress | None) -> Entry:
+    def _entry(
+        self, epoch: int, facts: dict[str, TableFacts], progress: BatchProgress | None, sources: str | None
+    ) -> Entry:
         planned = self.checkpoint.planned(epoch)
         return Entry(
             epoch,
@@ -313,6 +319,7 @@ class Capturer:
             watermark=planned.watermark if planned else None,
             input_rows=progress.input_rows if progress else None,
             tables=facts,
+            sources=self.checkpoint.sources(planned.offsets, sources) if planned else None,
             began_at=planned.began_at if planned else None,
         )
 

@@ -7,6 +7,7 @@ read (one JSON line a source), the watermark that was in force and the settings 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.snapshots.errors import CheckpointReplacedError, NotACheckpointError
 from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, local_path, location
+from streamstate.snapshots.sources import sources_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,6 +102,15 @@ class Checkpoint:
             conf=dict(metadata.get("conf", {})),
             began_at=_moment(began),
         )
+
+    def sources(self, offsets: Sequence[str | None], before: str | None) -> str | None:
+        """What the checkpoint tells of the sources at an epoch's offsets; see :func:`sources_after`.
+
+        Args:
+            offsets: the epoch's end offset of each source.
+            before: the same of an earlier epoch; None: of none.
+        """
+        return sources_after(self._files, self.path, before, offsets)
 
     def format_version(self, epoch: int) -> str:
         """Which state store checkpoint format the epoch was written in: format 2 names its files in the commit log."""

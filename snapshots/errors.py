@@ -8,7 +8,8 @@ StreamStateError
 │   ├── UnknownQueryError
 │   ├── UnknownTableError
 │   ├── UnknownColumnError
-│   └── UnknownEpochError
+│   ├── UnknownEpochError
+│   └── UnknownCutError
 ├── InvalidArgumentError (ValueError): a value that cannot be meant
 │   ├── InvalidNameError
 │   ├── NaiveTimestampError
@@ -121,6 +122,10 @@ class UnknownColumnError(UnknownNameError):
 
 class UnknownEpochError(UnknownNameError):
     """The epoch was not captured; the message names the nearest that were."""
+
+
+class UnknownCutError(UnknownNameError):
+    """No epochs of some queries reflect the same input; the message names the nearest that do."""
 
 
 class InvalidArgumentError(StreamStateError, ValueError):

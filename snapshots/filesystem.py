@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,13 +13,16 @@ if TYPE_CHECKING:
 
 
 class Files(Protocol):
-    """The three questions that reading a checkpoint asks of a file system."""
+    """The questions that reading a checkpoint asks of a file system."""
 
     def names(self, path: str) -> list[str]:
         """Names in a folder, none where there is no such folder."""
 
     def text(self, path: str) -> str | None:
         """A file's text, or None where there is no such file."""
+
+    def tail(self, path: str, size: int) -> str | None:
+        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
 
     def modified(self, path: str) -> datetime | None:
         """When a file was last written, or None where there is no such file."""
@@ -38,6 +42,16 @@ class LocalFiles:
         """A file's text, or None where there is no such file."""
         try:
             return Path(path).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def tail(self, path: str, size: int) -> str | None:
+        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
+        try:
+            with Path(path).open("rb") as file:
+                start = max(file.seek(0, os.SEEK_END) - size, 0)
+                file.seek(start)
+                return _whole_lines(file.read(), start)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -78,12 +92,30 @@ class HadoopFiles:
         finally:
             stream.close()
 
+    def tail(self, path: str, size: int) -> str | None:
+        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
+        system, where = self._at(path)
+        if not system.exists(where):
+            return None
+        start = max(system.getFileStatus(where).getLen() - size, 0)
+        stream = system.open(where)
+        try:
+            stream.seek(start)
+            return _whole_lines(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)), start)
+        finally:
+            stream.close()
+
     def modified(self, path: str) -> datetime | None:
         """When a file was last written, or None where there is no such file."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
         return datetime.fromtimestamp(system.getFileStatus(where).getModificationTime() / 1000, tz=UTC)
+
+
+def _whole_lines(end: bytes, start: int) -> str:
+    """The end of a file as text, from the first whole line in it on."""
+    return (end if start == 0 else end.partition(b"\n")[2]).decode()
 
 
 def local_path(path: str | Path) -> Path | None:

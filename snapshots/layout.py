@@ -46,6 +46,7 @@ MANIFEST = pa.schema(
         ("rows", _PER_TABLE),
         ("changes", _PER_TABLE),
         ("keyframes", _PER_TABLE),
+        ("sources", pa.string()),
         ("began_at", TIME),
     ]
 )

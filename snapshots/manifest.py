@@ -14,10 +14,9 @@ from deltalake import DeltaTable
 from streamstate.snapshots.delta import commit_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, update, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
+from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
-
-_PLAIN, _BY_TABLE = MANIFEST.names[:8], MANIFEST.names[8:11]
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,11 @@ class Entry:
     watermark: datetime | None = None
     input_rows: int | None = None
     tables: dict[str, TableFacts] = field(default_factory=dict)
+    sources: str | None = None
+    """What is known of each source beside its offset, as JSON (see ``sources``); None in stores made before there was
+    such a column, and where Spark had purged it."""
     began_at: datetime | None = None
-    """When Spark planned the epoch's batch, which is the processing time in it; None where that is not known."""
+    """When Spark planned the epoch's batch, which is the processing time in it; None as for ``sources``."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -105,17 +107,26 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Make epochs visible; those that another capture made visible meanwhile are left out."""
-        if self._table is None:
-            open_or_create(self._place, MANIFEST, "streamstate: the epochs of one query")
+        if self._table is None or lacks_columns(self._table):
+            make_manifest(self._place)
 
         def write(table: DeltaTable, stands: int) -> list[DataFile]:
             if generation_of(table) != self.generation:
                 self.refresh()
             rows = [one for one in entries if one.epoch > stands]
-            entered = as_rows(with_kept_keyframes(rows, self.entries), table)
-            return write_file(self._place, entered.schema, entered)
+            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(rows, self.entries)))
 
         commit_once(self._writing, application, entries[-1].epoch, write)
+
+
+def make_manifest(place: Place) -> None:
+    """Make a query's manifest where there is none, and give one of an earlier streamstate the columns that it lacks."""
+    open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
+
+
+def lacks_columns(table: DeltaTable) -> bool:
+    """Whether a manifest was made by an earlier streamstate, which had fewer columns."""
+    return not {*MANIFEST.names} <= {field.name for field in table.schema().fields}
 
 
 def generation_of(table: DeltaTable) -> int:
@@ -152,25 +163,30 @@ def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
     return sorted((_entry(row, generation) for row in found), key=lambda one: one.epoch)
 
 
-def as_rows(entries: Sequence[Entry], table: DeltaTable) -> pa.Table:
-    """Entries as rows of a manifest, which may be from before its newest columns."""
-    has = {one.name for one in table.schema().fields}
-    schema = pa.schema([one for one in MANIFEST if one.name in has])
-    return pa.Table.from_pylist([_row(one) for one in entries], schema=schema)
+def as_rows(entries: Sequence[Entry]) -> pa.Table:
+    """Entries as rows of the manifest."""
+    return pa.Table.from_pylist([_row(one) for one in entries], schema=MANIFEST)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
     facts = entry.tables.items()
-    row = {name: getattr(entry, name) for name in [*_PLAIN, "began_at"]}
+    row = {name: getattr(entry, name) for name in MANIFEST.names[:8]}
     return row | {
         "rows": [(table, one.rows) for table, one in facts],
         "changes": [(table, one.changes) for table, one in facts],
         "keyframes": [(table, one.keyframe) for table, one in facts],
+        "sources": entry.sources,
+        "began_at": entry.began_at,
     }
 
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
-    rows, changes, keyframes = (dict(row[name] or []) for name in _BY_TABLE)
+    rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
     facts = {table: TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
-    plain = {name: row[name] for name in _PLAIN}
-    return Entry(**plain, tables=facts, began_at=row.get("began_at"), generation=generation)
+    return Entry(
+        **{name: row[name] for name in MANIFEST.names[:8]},
+        tables=facts,
+        sources=row.get("sources"),
+        began_at=row.get("began_at"),
+        generation=generation,
+    )

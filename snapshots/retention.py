@@ -30,11 +30,12 @@ from streamstate.snapshots.errors import (
 )
 from streamstate.snapshots.keeping import Plan, Policy, Stays, planned, with_changes
 from streamstate.snapshots.keyframes import Keyframe
-from streamstate.snapshots.layout import RETENTION, Layout
+from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import (
     Entry,
     Manifest,
     as_rows,
+    make_manifest,
     read_entries,
     with_kept_keyframes,
 )
@@ -186,9 +187,9 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         newest = max(entry.epoch for entry in plan.before)
         added = [entry for entry in read_entries(version) if entry.epoch > newest]
         rows = [*entries, *with_kept_keyframes(added, entries)]
-        entered = as_rows(rows, table)
-        return write_file(place, entered.schema, entered)
+        return write_file(place, MANIFEST, as_rows(rows))
 
+    make_manifest(place)  # an earlier streamstate's has fewer columns than the rows
     stood = commit_once(
         place,
         RETENTION,

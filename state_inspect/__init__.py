@@ -5,6 +5,7 @@ This package knows neither Spark nor notebooks.
 
 from __future__ import annotations
 
+from streamstate.state_inspect.cut import Cut, cut
 from streamstate.state_inspect.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
@@ -14,6 +15,7 @@ from streamstate.state_inspect.store import Store, open_store
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 __all__ = [
+    "Cut",
     "Diff",
     "DiffSummary",
     "History",
@@ -23,5 +25,6 @@ __all__ = [
     "Store",
     "Watch",
     "WatchEvent",
+    "cut",
     "open_store",
 ]

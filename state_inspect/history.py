@@ -12,11 +12,17 @@ import pyarrow as pa
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.analytics.growth import growth, watermark_lag
+from streamstate.state_inspect.analytics.skew import busy_keys, check_number
+from streamstate.state_inspect.analytics.untouched import Untouched, since_epoch
 from streamstate.state_inspect.causes import Causes
+from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.diff import Diff
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.key_life import KeyLife
+from streamstate.state_inspect.moments import FromLive, epoch_named
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
+from streamstate.state_inspect.source_offsets import epoch_at_offset
 from streamstate.state_inspect.state_table import check_key
 from streamstate.state_inspect.timestamps import aware
 from streamstate.state_inspect.watch import Watch, WatchEvent
@@ -40,6 +46,7 @@ class History:
         self.name = name
         """The query's name."""
         self.index = index
+        self._layout = layout
         self._manifest = Manifest(layout, name)
 
     def epochs(self) -> pd.DataFrame:
@@ -47,7 +54,8 @@ class History:
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
-        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from).
+        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from);
+        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/cuts.md).
         """
         entries = self._entries()
         plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])
@@ -55,7 +63,12 @@ class History:
         for column, fact in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
             facts = [{table: getattr(one, fact) for table, one in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
+        frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
         return frame
+
+    def entries(self) -> list[Entry]:
+        """The manifest's rows as they are read, for parts of streamstate that need them often."""
+        return self._entries()
 
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
@@ -76,27 +89,42 @@ class History:
             raise UnknownEpochError(f"No epoch of {self.name} is captured yet.\nWait for the first, or capture one.")
         return Snapshot(self, self._manifest.newest)
 
-    def at(self, epoch: int | None = None, *, timestamp: datetime | None = None) -> Snapshot:
-        """The snapshot at an epoch, or of the epoch that was in force at a moment.
+    def at(self, epoch: int | str | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
+        """The snapshot at an epoch, of the epoch that was in force at a moment, or at a source offset.
 
         Args:
-            epoch: the epoch's number.
+            epoch: the epoch's number, or ``"live - 10"`` for the one ten numbers before the newest captured.
             timestamp: an aware datetime, instead of the epoch.
+            offset: instead of either, a source offset as ``snapshot.offsets`` shows it (a list where there are several
+                sources, None for one that does not matter), or ``{"files": 100}`` for a source that reads files: the
+                newest epoch that reflects no more.
 
         Raises:
             UnknownEpochError: where the epoch is not captured; the message names the nearest ones that are.
             NaiveTimestampError: where the timestamp has no time zone.
-            InvalidArgumentError: where not exactly one of the two is given, or the epoch is no whole number.
+            InvalidArgumentError: where not exactly one of the three is given, the epoch cannot be meant, or the
+                offset cannot be compared with the query's.
 
         Example:
             >>> history.at(12).table().head(3)  # doctest: +SKIP
+            >>> history.at("live - 10").epoch  # doctest: +SKIP
+            >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
         """
-        if (epoch is None) == (timestamp is None):
-            raise InvalidArgumentError("Give an epoch, at(12), or a moment, at(timestamp=…): one of the two.")
+        if sum(one is not None for one in (epoch, timestamp, offset)) != 1:
+            raise InvalidArgumentError(
+                "Give an epoch, at(12), or a moment, at(timestamp=…): one of the two; or else at(offset=…)."
+            )
+        if offset is not None:
+            return Snapshot(self, epoch_at_offset(self._entries(), self.name, offset))
         if timestamp is not None:
             return Snapshot(self, self._in_force(aware(timestamp)))
+        wanted = epoch_named(epoch) if isinstance(epoch, str) else epoch
+        if isinstance(wanted, FromLive):
+            return Snapshot(self, self._entry(wanted.epoch(self.live().epoch)))
         if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise InvalidArgumentError(f"An epoch is a whole number, not {epoch!r}; for a moment use at(timestamp=…).")
+            raise InvalidArgumentError(
+                f"An epoch is a whole number, not {epoch!r}, or 'live - 10'; for a moment use at(timestamp=…)."
+            )
         return Snapshot(self, self._entry(epoch))
 
     def diff(self, a: int, b: int, table: str | None = None) -> Diff:
@@ -140,6 +168,80 @@ class History:
         intervals = self.interval_table(chosen, -1)
         check_key(key, intervals.key_columns, chosen)
         return self._key_life().in_table(chosen, intervals, key)
+
+    def growth(self, table: str | None = None) -> pd.DataFrame:
+        """How the state grew, epoch by epoch, from the manifest alone.
+
+        Columns: ``epoch``, ``table``, ``committed_at``, ``rows``, ``delta`` (against the captured epoch before; missing
+        where that is not known), ``changes`` (rows of the change log that the epoch added).
+
+        Args:
+            table: one state table; by default all of them.
+
+        Raises:
+            UnknownTableError: where there is no such table.
+
+        Example:
+            >>> history.growth().plot(x="epoch", y="rows")  # doctest: +SKIP
+        """
+        chosen = None if table is None else choose_table(table, self.tables(), self.name)
+        return growth(self._entries(), chosen)
+
+    def watermark_lag(self) -> pd.DataFrame:
+        """How far each epoch's watermark lies behind its commit, from the manifest alone.
+
+        Columns: ``epoch``, ``committed_at``, ``watermark``, ``lag`` (between the two), ``input_rows``,
+        ``since_previous`` (time since the commit of the epoch before). What is not known is missing.
+
+        Example:
+            >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
+        """
+        return watermark_lag(self._entries())
+
+    def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:
+        """The keys that are in the newest state and have not changed since an epoch: state that may be leaking.
+
+        Args:
+            table: may be left out where there is one table.
+            since: the epoch after which a key has not changed.
+            epochs: instead, how many captured epochs before the newest that is.
+
+        Raises:
+            UnknownEpochError: where no epoch is captured yet.
+            UnknownTableError: where there is no such table.
+            InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.untouched(epochs=100).page(limit=5)  # doctest: +SKIP
+        """
+        self.live()  # raises where there is nothing
+        chosen = choose_table(table, self.tables(), self.name)
+        intervals = self.interval_table(chosen, -1)
+        entries = list(self._manifest.entries)
+        return Untouched(self.index, intervals, chosen, entries, since_epoch(entries, since, epochs))
+
+    def heavy_keys(self, table: str | None = None, *, since: int | None = None, n: int = 10) -> pd.DataFrame:
+        """The keys that were written most often; those with most rows are told by :meth:`StateTable.heavy_keys`.
+
+        Columns: the key columns, ``_writes`` (epochs in which the key was written; removals do not count), and
+        ``_last_written`` (the epoch).
+
+        Args:
+            table: may be left out where there is one table.
+            since: count what came after this epoch; by default all captured epochs.
+            n: how many keys.
+
+        Raises:
+            UnknownEpochError: where no epoch is captured yet.
+            UnknownTableError: where there is no such table.
+            InvalidArgumentError: where an argument cannot be meant.
+
+        Example:
+            >>> history.heavy_keys(since=90, n=5)  # doctest: +SKIP
+        """
+        self.live()  # raises where there is nothing
+        intervals = self.interval_table(choose_table(table, self.tables(), self.name), -1)
+        return busy_keys(intervals, self.index, -1 if since is None else check_number("since", since), n)
 
     def life(self, **key: Any) -> pd.DataFrame:
         """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
@@ -246,6 +348,10 @@ class History:
         """Bring the temporal index of what was read before up to the newest epoch."""
         self._manifest.refresh()
         self.index.advance(self.name, self._manifest)
+
+    def change_log(self, table: str) -> ChangeLog:
+        """A state table's change log on disk, as it stands, with the manifest that says how to read it."""
+        return change_log(self._layout, self._manifest, table)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table, with the entry's epoch although retention may have dropped it since.

@@ -36,7 +36,9 @@ class Index:
     def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
         self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
-        self._db = _database(self._spilled.name, memory_limit)
+        self.folder = self._spilled.name
+        """Where what does not fit into memory goes, as long as the index is there."""
+        self._db = _database(self.folder, memory_limit)
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
         self._relations = Relations(self._db)

@@ -138,6 +138,12 @@ class IntervalTable:
             with cannot_read(self._version.place):
                 yield
             self._db.execute("COMMIT")
+        except duckdb.OutOfMemoryException as error:
+            self._db.execute("ROLLBACK")
+            raise StoreError(
+                f"The index of {self._version.place} needs more memory or room for temporary files.\n"
+                f"Open the store with more, ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
+            ) from error
         except duckdb.Error as error:
             self._db.execute("ROLLBACK")
             raise StoreError(f"The index of {self._version.place} could not be loaded: {error}") from error
@@ -238,19 +244,23 @@ class IntervalTable:
 
     def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
         """Add rows of the log whose keys have no versions yet, without keeping them twice."""
-        self._db.register("feed", rows)
-        try:
+        with self._fed(rows):
             self._insert(f"({self._with_next()})", never=never)
-        finally:
-            self._db.unregister("feed")
 
     def _take(self, rows: pa.RecordBatchReader) -> None:
         """Put rows of the log aside as ``incoming``, to be compared with the versions that are there."""
+        with self._fed(rows):
+            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+
+    @contextlib.contextmanager
+    def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
         self._db.register("feed", rows)
         try:
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+            yield
         finally:
-            self._db.unregister("feed")
+            # After an error the transaction is over, and with it the name: it is the error that counts.
+            with contextlib.suppress(duckdb.Error):
+                self._db.unregister("feed")
 
     def _with_next(self) -> str:
         """SQL for the rows of the feed, each with its key's hash and the epoch of the next row of its key."""
@@ -281,6 +291,11 @@ class IntervalTable:
 
     def _same_key(self, left: str, right: str) -> str:
         return same(left, right, [HASH, *self.key_columns])
+
+
+def first_line(error: Exception) -> str:
+    """What an engine says, without its advice on itself."""
+    return str(error).strip().splitlines()[0]
 
 
 def held_at(epoch: int) -> str:

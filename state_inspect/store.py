@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownQueryError, choices
+from streamstate.snapshots.errors import UnknownQueryError, choices
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import registered, require_store
 from streamstate.state_inspect import sql as statements
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.index import Index
+from streamstate.state_inspect.moments import Moment, moment
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.tail import Tail
-from streamstate.state_inspect.timestamps import aware
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Store:
@@ -56,29 +60,56 @@ class Store:
     def __len__(self) -> int:
         return len(self.queries())
 
-    def sql(self, sql: str, at: int | datetime | None = None) -> statements.Result:
+    def sql(
+        self,
+        sql: str,
+        at: Moment | str | None = None,
+        *,
+        params: statements.Parameters = None,
+        frames: Mapping[str, Any] | None = None,
+        allow_files: bool = False,
+        engine: statements.EngineName = "duckdb",
+        spark: SparkSession | None = None,
+    ) -> statements.Result:
         """Run SQL over the state tables; it reads and does nothing else.
 
-        A query's name is a relation where it has one state table; ``delays.op0`` names one of several. ``VERSION AS
-        OF 12`` or ``TIMESTAMP AS OF '2026-03-01T12:00:00+00:00'`` after a relation choose its epoch. DuckDB runs it.
+        A query's name is a relation where it has one state table; ``delays.op0`` names one of several.
+        ``delays.history`` has all versions with the epochs from and to which each held, ``delays.changes`` the change
+        log. ``VERSION AS OF 12``, ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF '2026-03-01T12:00:00+00:00'``
+        after a relation choose its epoch. The result runs when it is looked at; its epochs are settled now.
 
         Args:
-            sql: one SELECT statement.
-            at: the epoch, or the moment, of relations that do not say; by default each query's newest.
+            sql: one SELECT statement, in DuckDB's SQL.
+            at: the epoch, or the moment, of relations that do not say: a number, ``"live - 10"``, an aware datetime;
+                by default each query's newest epoch.
+            params: values for the statement's ``?``, a list, or for its ``$name``, a dict.
+            frames: tables of your own, by the names that the statement calls them: pandas, Polars, Arrow or Spark
+                frames, Arrow datasets, paths of CSV or Parquet files.
+            allow_files: let the statement itself read local files: ``FROM 'x.csv'``, ``read_parquet('…')``.
+            engine: ``duckdb``, which is embedded, or ``spark``, for states that are too large for one machine.
+            spark: the session that ``spark`` uses; by default the one in use.
 
         Raises:
-            InvalidSQLError: where it does not parse, does more than read, or fails.
-            UnknownNameError: where a relation or an epoch does not exist.
+            InvalidSQLError: where it does not parse, does more than read, or cannot be made sense of.
+            UnknownNameError: where a relation, a column or an epoch does not exist.
             NaiveTimestampError: where a timestamp has no time zone.
+            InvalidArgumentError: where another argument cannot be meant, or parameters lack values.
+            SessionError: where Spark is to run it and there is no session.
 
         Example:
-            >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF 12").to_pandas()  # doctest: +SKIP
+            >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF ?", params=[12]).to_pandas()  # doctest: +SKIP
+            >>> store.sql("FROM delays JOIN names USING (carrier)", frames={"names": frame})  # doctest: +SKIP
         """
-        if isinstance(at, datetime):
-            at = aware(at)
-        elif at is not None and (isinstance(at, bool) or not isinstance(at, int)):
-            raise InvalidArgumentError(f"at={at!r} cannot be meant: give an epoch's number or an aware datetime.")
-        return statements.run(sql, self._index, self._travel, self.queries(), at)
+        queries = self.queries()
+        names = statements.Names(
+            queries,
+            self.__getitem__,
+            self._travel,
+            statements.user_data(frames, queries),
+            None if at is None else moment(at),
+            allow_files,
+        )
+        return statements.run(sql, self._index, names, params, engine=engine, spark=spark)
 
     def tail(self, every: float = 0.5) -> Tail:
         """Load new epochs as they arrive, in the background, of whatever is read meanwhile or was read before.

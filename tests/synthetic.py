@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -38,8 +40,10 @@ def write(
     keyframe_every: int = 0,
     commit_every: int = 1,
     tidy_every: int | None = None,
+    query: str = "q",
+    facts: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """A store with one query ``q`` whose state at each epoch is given; None is a gap.
+    """A store with a query ``q`` whose state at each epoch is given; None is a gap.
 
     Args:
         path: where.
@@ -47,24 +51,26 @@ def write(
         keyframe_every: a keyframe at every so many epochs, beside those that gaps need.
         commit_every: so many epochs a commit.
         tidy_every: after so many epochs, merge small files where that is due, as a capture that follows does.
+        query: the query's name.
+        facts: what else the manifest says of each epoch, such as ``{"offsets": …, "sources": …, "watermark": …}``.
     """
     layout = Layout.at(path)
-    register(layout, "q", "id", "checkpoint")
-    open_or_create(layout.change_log("q", "op0"), log_schema(LOG, ["key"]), "log")
-    manifest = Manifest(layout, "q")
+    register(layout, query, query if query != "q" else "id", "checkpoint")
+    open_or_create(layout.change_log(query, "op0"), log_schema(LOG, ["key"]), "log")
+    manifest = Manifest(layout, query)
     for start in range(0, len(states), commit_every):
         epochs = range(start, min(start + commit_every, len(states)))
         rows, entries = [], []
         for epoch in epochs:
             added, entry = _epoch(states, epoch, keyframe_every)
             rows += added
-            entries.append(entry)
+            entries.append(replace(entry, **facts[epoch]) if facts and entry.captured else entry)
         table = pa.Table.from_pylist(rows, schema=LOG)
-        append_once(layout.change_log("q", "op0"), "q/op0", epochs[-1], partial(_all_of, table))
-        manifest.append(entries, "q/_epochs")
+        append_once(layout.change_log(query, "op0"), f"{query}/op0", epochs[-1], partial(_all_of, table))
+        manifest.append(entries, f"{query}/_epochs")
         if tidy_every and epochs[-1] % tidy_every == 0:
-            compact(layout.change_log("q", "op0"), EPOCH)
-            compact(layout.manifest("q"), "epoch")
+            compact(layout.change_log(query, "op0"), EPOCH)
+            compact(layout.manifest(query), "epoch")
 
 
 def _all_of(table: pa.Table, _stands: int) -> pa.Table:

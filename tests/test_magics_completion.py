@@ -29,7 +29,12 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
         ("%stream wait --t|", ["--timeout"]),
         ("%%stream x --mode |\nframe", ["update", "append", "complete"]),
         ("%%stream x --tr|\nframe", ["--trigger"]),
-        ("%%statesql --engine |\nSELECT 1", ["duckdb"]),
+        ("%%statesql --engine |\nSELECT 1", ["duckdb", "spark"]),
+        (
+            "%%statesql\nSELECT * FROM counts.|",
+            ["counts.op0", "counts.history", "counts.changes", "counts.op0.history", "counts.op0.changes"],
+        ),
+        ("%%statesql\nSELECT * FROM counts.hi|", ["counts.history"]),
         ("%%statesql\nSELECT * FROM co|", ["counts"]),
         ("%%statesql\nSELECT ma| FROM counts", ["max"]),
         ("%%statesql\n-- of counts\nSELECT *\nFROM counts WHERE su|", ["sum"]),

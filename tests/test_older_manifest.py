@@ -1,4 +1,4 @@
-"""A manifest from before its newest column goes on as it is."""
+"""The processing time of each epoch in the manifest, also in one from before it had any."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 import pyarrow as pa
 from synthetic import START
 
-from streamstate.snapshots.delta import open_or_create, open_table
+from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.manifest import Entry, Manifest, as_rows
 
 
 def test_a_manifest_without_the_processing_time(tmp_path: Path) -> None:
-    """Epochs are added with the columns that it has; what they lack is not known."""
+    """It gets the column with the next epoch; that of the earlier ones is not known."""
     layout = Layout.at(tmp_path)
     older = pa.schema([one for one in MANIFEST if one.name != "began_at"])
     open_or_create(layout.manifest("q"), older, "from before")
     manifest = Manifest(layout, "q")
     manifest.refresh()
-    manifest.append([Entry(0, CAPTURED, committed_at=START, began_at=START)], "q/_epochs")
+    earlier = as_rows([Entry(0, CAPTURED, committed_at=START)]).select(older.names)
+    append_once(layout.manifest("q"), "q/_epochs", 0, lambda _stands: earlier)
     manifest.refresh()
-    [entry] = manifest.entries
-    assert (entry.committed_at, entry.began_at) == (START, None)
-    table = open_table(layout.manifest("q"))
-    assert table is not None
-    assert [one.name for one in table.schema().fields] == older.names
+    manifest.append([Entry(1, CAPTURED, committed_at=START, began_at=START)], "q/_epochs")
+    manifest.refresh()
+    assert [entry.began_at for entry in manifest.entries] == [None, START]
+    assert [entry.committed_at for entry in manifest.entries] == [START, START]
 
 
 def test_a_new_manifest_keeps_the_processing_time(tmp_path: Path) -> None:

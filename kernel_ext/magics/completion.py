@@ -133,7 +133,10 @@ def _complete_sql(context: CompletionContext, offers: Offers) -> tuple[str, list
     match = _SQL_WORD.search(context.text_until_cursor)
     fragment = match[0] if match else ""
     body = context.full_text.partition("\n")[2]
-    relations = offers.relations(None)
+    relations = offers.relations(None, within=fragment)
+    if "." in fragment:
+        queries = offers.values("query", "", "", None)
+        relations += [f"{one}.{kind}" for one in [*queries, *relations] for kind in ("history", "changes")]
     named = [name for name in relations if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", body)]
     columns = [column for name in named for column in offers.columns(name, None)]
     values = dict.fromkeys([*relations, *columns])

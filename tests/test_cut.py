@@ -1,0 +1,362 @@
+"""Cuts: epochs of several queries that reflect the same input, or the same time; and where there are none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Source, letters, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from synthetic import START, write
+
+import streamstate as ss
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    UnknownCutError,
+    UnknownEpochError,
+    UnknownNameError,
+    UnknownQueryError,
+)
+from streamstate.state_inspect.agreement import connected, newest_agreeing, oldest_agreeing
+from streamstate.state_inspect.source_positions import QueryStreams
+
+EXAMPLES = settings(max_examples=150, deadline=None)
+
+
+def files(*numbers: int | None, under: str = "file:///in") -> list[dict[str, Any]]:
+    """What the manifest says of epochs that reflect so many files of a folder."""
+    start = sum(under.partition("/day=")[0].encode()) << 64  # the first files of another folder are others
+
+    def fact(number: int) -> str:
+        digest = f"{start + number:032x}"
+        return json.dumps([{"kind": "files", "files": number, "digest": digest, "under": under, "batch": 0}])
+
+    return [
+        {
+            "offsets": json.dumps([None if number is None else {"logOffset": epoch}]),
+            "sources": None if number is None else fact(number),
+        }
+        for epoch, number in enumerate(numbers)
+    ]
+
+
+def joined(*parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The facts of a query with several sources, from those of queries with one each."""
+    return [
+        {name: json.dumps([json.loads(one[name] or "[null]")[0] for one in epoch]) for name in ("offsets", "sources")}
+        for epoch in zip(*parts, strict=True)
+    ]
+
+
+def kafka(*offsets: dict[str, Any], start: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """What the manifest says of epochs at such offsets of Kafka's."""
+    fact = {"kind": "offset", "start": start or {}}
+    return [{"offsets": json.dumps([one]), "sources": json.dumps([fact])} for one in offsets]
+
+
+def stored(path: Path, **queries: Sequence[dict[str, Any]]) -> ss.Store:
+    """A store of such queries; at epoch e the state of each is a key ``a`` with value e, committed after e minutes."""
+    for name, facts in queries.items():
+        write(path, [{"a": epoch} for epoch in range(len(facts))], query=name, facts=facts)
+    return ss.open_store(path)
+
+
+def drawn_streams(data: st.DataObject, name: str, streams: Sequence[str]) -> QueryStreams:
+    """A query that reads streams further and further, two epochs in a row sometimes equally far."""
+    steps = data.draw(st.lists(st.tuples(*[st.integers(0, 2) for _ in streams]), min_size=1, max_size=6))
+    at = itertools.accumulate(steps, lambda before, step: tuple(map(sum, zip(before, step, strict=True))))
+    return QueryStreams(name, {epoch: dict(zip(streams, where, strict=True)) for epoch, where in enumerate(at)})
+
+
+@EXAMPLES
+@given(st.data())
+def test_the_newest_and_the_oldest_of_all_that_agree(data: st.DataObject) -> None:
+    """As trying every combination of epochs finds them, for any queries, streams, and epochs that are allowed."""
+    reads = data.draw(st.lists(st.sampled_from([("x",), ("y",), ("x", "y"), ("x", "z")]), min_size=1, max_size=3))
+    streams = [drawn_streams(data, f"q{number}", these) for number, these in enumerate(reads)]
+    allowed = {}
+    if data.draw(st.booleans()):
+        allowed["q0"] = data.draw(st.sets(st.sampled_from([*streams[0].positions]), min_size=1))
+    agreeing = [
+        epochs
+        for epochs in itertools.product(*(one.positions for one in streams))
+        if epochs[0] in allowed.get("q0", streams[0].positions)
+        and all(
+            len(
+                {
+                    one.positions[epoch][stream]
+                    for one, epoch in zip(streams, epochs, strict=True)
+                    if stream in one.streams
+                }
+            )
+            <= 1
+            for stream in "xyz"
+        )
+    ]
+    found = newest_agreeing(streams, allowed)
+    oldest = oldest_agreeing(streams, allowed)
+    if not agreeing:
+        assert (found, oldest) == (None, None)
+        return
+    assert found is not None
+    assert oldest is not None
+    # Not only some newest: no query could be at a later epoch in any other cut.
+    assert tuple(found.values()) == tuple(map(max, zip(*agreeing, strict=True)))
+    assert tuple(oldest.values()) in agreeing
+    assert oldest["q0"] == min(epochs[0] for epochs in agreeing)
+
+
+def test_queries_hang_together_by_way_of_others() -> None:
+    """Two that share nothing do, where a third shares with both."""
+    first, second, third = (
+        QueryStreams(name, {0: dict.fromkeys(these, 1)}) for name, these in (("a", "x"), ("b", "y"), ("c", "xy"))
+    )
+    assert connected([first, third, second])
+    assert not connected([first, second])
+
+
+def test_the_same_files(tmp_path: Path) -> None:
+    """By default the newest epochs that reflect the same files; it says so, and the snapshots are those epochs'."""
+    store = stored(tmp_path, one=files(1, 2, 3, 4, 5), three=files(3, 6))
+    cut = ss.cut(store, ["one", "three"])
+    assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"one": 2, "three": 0})
+    assert cut["one"].table().lookup(key="a") == {"key": "a", "value": 2}
+    assert ([*cut], len(cut), "three" in cut, "four" in cut) == (["one", "three"], 2, True, False)
+    assert ss.cut(tmp_path, ["three", "one"], at="live").epochs == {"three": 0, "one": 2}
+    with pytest.raises(UnknownQueryError, match="in the cut"):
+        _ = cut["four"]
+
+
+def test_at_an_epoch_or_by_a_moment(tmp_path: Path) -> None:
+    """An epoch of the first query, of the one that is named, or the newest that was committed by a moment."""
+    store = stored(tmp_path, one=files(1, 2, 3, 4), two=files(2, 4))
+    both = ["one", "two"]
+    assert ss.cut(store, both).epochs == {"one": 3, "two": 1}
+    assert ss.cut(store, both, at=1).epochs == {"one": 1, "two": 0}
+    assert ss.cut(store, both, at="live - 2").epochs == {"one": 1, "two": 0}
+    assert ss.cut(store, both, at={"two": 0}).epochs == {"one": 1, "two": 0}
+    assert ss.cut(store, both, at=START + timedelta(minutes=2)).epochs == {"one": 1, "two": 0}
+    assert ss.cut(store, both, at={"one": 3, "two": 1}).epochs == {"one": 3, "two": 1}
+
+
+def test_a_cut_that_does_not_exist_names_the_nearest(tmp_path: Path) -> None:
+    """Before and after; and it is a LookupError."""
+    store = stored(tmp_path, one=files(1, 2, 3, 4), two=files(2, 4))
+    with pytest.raises(UnknownCutError) as error:
+        ss.cut(store, ["one", "two"], at=2)
+    assert str(error.value) == (
+        "There is no cut of one, two with epoch 2 of one.\nThe nearest: one 1, two 0; or one 3, two 1."
+    )
+    assert isinstance(error.value, LookupError)
+    with pytest.raises(UnknownCutError, match="nearest: one 1, two 0"):
+        ss.cut(store, ["one", "two"], at=START)
+    with pytest.raises(UnknownEpochError, match="nearest captured: 3"):
+        ss.cut(store, ["one", "two"], at=9)
+
+
+def test_queries_that_never_meet(tmp_path: Path) -> None:
+    """Reading one folder at a different pace is no reason to take what is only near, unless that is asked for."""
+    store = stored(tmp_path, even=files(2, 4, 6), odd=files(1, 3, 5))
+    with pytest.raises(UnknownCutError, match="none at other epochs either"):
+        ss.cut(store, ["even", "odd"])
+    near = ss.cut(store, ["even", "odd"], by="commit_time")
+    assert (near.exact, near.epochs) == (False, {"even": 2, "odd": 2})
+
+
+def test_epochs_that_reflect_the_same_give_the_newest(tmp_path: Path) -> None:
+    """An epoch without input moves the watermark on, and reflects the same prefix."""
+    store = stored(tmp_path, one=files(1, 2, 2), two=files(2, 2, 2, 3))
+    assert ss.cut(store, ["one", "two"]).epochs == {"one": 2, "two": 2}
+
+
+def test_all_shared_sources_have_to_match(tmp_path: Path) -> None:
+    """A query of two sources, one of them its own: the shared one counts, and the note names whose is left over."""
+    store = stored(
+        tmp_path,
+        delays=files(1, 2, 3),
+        weather=files(1, 2, under="file:///weather"),
+        both=joined(files(1, 1, 2, 3), files(1, 2, 2, 3, under="file:///weather")),
+    )
+    one = ss.cut(store, ["delays", "both"])
+    assert (one.epochs, one.exact) == ({"delays": 2, "both": 3}, True)
+    assert one.note.endswith("Sources that only one of them reads: of both.")
+    assert ss.cut(store, ["delays", "both"], at=1).epochs == {"delays": 1, "both": 2}
+
+
+def test_kafka_counts_by_topic_and_start(tmp_path: Path) -> None:
+    """Topics are shared one by one; the same end from another start is another prefix."""
+    store = stored(
+        tmp_path,
+        flights=kafka({"flights": {"0": 5, "1": 3}}, {"flights": {"0": 9, "1": 3}}),
+        all=kafka(
+            {"flights": {"0": 5, "1": 3}, "weather": {"0": 1}}, {"flights": {"0": 5, "1": 3}, "weather": {"0": 2}}
+        ),
+        late=kafka({"flights": {"0": 9, "1": 3}}, start={"flights": {"0": 7, "1": 0}}),
+    )
+    cut = ss.cut(store, ["flights", "all"])
+    assert (cut.by, cut.epochs) == ("offsets", {"flights": 0, "all": 1})
+    assert ss.cut(store, ["flights", "late"]).by == "commit_time"
+
+
+T4, U4 = ({"reservoirId": table, "reservoirVersion": 4, "index": -1} for table in "tu")
+RATE = {"offset": 10, "timestamp": 1000}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "by"),
+    [
+        (T4, T4, "offsets"),
+        (T4, U4, "commit_time"),
+        (RATE, RATE, "offsets"),
+        (7, 7, "commit_time"),
+        (None, None, "commit_time"),
+    ],
+)
+def test_what_compares_between_queries(tmp_path: Path, here: Any, there: Any, by: str) -> None:
+    """Delta's versions of one table do, and the micro-batch rate source; a number that a source counts itself not."""
+    facts = [[{"offsets": json.dumps([one])}] for one in (here, there)]
+    assert ss.cut(stored(tmp_path, a=facts[0], b=facts[1]), ["a", "b"]).by == by
+
+
+def test_a_source_that_does_not_compare_makes_it_inexact(tmp_path: Path) -> None:
+    """What is shared agrees where that is asked for, and the note says what is not known."""
+    numbers = [{"offsets": "[3]"}, {"offsets": "[4]"}]
+    for one in numbers:
+        one["sources"] = '[{"kind":"offset"}]'
+    store = stored(tmp_path, a=files(1, 2, 3), b=joined(files(1, 2), numbers))
+    assert ss.cut(store, ["a", "b"]).by == "commit_time"
+    cut = ss.cut(store, ["a", "b"], by="offsets")
+    assert (cut.epochs, cut.exact) == ({"a": 1, "b": 1}, False)
+    assert cut.note.endswith("whose offsets cannot be compared: of b.")
+
+
+def test_hive_partitions_are_one_folder(tmp_path: Path) -> None:
+    """A query that is still in the first day reads the same folder as one that is further."""
+    one, two = files(1, 2, under="file:///in/day=1"), files(2, 3)
+    assert ss.cut(stored(tmp_path, one=one, two=two), ["one", "two"]).epochs == {"one": 1, "two": 0}
+
+
+def test_a_source_that_has_read_nothing_yet(tmp_path: Path) -> None:
+    """It is at the beginning."""
+    store = stored(tmp_path, a=joined(files(None, 1), files(1, 2, under="file:///b")), b=files(1, 2, under="file:///b"))
+    assert ss.cut(store, ["a", "b"], at={"b": 0}).epochs == {"a": 0, "b": 0}
+
+
+def minutes(number: float) -> datetime:
+    """A moment so many minutes after the first commit."""
+    return START + timedelta(minutes=number)
+
+
+def watermarks(*numbers: int | None) -> list[dict[str, Any]]:
+    """Epochs with such watermarks and nothing that compares."""
+    return [{"watermark": None if one is None else minutes(one), "offsets": "[1]"} for one in numbers]
+
+
+def test_by_event_time(tmp_path: Path) -> None:
+    """Where sources do not compare and all have watermarks: the newest epochs up to what all have come to."""
+    store = stored(tmp_path, a=watermarks(None, 10, 20, 30), b=watermarks(None, 12, 21))
+    cut = ss.cut(store, ["a", "b"])
+    assert (cut.by, cut.exact, cut.epochs) == ("event_time", False, {"a": 2, "b": 2})
+    assert ss.cut(store, ["a", "b"], at=1).epochs == {"a": 1, "b": 0}
+    assert ss.cut(store, ["a", "b"], at={"b": 1}).epochs == {"a": 1, "b": 1}
+    assert ss.cut(store, ["a", "b"], at=minutes(20)).epochs == {"a": 2, "b": 1}
+    assert "2026-01-01T00:21:00+00:00" in cut.note
+    with pytest.raises(UnknownCutError, match="no watermark with epoch 0 of a"):
+        ss.cut(store, ["a", "b"], at=0)
+
+
+def test_by_event_time_before_the_first(tmp_path: Path) -> None:
+    """It names the first at which there is one."""
+    store = stored(tmp_path, a=watermarks(5, 10), b=watermarks(7, 8))
+    with pytest.raises(UnknownCutError, match="nearest: a 0, b 0"):
+        ss.cut(store, ["a", "b"], at=minutes(6), by="event_time")
+
+
+def test_by_commit_time(tmp_path: Path) -> None:
+    """The epochs in force at one moment; after an epoch that is not captured that is not known."""
+    write(tmp_path, [{"a": 1}, None, {"a": 2}], query="a")
+    write(tmp_path, [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}], query="b")
+    store = ss.open_store(tmp_path)
+    assert ss.cut(store, ["a", "b"], by="commit_time").epochs == {"a": 2, "b": 2}
+    assert ss.cut(store, ["b", "a"], at=3, by="commit_time").epochs == {"b": 3, "a": 2}
+    with pytest.raises(UnknownCutError, match="nearest: a 2, b 2") as error:
+        ss.cut(store, ["a", "b"], at=minutes(1), by="commit_time")
+    assert " at 2026-01-01T00:01:00+00:00." in str(error.value)
+
+
+def test_sql_over_a_cut(tmp_path: Path) -> None:
+    """Every relation is at its query's epoch, and stays there; other queries and other epochs are not to be had."""
+    store = stored(tmp_path, one=files(1, 2, 3), two=files(2), other=files(1))
+    with ss.cut(store, ["one", "two"]) as cut:
+        rows = (
+            cut.sql("SELECT one.value AS v, t.value AS w FROM one JOIN two.op0 AS t USING (key)").to_arrow().to_pylist()
+        )
+        assert rows == [{"v": 1, "w": 0}]
+        write(tmp_path, [{"a": 9}] * 4, query="one", facts=files(1, 2, 3, 4))
+        assert cut.sql("SELECT value FROM one").to_arrow().to_pylist() == [{"value": 1}]
+        assert store.sql("SELECT value FROM other").to_arrow().num_rows == 1
+        with pytest.raises(UnknownNameError, match="'other'"):
+            cut.sql("SELECT * FROM other")
+        for travel in ("one VERSION AS OF 0", "one TIMESTAMP AS OF '2026-01-01T00:00:00+00:00'"):
+            with pytest.raises(InvalidSQLError, match=r"at epoch 1 and at no other"):
+                cut.sql(f"SELECT * FROM {travel}")
+        with pytest.raises(InvalidArgumentError, match="leave out at"):
+            cut.sql("SELECT * FROM one", at=1)
+
+
+def test_how_it_looks(tmp_path: Path) -> None:
+    """What it is by, and each query's epoch, as text and as a table."""
+    cut = ss.cut(stored(tmp_path, one=files(1, 2), two=files(2)), ["one", "two"])
+    assert repr(cut) == "<Cut by offsets: one 1, two 0>"
+    assert cut.to_pandas()[["query", "epoch", "rows"]].to_dict("list") == {
+        "query": ["one", "two"],
+        "epoch": [1, 0],
+        "rows": [1, 1],
+    }
+    assert "<td>two</td>" in cut._repr_html_()
+    assert "the same prefix" in cut._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("queries", "options", "says"),
+    [
+        ("one", {}, "Give a list of queries"),
+        ([], {}, "one or more"),
+        (["one", "one"], {}, "each named once"),
+        (["one", "none"], {}, "There is no query 'none'"),
+        (["one", "two"], {"at": "then"}, "cannot be meant"),
+        (["one", "two"], {"at": {"three": 1}}, "none of the cut's queries"),
+        (["one", "two"], {"at": True}, "cannot be meant"),
+        (["one", "two"], {"by": "luck"}, "One of: offsets, event_time, commit_time"),
+        (["one", "two"], {"at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+    ],
+)
+def test_what_cannot_be_meant(tmp_path: Path, queries: Any, options: dict[str, Any], says: str) -> None:
+    """Each says what would be right."""
+    store = stored(tmp_path, one=files(1), two=files(1))
+    with pytest.raises((InvalidArgumentError, UnknownQueryError), match=says):
+        ss.cut(store, queries, **options)
+
+
+def test_two_queries_over_one_folder(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """With Spark: queries that take two and three files at a time meet at every sixth, and then agree."""
+    for epoch in range(9):
+        source.add(letters(epoch))
+    for size in (2, 3):
+        reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", size)
+        run(reader.parquet(str(source.folder)).groupBy("k").sum("v"), tmp_path / f"by{size}")
+        ss.capture(tmp_path / f"by{size}", tmp_path / "store", spark=spark)
+    cut = ss.cut(tmp_path / "store", ["by2", "by3"], at=2)
+    assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"by2": 2, "by3": 1})
+    assert cut["by2"].table().to_arrow().to_pylist() == cut["by3"].table().to_arrow().to_pylist()
+    assert cut.sql("SELECT count(*) AS n FROM by2 JOIN by3 USING (k, sum)").to_arrow()["n"][0].as_py() == 6 + 7
+    with pytest.raises(UnknownCutError, match="nearest: by2 2, by3 1"):
+        ss.cut(tmp_path / "store", ["by2", "by3"], at=3)

@@ -1,0 +1,243 @@
+"""What the manifest says of an epoch's sources: which files it reflects, so that queries over them can be compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Source, counts, letters, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from synthetic import write
+
+import streamstate as ss
+from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles
+from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, TableFacts, as_rows
+from streamstate.snapshots.retention import keep
+from streamstate.snapshots.sources import sources_after
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+
+def write_log(checkpoint: Path, batches: list[list[str]], *, every: int = 3, kept: int = 0) -> None:
+    """A file source's log as Spark writes it: now and then a compact batch, and before it ``kept`` plain ones."""
+    folder = checkpoint / "sources" / "0"
+    folder.mkdir(parents=True)
+    lines = [
+        [json.dumps({"path": path, "timestamp": 7, "batchId": batch}) for path in paths]
+        for batch, paths in enumerate(batches)
+    ]
+    newest = max((batch for batch in range(len(batches)) if batch % every == every - 1), default=-1)
+    for batch, own in enumerate(lines):
+        compact = batch % every == every - 1
+        listed = [line for some in lines[: batch + 1] for line in some] if compact else own
+        if compact or batch >= newest - kept:
+            (folder / f"{batch}{'.compact' if compact else ''}").write_text("\n".join(["v1", *listed]))
+
+
+def after(checkpoint: Path, batch: int, before: str | None = None) -> str | None:
+    """The facts of an epoch that ends with one of the source's batches."""
+    return sources_after(LocalFiles(), str(checkpoint), before, [json.dumps({"logOffset": batch})])
+
+
+def only(sources: str | None) -> dict[str, Any]:
+    """The facts of the only source."""
+    assert sources is not None
+    [found] = json.loads(sources)
+    return dict(found)
+
+
+PATHS = st.lists(st.integers(0, 10**6), min_size=1, max_size=40, unique=True)
+
+
+@EXAMPLES
+@given(PATHS, st.integers(1, 5), st.integers(1, 5), st.integers(2, 4), st.integers(0, 5), st.data())
+def test_equal_digests_are_equal_sets_of_files(
+    numbers: list[int], of_one: int, of_other: int, every: int, kept: int, data: st.DataObject
+) -> None:
+    """However two queries cut the same files into batches, they agree where they took the same, and only there.
+
+    Read in steps or at once, from plain or compacted parts of the log, in any order within a batch.
+    """
+    paths = [f"file:///in/day={number % 3}/{number}.parquet" for number in numbers]
+    seen: dict[str, frozenset[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for size in (of_one, of_other + 5):
+            batches = [data.draw(st.permutations(paths[at : at + size])) for at in range(0, len(paths), size)]
+            checkpoint = Path(folder) / str(size)
+            write_log(checkpoint, batches, every=every, kept=kept)
+            before = None
+            for batch in sorted(data.draw(st.sets(st.integers(0, len(batches) - 1), min_size=1))):
+                before = after(checkpoint, batch, before)
+                assert before == after(checkpoint, batch)
+                files = frozenset(paths[: size * (batch + 1)])
+                assert only(before)["files"] == len(files)
+                assert seen.setdefault(only(before)["digest"], files) == files
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_the_folder_is_the_innermost_that_holds_all(tmp_path: Path) -> None:
+    """One day's folder while there is one day, and then the one above."""
+    write_log(tmp_path, [["file:///a/in/day=1/x"], ["file:///a/in/day=2/y"], ["file:///a/in/z"]], every=10)
+    assert [only(after(tmp_path, batch))["under"] for batch in range(3)] == [
+        "file:///a/in/day=1",
+        "file:///a/in",
+        "file:///a/in",
+    ]
+
+
+def test_a_file_that_was_written_anew_is_another(tmp_path: Path) -> None:
+    """Two queries that read different contents under one name do not agree."""
+    for name, timestamp in (("a", 1), ("b", 2)):
+        folder = tmp_path / name / "sources" / "0"
+        folder.mkdir(parents=True)
+        line = json.dumps({"path": "file:///in/x", "timestamp": timestamp, "batchId": 0})
+        (folder / "0").write_text(f"v1\n{line}")
+    assert only(after(tmp_path / "a", 0))["digest"] != only(after(tmp_path / "b", 0))["digest"]
+
+
+def test_a_log_that_is_gone_or_torn_is_not_known(tmp_path: Path) -> None:
+    """Never a digest of a part of the files; and once the log is there again, the facts are."""
+    batches = [[f"file:///in/{number}"] for number in range(5)]
+    write_log(tmp_path, batches, every=10)
+    whole = after(tmp_path, 4)
+    before = after(tmp_path, 1)
+    (tmp_path / "sources/0/2").rename(tmp_path / "hidden")
+    assert (after(tmp_path, 4), after(tmp_path, 4, before), after(tmp_path, 1)) == (None, None, before)
+    (tmp_path / "sources/0/2").write_text("v1\n{torn")
+    assert after(tmp_path, 4, before) is None
+    (tmp_path / "hidden").rename(tmp_path / "sources/0/2")
+    assert after(tmp_path, 4, before) == after(tmp_path, 4) == whole
+
+
+def test_a_compacted_log_is_read_from_its_end(tmp_path: Path) -> None:
+    """The cost of an epoch follows its new files: of a long log, the end alone is read."""
+    batches = [[f"file:///in/{number:0100}"] for number in range(6000)]
+    write_log(tmp_path, batches, every=6000)
+    sizes: list[int] = []
+
+    class Counting(LocalFiles):
+        def tail(self, path: str, size: int) -> str | None:
+            text = super().tail(path, size)
+            sizes.append(len(text or ""))
+            return text
+
+    offset = [json.dumps({"logOffset": 5999})]
+    facts = {"kind": "files", "files": 5990, "digest": "0" * 32, "under": "file:///in", "batch": 5989}
+    found = only(sources_after(Counting(), str(tmp_path), json.dumps([facts]), offset))
+    assert found["files"] == 6000
+    assert sum(sizes) < (tmp_path / "sources/0/5999.compact").stat().st_size / 5
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [('\0v1\n{"flights":{"0":5}}', {"flights": {"0": 5}}), ("v1\n1795233073283", 1795233073283), ("v1\nsoon", "soon")],
+)
+def test_where_other_sources_began_is_kept(tmp_path: Path, text: str, start: object) -> None:
+    """Kafka's source and some others write their start down; the same end from another start is another prefix."""
+    folder = tmp_path / "sources" / "0"
+    folder.mkdir(parents=True)
+    (folder / "0").write_text(text)
+    facts = sources_after(LocalFiles(), str(tmp_path), None, ["5"])
+    assert only(facts) == {"kind": "offset", "start": start}
+    (folder / "0").unlink()
+    assert sources_after(LocalFiles(), str(tmp_path), facts, ["6"]) == facts
+
+
+def test_a_source_without_an_offset_yet(tmp_path: Path) -> None:
+    """What was known stays; what was not is null; nothing at all is no column."""
+    assert sources_after(LocalFiles(), str(tmp_path), None, [None]) is None
+    assert sources_after(LocalFiles(), str(tmp_path), None, [None, "5"]) == '[null,{"kind":"offset"}]'
+
+
+def test_queries_over_the_same_folder_compare(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """Captured from Spark itself: two queries that take the folder's files one and two at a time."""
+    for epoch in range(12):
+        source.add(letters(epoch))
+    run(counts(source), tmp_path / "one")
+    reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 2)
+    run(reader.parquet(str(source.folder)).groupBy("k").count(), tmp_path / "two")
+    for name in ("one", "two"):
+        ss.capture(tmp_path / name, tmp_path / "store", name, spark=spark)
+    digests = {}
+    for name in ("one", "two"):
+        frame = ss.open_store(tmp_path / "store")[name].epochs()
+        facts = [only(sources) for sources in frame["sources"]]
+        assert [*frame.columns][-1] == "sources"
+        assert {one["under"] for one in facts} == {source.folder.as_uri()}
+        digests[name] = {one["files"]: one["digest"] for one in facts}
+    assert [*digests["one"]] == [*range(1, 13)]
+    assert digests["two"] == {files: digest for files, digest in digests["one"].items() if files % 2 == 0}
+
+
+def test_captures_one_after_the_other_say_the_same(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """A capture that starts anew goes on from what the manifest says, over compacted parts of the log, too."""
+    for epochs in (range(3), range(3, 8), range(8, 14)):
+        for epoch in epochs:
+            source.add(letters(epoch))
+        run(counts(source), tmp_path / "q")
+        ss.capture(tmp_path / "q", tmp_path / "often", spark=spark)
+    ss.capture(tmp_path / "q", tmp_path / "once", spark=spark)
+    often, once = ([*ss.open_store(tmp_path / name)["q"].epochs()["sources"]] for name in ("often", "once"))
+    assert often == once
+    assert [only(sources)["files"] for sources in once] == [*range(1, 15)]
+
+
+def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Both ways of reading a checkpoint give the same lines."""
+    (tmp_path / "log").write_text("v1\nfirst\nsécond\nthird")
+    for size in (5, 9, 16, 100):
+        both = [files.tail(str(tmp_path / "log"), size) for files in (LocalFiles(), HadoopFiles(spark))]
+        assert both[0] == both[1]
+    assert LocalFiles().tail(str(tmp_path / "log"), 9) == "third"
+    assert [files.tail(str(tmp_path / "none"), 9) for files in (LocalFiles(), HadoopFiles(spark))] == [None, None]
+
+
+def write_as_before(folder: Path) -> Layout:
+    """A store of two epochs whose manifest has the columns of an earlier streamstate."""
+    layout = Layout.at(folder)
+    columns = pa.schema(list(MANIFEST)[:11])
+    open_or_create(layout.manifest("q"), columns, "the epochs of one query")
+    rows = as_rows([Entry(epoch, CAPTURED, tables={"op0": TableFacts(1, 1, None)}) for epoch in (0, 1)])
+    append_once(layout.manifest("q"), "q/_epochs", 1, lambda _: rows.select(columns.names))
+    return layout
+
+
+def test_a_store_of_an_earlier_streamstate_gets_the_column(tmp_path: Path) -> None:
+    """Its epochs stay readable and say nothing of sources; new ones do."""
+    layout = write_as_before(tmp_path)
+    write(tmp_path, [{"a": 1}, {"a": 2}, {"a": 3}], facts=[{}, {}, {"sources": "[2]"}])
+    reading = Manifest(layout, "q")
+    reading.refresh()
+    assert [entry.sources for entry in reading.entries] == [None, None, "[2]"]
+    Manifest(layout, "q").append([Entry(3, CAPTURED, sources="[3]")], "q/_epochs")
+    reading.refresh()
+    assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == [None, None, "[2]", "[3]"]
+    assert [entry.sources for entry in reading.entries] == [None, None, "[2]", "[3]"]
+
+
+def test_retention_keeps_what_is_known_of_sources(tmp_path: Path) -> None:
+    """Its rewriting of the manifest loses nothing."""
+    write(tmp_path, [{"a": number} for number in range(4)], facts=[{"sources": f"[{epoch}]"} for epoch in range(4)])
+    keep(tmp_path, "q", last=2)
+    assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == ["[2]", "[3]"]
+
+
+def test_retention_of_a_store_of_an_earlier_streamstate(tmp_path: Path) -> None:
+    """It brings the column along."""
+    write(tmp_path, [{"a": 1}, {"a": 2}])
+    shutil.rmtree(tmp_path / "q" / "_epochs")
+    layout = write_as_before(tmp_path)
+    keep(tmp_path, "q", last=1)
+    table = open_table(layout.manifest("q"))
+    assert table is not None
+    assert [field.name for field in table.schema().fields] == MANIFEST.names
+    assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == [None]

@@ -1,0 +1,381 @@
+"""SQL over state reads relations and nothing else, however it is put."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from synthetic import write
+
+import streamstate as ss
+from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, StreamStateError, UnknownNameError
+
+EXAMPLES = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+HOSTILE_RELATIONS = [
+    "'/etc/hostname'",
+    '"/etc/hostname"',
+    "'{folder}/secret.csv'",
+    "read_text('{folder}/secret.csv')",
+    "read_csv('{folder}/secret.csv')",
+    "read_csv_auto(['{folder}/secret.csv'])",
+    "read_parquet('{folder}/*.parquet')",
+    "READ_BLOB('{folder}/secret.csv')",
+    "read_json('{folder}/secret.csv')",
+    "sniff_csv('{folder}/secret.csv')",
+    "glob('{folder}/*')",
+    "parquet_metadata('{folder}/*')",
+    "query('SELECT 1')",
+    "query_table('q/op0')",
+    "duckdb_settings()",
+    "duckdb_tables()",
+    "pragma_table_info('q/op0')",
+    "which_secret('x', 's3')",
+    "json_execute_serialized_sql('x')",
+    "information_schema.tables",
+    "pg_catalog.pg_class",
+    "sqlite_master",
+    "duckdb_columns",
+    '"q/op0"',
+    'main."q/op0"',
+    'memory.main."q/op0"',
+    '"q/op0#2"',
+    "(SHOW TABLES)",
+    "(DESCRIBE q)",
+    "(SUMMARIZE q)",
+    "seq_scan('q/op0')",
+    "checkpoint()",
+    "enable_logging()",
+]
+HOSTILE_VALUES = [
+    "current_setting('home_directory')",
+    "\"current_setting\"('home_directory')",
+    "main.current_setting('x')",
+    "'home_directory'.current_setting()",
+    "getenv('HOME')",
+    "getvariable('x')",
+    "current_query()",
+    "pg_catalog.pg_get_viewdef(1)",
+    "pg_get_viewdef(1)",
+    "has_table_privilege('q/op0', 'x')",
+    "nextval('x')",
+    "write_log('x')",
+    "sleep_ms(1)",
+    "txid_current()",
+    "(SELECT content FROM read_text('{folder}/secret.csv'))",
+    '(SELECT count(*) FROM "q/op0")',
+    "_hash",
+    "read_text('{folder}/secret.csv')",
+    "json_serialize_sql('SELECT 1')",
+    "reflect('java.lang.System', 'exit', 1)",
+]
+AROUND_RELATIONS = [
+    "SELECT * FROM {}",
+    "FROM {} AS x",
+    "FROM q, {}",
+    "SELECT * FROM q JOIN {} ON true",
+    "SELECT * FROM q, LATERAL {}",
+    "SELECT * FROM q CROSS JOIN LATERAL (SELECT * FROM {}) AS l",
+    "WITH x AS (SELECT * FROM {}) SELECT * FROM x",
+    "WITH x AS MATERIALIZED (FROM {}) FROM q",
+    "WITH RECURSIVE x AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM x, {} WHERE i < 2) FROM x",
+    "SELECT key FROM q UNION ALL SELECT 'x' FROM {}",
+    "SELECT key FROM q EXCEPT (SELECT 'x' FROM {})",
+    "SELECT * FROM q WHERE EXISTS (SELECT 1 FROM {})",
+    "SELECT * FROM q WHERE key IN (SELECT 'x' FROM {})",
+    "SELECT (SELECT count(*) FROM {}) FROM q",
+    "SELECT ARRAY(SELECT 1 FROM {})",
+    "SELECT * FROM q ORDER BY (SELECT count(*) FROM {})",
+    "SELECT * FROM q LIMIT (SELECT count(*) FROM {})",
+    "SELECT * FROM q QUALIFY row_number() OVER (ORDER BY (SELECT count(*) FROM {})) = 1",
+    "PIVOT (SELECT key, value FROM {}) ON key IN ('a') USING sum(value)",
+    "SELECT * FROM {} TABLESAMPLE 10%",
+    "SELECT * FROM q POSITIONAL JOIN {}",
+    "SELECT * FROM q SEMI JOIN {} USING (key)",
+    "SELECT * FROM (q JOIN {} ON true)",
+    "SELECT [x + 1 FOR x IN (SELECT list(1) FROM {})]",
+    "SELECT CASE WHEN false THEN (SELECT 1 FROM {}) END FROM q",
+]
+AROUND_VALUES = [
+    "SELECT {}",
+    "SELECT {} FROM q",
+    "SELECT key FROM q WHERE {} IS NOT NULL",
+    "SELECT count(*) FILTER (WHERE {} IS NULL) FROM q",
+    "SELECT sum(value) OVER (PARTITION BY {}) FROM q",
+    "SELECT list_transform([1], x -> {}) FROM q",
+    "SELECT * REPLACE ({} AS key) FROM q",
+    "SELECT * FROM q ORDER BY {}",
+    "SELECT max(value) FROM q GROUP BY {}",
+    "SELECT max(value) FROM q GROUP BY ALL HAVING {} IS NULL",
+    "SELECT * FROM q AS a JOIN q AS b ON {} IS NULL",
+    "SELECT * FROM (VALUES ({})) AS t",
+    "SELECT {{'a': {}}} FROM q",
+    "SELECT coalesce(NULL, [{}][1]) FROM q",
+    "WITH x AS (SELECT {} FROM q) FROM x",
+    "SELECT * FROM unnest([{}])",
+    "SELECT * FROM q, LATERAL (SELECT {}) AS l",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file that no statement may read."""
+    found = tmp_path_factory.mktemp("guarded")
+    (found / "secret.csv").write_text("key,value\nsecret,1\n")
+    return found
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: Path) -> ss.Store:
+    """A store of one query ``q``, whose index is loaded."""
+    write(folder / "store", [{"a": 1}, {"a": 2, "b": 5}])
+    store = ss.open_store(folder / "store")
+    assert len(store.sql("FROM q")) == 2
+    return store
+
+
+def refused(store: ss.Store, sql: str, folder: Path) -> None:
+    """The statement is an error of ours, left nothing behind, and the store reads on."""
+    before = sorted(folder.iterdir())
+    with pytest.raises(StreamStateError):
+        store.sql(sql.replace("{folder}", str(folder))).to_arrow()
+    assert sorted(folder.iterdir()) == before
+
+
+@EXAMPLES
+@given(st.sampled_from(AROUND_RELATIONS), st.sampled_from(HOSTILE_RELATIONS))
+def test_no_relation_but_the_stores_is_reached_from_anywhere(
+    guarded: ss.Store, folder: Path, around: str, hostile: str
+) -> None:
+    """Files, the database's own tables and functions, and the index's relations, wherever in a statement they stand."""
+    refused(guarded, around.replace("{}", hostile), folder)
+    assert len(guarded.sql("FROM q")) == 2
+
+
+@EXAMPLES
+@given(st.sampled_from(AROUND_VALUES), st.sampled_from(HOSTILE_VALUES))
+def test_no_value_tells_of_the_machine_or_the_database(
+    guarded: ss.Store, folder: Path, around: str, hostile: str
+) -> None:
+    """Settings, catalogues, sequences, logs and columns of the index, wherever in a statement they stand."""
+    refused(guarded, around.replace("{{", "{").replace("}}", "}").replace("{}", hostile), folder)
+    assert len(guarded.sql("FROM q")) == 2
+
+
+@pytest.mark.parametrize("around", [one for one in AROUND_RELATIONS if "LATERAL {}" not in one])
+def test_the_places_that_are_tried_are_statements(guarded: ss.Store, around: str) -> None:
+    """With a relation of the store in its place each of them runs, so that its refusal is not for its form."""
+    guarded.sql(around.replace("{}", "q.history")).to_arrow()
+
+
+@pytest.mark.parametrize("around", AROUND_VALUES)
+def test_the_places_of_values_are_statements(guarded: ss.Store, around: str) -> None:
+    """With a harmless value in its place each of them runs, so that its refusal is not for its form."""
+    guarded.sql(around.replace("{{", "{").replace("}}", "}").replace("{}", "upper('x')")).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT * FROM q) TO '{folder}/out.csv'",
+        "COPY q FROM '{folder}/secret.csv'",
+        "EXPORT DATABASE '{folder}/out'",
+        "IMPORT DATABASE '{folder}'",
+        "ATTACH '{folder}/out.db' AS o",
+        "DETACH memory",
+        "USE memory",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "FORCE INSTALL httpfs FROM 'http://localhost'",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "PRAGMA enable_profiling",
+        "CALL pragma_version()",
+        "CREATE MACRO f() AS 1",
+        "CREATE TEMP TABLE x AS FROM q",
+        "CREATE OR REPLACE VIEW q AS SELECT 1",
+        "CREATE SECRET s (TYPE s3)",
+        "DROP TABLE \"q/op0\"",
+        "ALTER TABLE q ADD COLUMN x INT",
+        "TRUNCATE q",
+        "DELETE FROM q",
+        "UPDATE q SET value = 1",
+        "INSERT INTO q VALUES ('x', 1)",
+        "MERGE INTO q USING q AS o ON true WHEN MATCHED THEN DELETE",
+        "WITH x AS (INSERT INTO q VALUES ('z', 1) RETURNING *) FROM x",
+        "WITH x AS (DELETE FROM \"q/op0\" RETURNING *) FROM x",
+        "SELECT * INTO x FROM q",
+        "EXPLAIN ANALYZE SELECT 1",
+        "EXECUTE x",
+        "PREPARE x AS SELECT 1",
+        "DEALLOCATE x",
+        "BEGIN",
+        "COMMIT",
+        "CHECKPOINT",
+        "VACUUM",
+        "ANALYZE",
+        "SHOW TABLES",
+        "DESCRIBE q",
+        "SUMMARIZE q",
+        "SELECT 1; DROP TABLE \"q/op0\"",
+        "SELECT 1 -- \n; DROP TABLE \"q/op0\"",
+        "SELECT 1 /* */; ATTACH 'x'",
+    ],
+)  # fmt: skip
+def test_other_statements_are_refused(guarded: ss.Store, folder: Path, sql: str) -> None:
+    """Only what reads is run, and one statement at a time."""
+    refused(guarded, sql, folder)
+    assert len(guarded.sql("FROM q")) == 2
+
+
+WORDS = [
+    *[
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "q",
+        "q.op0",
+        "q.history",
+        "q.changes",
+        "key",
+        "value",
+        "*",
+        ",",
+        "(",
+        ")",
+        "=",
+        "+",
+        "-",
+        "1",
+        "'a'",
+        "NULL",
+        "AS",
+        "x",
+        "JOIN",
+        "ON",
+        "USING",
+    ],
+    *[
+        "LEFT",
+        "UNION",
+        "ALL",
+        "WITH",
+        "RECURSIVE",
+        "VERSION",
+        "OF",
+        "TIMESTAMP",
+        "FOR",
+        "GROUP",
+        "BY",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "QUALIFY",
+        "OVER",
+        "count",
+    ],
+    *[
+        "PARTITION",
+        "?",
+        "$p",
+        "LATERAL",
+        "PIVOT",
+        "UNPIVOT",
+        "IN",
+        "VALUES",
+        "EXISTS",
+        "NOT",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "END",
+        "::",
+        "INT",
+        "[",
+        "]",
+        "{",
+        "}",
+        ":",
+        "->",
+        ".",
+        ";",
+    ],
+    *[
+        "TABLESAMPLE",
+        "%",
+        "EXCLUDE",
+        "REPLACE",
+        "DISTINCT",
+        "AT",
+        "=>",
+        "unnest",
+        "range",
+        "'x.csv'",
+        '"q/op0"',
+        "read_text",
+        "INTERVAL",
+        "CAST",
+        "IS",
+    ],
+    *["COLLATE", "BETWEEN", "AND", "FILTER", "'live-1'"],
+]
+
+
+@EXAMPLES
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14), st.sampled_from([None, "SELECT *", "FROM q"]))
+def test_whatever_is_written_it_runs_or_is_an_error_of_ours(
+    guarded: ss.Store, words: list[str], begin: str | None
+) -> None:
+    """No jumble of words brings an error that is not ours, or changes what the store reads."""
+    with contextlib.suppress(StreamStateError):
+        repr(guarded.sql(" ".join([*([begin] if begin else []), *words])))
+    assert len(guarded.sql("FROM q")) == 2
+
+
+def test_a_name_of_a_files_form_stays_a_name(guarded: ss.Store, folder: Path) -> None:
+    """What is refused says which relations there are."""
+    with pytest.raises(UnknownNameError, match="Relation names: q"):
+        guarded.sql(f"FROM '{folder}/secret.csv'")
+
+
+def test_files_are_read_where_the_user_allows_it(guarded: ss.Store, folder: Path) -> None:
+    """By a reading function or by their path; joined with state as any relation."""
+    path = folder / "secret.csv"
+    for source in (
+        f"'{path}'",
+        f"read_csv('{path}')",
+        f"read_csv('{path}', header = true)",
+        f"read_csv('{folder}/s*.csv')",
+    ):
+        found = guarded.sql(f"SELECT s.key, q.key FROM {source} AS s JOIN q ON q.value = 2", allow_files=True)
+        assert found.to_pandas().to_numpy().tolist() == [["secret", "a"]]
+    found = guarded.sql("SELECT key FROM read_csv(?)", params=[str(path)], allow_files=True)
+    assert found.to_pandas()["key"].tolist() == ["secret"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("FROM 'https://example.com/x.csv'", "not on this machine"),
+        ("FROM read_parquet('s3://bucket/x.parquet')", "not on this machine"),
+        ("FROM read_parquet(['a.parquet', 'http://localhost/x.parquet'])", "not on this machine"),
+        ("FROM '{folder}/none.csv'", "cannot be read"),
+        ("FROM read_csv((SELECT '{folder}/secret.csv'))", "no statements"),
+        ("COPY (SELECT 1) TO '{folder}/out.csv'", "not allowed"),
+        ("FROM sniff_csv('{folder}/secret.csv')", "not allowed"),
+        ("FROM duckdb_settings()", "not allowed"),
+        ("SELECT content FROM q, LATERAL read_text('{folder}/secret.csv')", "not allowed"),
+        ("ATTACH '{folder}/x.db'", "not allowed"),
+    ],
+)
+def test_allowing_files_allows_no_more(guarded: ss.Store, folder: Path, sql: str, says: str) -> None:
+    """Neither the network, nor writing, nor the database's own tables."""
+    before = sorted(folder.iterdir())
+    with pytest.raises((InvalidSQLError, InvalidArgumentError), match=says):
+        guarded.sql(sql.replace("{folder}", str(folder)), allow_files=True)
+    assert sorted(folder.iterdir()) == before
