@@ -57,7 +57,7 @@ class Event:
     written: Moment | None = None
     """The epoch that wrote what the row had."""
     timers: tuple[int, ...] | None = ()
-    """When the timers of the same key were to come that went in this epoch; None: not known."""
+    """When the timers of the same key were to come that stood before this epoch; None: not known."""
 
 
 Rule = Callable[[Event, Moment], str]

@@ -68,7 +68,7 @@ def test_a_timeout_that_cannot_have_come() -> None:
 
 
 def test_timers_of_a_processor() -> None:
-    """A timer of the key that went and whose time had come may have run; alone it can only where nothing was read."""
+    """A timer of the key whose time had come may have run; alone it can only where nothing was read."""
     for mode, time in (("EventTime", 900), ("ProcessingTime", 49_000)):
         fired = replace(CHANGED, timers=(time,))
         assert of("transformWithStateExec", fired, mode=mode) == "unknown"
