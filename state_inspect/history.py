@@ -374,7 +374,7 @@ class History:
         return Condition(predicate, chosen, self.interval_table(chosen, -1), key)
 
     def _key_life(self) -> KeyLife:
-        return KeyLife(self._causes(), self._manifest.entries)
+        return KeyLife(self.index, self._causes(), self._manifest.entries)
 
     def _stays(self, entry: Entry) -> bool:
         """Whether retention has not dropped an entry's epoch, as far as is known."""
