@@ -127,11 +127,11 @@ class History:
             )
         return Snapshot(self, self._entry(epoch))
 
-    def diff(self, a: int, b: int, table: str | None = None) -> Diff:
+    def diff(self, a: int | str, b: int | str, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.
 
         Args:
-            a: the epoch compared from.
+            a: the epoch compared from: a number, or ``"live - 10"``.
             b: the epoch compared to.
             table: may be left out where there is one table.
 
@@ -141,10 +141,11 @@ class History:
         both = [self.at(epoch) for epoch in (a, b)]
         tables = list(dict.fromkeys(name for snapshot in both for name in snapshot.tables()))
         chosen = choose_table(table, tables, self.name)
-        intervals = self.interval_table(chosen, min(a, b))
-        for epoch in (a, b):
+        old, new = (snapshot.epoch for snapshot in both)
+        intervals = self.interval_table(chosen, min(old, new))
+        for epoch in (old, new):
             self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, a, b, causes=self._causes())
+        return Diff(self.index, intervals, chosen, old, new, causes=self._causes())
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
