@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,6 +19,15 @@ _NULLABLE: dict[pa.DataType, Any] = {
     pa.int64(): pd.Int64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
 }
+
+
+def with_whole_numbers(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
+    """Sums of whole numbers as 64-bit integers where they fit: DuckDB's 128-bit ones would come as decimals."""
+    for at, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            with contextlib.suppress(pa.ArrowInvalid):
+                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
+    return rows
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -18,6 +18,7 @@ from streamstate.snapshots.dropped import held_version
 from streamstate.snapshots.errors import InvalidArgumentError, OvertakenError
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.frames import with_whole_numbers
 from streamstate.state_inspect.interval_table import IntervalTable
 from streamstate.state_inspect.relations import Relations
 
@@ -109,12 +110,18 @@ class Index:
             parameters: its parameters.
             frames: what it reads besides the index, by name; nobody else sees them.
         """
-        cursor: duckdb.DuckDBPyConnection = self._db.cursor()
-        try:
+        with self.connection() as cursor:
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
             relation = cursor.sql(sql, params=parameters or None)
-            return _with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
+            return with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of its own to the index, for one reader: what it registers, nobody else sees."""
+        cursor = self._db.cursor()
+        try:
+            yield cursor
         finally:
             cursor.close()
 
@@ -126,12 +133,3 @@ def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnectio
         raise InvalidArgumentError(
             f"memory_limit={memory_limit!r} cannot be meant: give an amount such as '4GB' or '512MiB'."
         ) from error
-
-
-def _with_whole_numbers(rows: pa.Table, kinds: list[str]) -> pa.Table:
-    """Sums of whole numbers as 64-bit integers where they fit: DuckDB's 128-bit ones would come as decimals."""
-    for at, kind in enumerate(kinds):
-        if kind == "HUGEINT":
-            with contextlib.suppress(pa.ArrowInvalid):
-                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
-    return rows

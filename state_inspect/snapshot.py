@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.history import History
+    from streamstate.state_inspect.recorded import Recorded
 
 
 class Snapshot:
@@ -24,7 +24,7 @@ class Snapshot:
     not even retention that drops the epoch is noticed, and lets go of them at the end.
     """
 
-    def __init__(self, history: History, entry: Entry) -> None:
+    def __init__(self, history: Recorded, entry: Entry) -> None:
         self._history = history
         self._entry = entry
         self._tables: dict[str, StateTable] = {}

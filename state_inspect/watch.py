@@ -21,7 +21,7 @@ from streamstate.state_inspect.when import Condition
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from streamstate.state_inspect.history import History
+    from streamstate.state_inspect.recorded import Recorded
     from streamstate.state_inspect.snapshot import Snapshot
 
 _MOST_ROWS = 1_000
@@ -50,7 +50,7 @@ class Watch:
 
     def __init__(
         self,
-        history: History,
+        history: Recorded,
         predicate: str,
         callback: Callable[[WatchEvent], object],
         *,

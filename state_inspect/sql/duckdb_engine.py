@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
 from streamstate.snapshots.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.state_inspect.frames import with_whole_numbers
 from streamstate.state_inspect.sql import safety
 
 if TYPE_CHECKING:
@@ -71,20 +72,18 @@ class DuckDBEngine:
     def _run(self, sql: str) -> pa.Table:
         with self._connection() as cursor:
             found = cursor.sql(sql, params=self._values or None).to_arrow_table()
-        return _with_whole_numbers(found.rename_columns(self.columns), self._kinds)
+        return with_whole_numbers(found.rename_columns(self.columns), self._kinds)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection that has the statement's relations; DuckDB's errors in our words."""
-        cursor = self._index._db.cursor()  # noqa: SLF001 (the index gives out no connections yet)
         try:
-            for name, source in self._bound.sources.items():
-                source.in_duckdb(cursor, name)
-            yield cursor
+            with self._index.connection() as cursor:
+                for name, source in self._bound.sources.items():
+                    source.in_duckdb(cursor, name)
+                yield cursor
         except duckdb.Error as error:
             raise self._failed(error) from error
-        finally:
-            cursor.close()
 
     def _failed(self, error: duckdb.Error) -> StreamStateError:
         """Without DuckDB's picture of the statement, which is not the one the user wrote."""
@@ -112,12 +111,3 @@ def _is_volatile(tree: exp.Query) -> bool:
     if tree.find(exp.TableSample, exp.Rand, exp.Uuid):
         return True
     return any(one.name.casefold() in _VOLATILE for one in tree.find_all(exp.Anonymous))
-
-
-def _with_whole_numbers(rows: pa.Table, kinds: list[Any]) -> pa.Table:
-    """Sums of whole numbers as 64-bit integers where they fit: DuckDB's 128-bit ones would come as decimals."""
-    for at, kind in enumerate(kinds):
-        if kind == "HUGEINT":
-            with contextlib.suppress(pa.ArrowInvalid):
-                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
-    return rows
