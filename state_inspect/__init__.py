@@ -6,11 +6,25 @@ This package knows neither Spark nor notebooks.
 from __future__ import annotations
 
 from streamstate.state_inspect.cut import Cut, cut
-from streamstate.state_inspect.diff import Diff
+from streamstate.state_inspect.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql import Result
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.store import Store, open_store
+from streamstate.state_inspect.watch import Watch, WatchEvent
 
-__all__ = ["Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"]
+__all__ = [
+    "Cut",
+    "Diff",
+    "DiffSummary",
+    "History",
+    "Result",
+    "Snapshot",
+    "StateTable",
+    "Store",
+    "Watch",
+    "WatchEvent",
+    "cut",
+    "open_store",
+]

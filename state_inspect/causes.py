@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMER_COLUMN = "expiration_timestamp_ms"
 # Where state says when it is to go, in milliseconds: timeouts, times to live, and timers themselves.
 _EXPIRY_COLUMNS = ("timeoutTimestamp", "ttlExpirationMs", _TIMER_COLUMN)
+
+# Up to so many, naming the hashes spares looking through all versions.
+_FEW = 100
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,10 @@ class Keys:
     name: str
     """The state table."""
     table: IntervalTable
-    sql: str
-    """SQL that gives ``_row`` (any number), ``_hash`` and the key columns of each."""
-    parameters: tuple[Any, ...] = ()
+    rows: pa.Table
+    """``_row`` (any number), ``_hash`` and the key columns of each."""
     columns: tuple[str, ...] = ()
     """Further columns of the versions to give, as SQL."""
-    frames: Mapping[str, pa.Table] = field(default_factory=dict)
-    """What the SQL reads besides the index."""
 
 
 class Causes:
@@ -79,7 +79,7 @@ class Causes:
         gone = self._gone_timers(timers, keys, first, last) if timed else {}
         rule = rule_of(operator, timers=keys.name == timers)
         found: dict[int, list[Caused]] = {}
-        rows = self._index.query(_versions(keys, first, last), list(keys.parameters), keys.frames)
+        rows = self._index.query(_versions(keys, first, last), frames={"wanted": keys.rows})
         for row, versions in _by_row(rows):
             changes = _changes(self._at_kept_epochs(versions), first, last)
             found[row] = [self._caused(one, rule, keys.table, _of_key(gone, row, one.epoch)) for one in changes]
@@ -136,12 +136,12 @@ class Causes:
         match = same("wanted", "held", held.key_columns[:-1])
         time = f"held.{quoted(held.key_columns[-1])}"
         sql = (
-            f"WITH wanted AS ({keys.sql}) SELECT _row, held._valid_to AS epoch, {time} AS time"
+            f"SELECT _row, held._valid_to AS epoch, {time} AS time"
             f" FROM wanted JOIN {held.relation} AS held ON {match}"
             f" WHERE held._valid_to > {first} AND held._valid_to <= {last}"
         )
         found: dict[tuple[int, int], list[int]] = {}
-        for one in self._index.query(sql, list(keys.parameters), keys.frames).to_pylist():
+        for one in self._index.query(sql, frames={"wanted": keys.rows}).to_pylist():
             found.setdefault((one["_row"], one["epoch"]), []).append(one["time"])
         return found
 
@@ -197,10 +197,12 @@ def _versions(keys: Keys, first: int, last: int) -> str:
         f"{_session_end(table)} AS _ends",
         *keys.columns,
     ]
+    held = f"SELECT * FROM {table.relation} WHERE _valid_to > {first} AND _valid_from <= {last}"
+    if keys.rows.num_rows <= _FEW:
+        held += f" AND {HASH} IN ({', '.join(map(str, keys.rows[HASH].to_pylist())) or 'NULL'})"
     return (
-        f"WITH wanted AS ({keys.sql}), versions AS (SELECT wanted._row, held.* FROM wanted"
-        f" JOIN {table.relation} AS held ON {same('wanted', 'held', [HASH, *table.key_columns])}"
-        f" WHERE held._valid_to > {first} AND held._valid_from <= {last})"
+        f"WITH versions AS (SELECT wanted._row, held.* FROM wanted JOIN ({held}) AS held"
+        f" ON {same('wanted', 'held', [HASH, *table.key_columns])})"
         f" SELECT _row, _valid_from, _valid_to, {', '.join(columns)}"
         " FROM versions ORDER BY _row, _valid_from"
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
@@ -136,7 +136,7 @@ def cut(
     store: Store | str | Path,
     queries: Iterable[str],
     *,
-    at: int | Mapping[str, int] | datetime | Literal["live"] | None = None,
+    at: int | str | Mapping[str, int] | datetime | None = None,
     by: By | None = None,
 ) -> Cut:
     """Snapshots of several queries that reflect the same prefix of the sources they share.
@@ -144,9 +144,9 @@ def cut(
     Args:
         store: an open store, or its path.
         queries: their names.
-        at: which cut: ``"live"`` (or None), the newest that exists; an epoch of the first query, or of the queries in
-            a dict, such as ``{"weather": 7}``; or an aware datetime: the newest cut that was committed by then (with
-            ``by="event_time"``: whose watermarks had not passed it).
+        at: which cut: ``"live"`` (or None), the newest that exists; an epoch of the first query (also ``"live - 10"``),
+            or of the queries in a dict, such as ``{"weather": 7}``; or an aware datetime: the newest cut that was
+            committed by then (with ``by="event_time"``: whose watermarks had not passed it).
         by: what the epochs are to have in common:
 
             * ``"offsets"``: how far each has read every source that it shares with another. Sources that a query has

@@ -77,7 +77,10 @@ def _place(histories: Mapping[str, History], at: Any) -> _Place:
         return _Place({}, None)
     if isinstance(at, datetime):
         return _Place({}, aware(at))
-    named = dict(at) if isinstance(at, Mapping) else {next(iter(histories)): at}
+    first = next(iter(histories))
+    if isinstance(at, str):
+        at = histories[first].at(at).epoch
+    named = dict(at) if isinstance(at, Mapping) else {first: at}
     for query, epoch in named.items():
         if query not in histories:
             raise InvalidArgumentError(
@@ -85,8 +88,8 @@ def _place(histories: Mapping[str, History], at: Any) -> _Place:
             )
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise InvalidArgumentError(
-                f"at={at!r} cannot be meant.\nGive an epoch of {next(iter(histories))}, a dict of a query and its"
-                " epoch, an aware datetime, or 'live'."
+                f"at={at!r} cannot be meant.\nGive an epoch of {first}, a dict of a query and its epoch, an aware"
+                " datetime, or 'live'."
             )
         histories[query].at(epoch)  # raises where it is not captured
     return _Place(named, None)

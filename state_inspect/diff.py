@@ -40,12 +40,7 @@ class DiffSummary:
 
     def _repr_html_(self) -> str:
         counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
-        return f"<p>{counts}</p>" + (_shown(self.columns) if len(self.columns) else "")
-
-
-def _shown(frame: pd.DataFrame) -> str:
-    """A frame as a table, in which nothing stands for a value that is missing."""
-    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))
+        return f"<p>{counts}</p>" + (_as_html(self.columns) if len(self.columns) else "")
 
 
 class Diff:
@@ -208,8 +203,8 @@ class Diff:
         summary, rows = self.summary().columns, self.page(limit=_SHOWN)
         parts = [f"<p>{title}</p>"]
         if len(summary):
-            parts.append(_shown(summary))
-        parts.append(_shown(rows))
+            parts.append(_as_html(summary))
+        parts.append(_as_html(rows))
         if len(self) > len(rows):
             parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() show others.</p>")
         return "".join(parts)
@@ -258,8 +253,7 @@ class Diff:
             return {}
         rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
         first, last = sorted((self.a, self.b))
-        keys = Keys(self.table, self._table, "SELECT * FROM page_rows", frames={"page_rows": rows})
-        return self._causes.of(keys, first, last)
+        return self._causes.of(Keys(self.table, self._table, rows), first, last)
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:
@@ -269,6 +263,11 @@ def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]
         return UNKNOWN, []
     causes = [changes[-1].cause] if gone else list(dict.fromkeys(one.cause for one in changes))
     return ", ".join(causes), [one.epoch for one in changes]
+
+
+def _as_html(frame: pd.DataFrame) -> str:
+    """A table in which what is missing is empty."""
+    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))
 
 
 def _not_negative(**numbers: Any) -> None:

@@ -61,31 +61,34 @@ class DiffSQL:
 
     def counted(self) -> str:
         """How many rows were added, removed and changed: as those at one epoch only, less those at both."""
+        # Each side is written out again: a common table expression that is read twice would be copied first. Joined by
+        # the hash, the keys are compared once for each pair; as keys of the join they would be hashed again.
+        old, new = (f"(SELECT count(*) FROM {self._table.relation} WHERE {one})" for one in (self._old, self._new))
+        keys = same("old", "new", self._table.key_columns)
         return (
-            f"{self._sides()}, both_sides AS ("
-            f"SELECT count(*) AS n, count(*) FILTER ({self._differs}) AS changed FROM old JOIN new ON {self._match})"
-            " SELECT (SELECT count(*) FROM new) - n AS added, (SELECT count(*) FROM old) - n AS removed, changed"
-            " FROM both_sides"
+            f"SELECT {new} - n AS added, {old} - n AS removed, changed FROM ("
+            f"SELECT count(*) FILTER ({keys}) AS n, count(*) FILTER ({keys} AND {self._differs}) AS changed"
+            f" FROM ({self._side('old')}) AS old JOIN ({self._side('new')}) AS new USING ({HASH}))"
         )
 
     def page(self, change: str | None, order: Sequence[str], offset: int, limit: int) -> str:
         """Some rows of any kind, in an order; ``_row`` numbers them from 0."""
-        where = f" WHERE _change = '{change}'" if change else ""
         ordered = ", ".join([*order, *(f"{key} ASC NULLS LAST" for key in self.keys)])
         return (
-            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM ({self._joined()}{where}"
+            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM ({self._joined(change)}"
             f" ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
         )
 
     def summed(self) -> str:
         """For each column that has deltas four numbers: how many differ, their sum, the largest and the smallest."""
-        numbers = [
-            f"count(*) FILTER (d{at} <> 0), sum(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))}),"
-            f" max(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))} AND d{at} > 0),"
-            f" min(d{at}) FILTER ({_is_number(f'd{at}', self._kind(at))} AND d{at} < 0)"
-            for at in self.deltas
-        ]
-        return f"SELECT {', '.join(numbers)} FROM ({self._joined()}) WHERE _change = '{CHANGED}'"
+        numbers = []
+        for at in self.deltas:
+            number = _is_number(f"d{at}", self._kind(at))
+            numbers.append(
+                f"count(*) FILTER (d{at} <> 0), sum(d{at}) FILTER ({number}),"
+                f" max(d{at}) FILTER (d{at} > 0 AND {number}), min(d{at}) FILTER (d{at} < 0 AND {number})"
+            )
+        return f"SELECT {', '.join(numbers)} FROM ({self._joined(CHANGED)})"
 
     def number_where(self, at: int) -> str:
         """The condition that a column's delta is a number other than 0."""
@@ -95,15 +98,15 @@ class DiffSQL:
         """The rows whose column moved the most, as :meth:`page` gives them."""
         order = f"abs(d{at}) DESC, {', '.join(f'{key} ASC NULLS LAST' for key in self.keys)}"
         return (
-            f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM ({self._joined()}"
-            f" WHERE _change = '{CHANGED}' AND {self.number_where(at)} ORDER BY {order} LIMIT {limit}) ORDER BY _row"
+            f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM ({self._joined(CHANGED)}"
+            f" WHERE {self.number_where(at)} ORDER BY {order} LIMIT {limit}) ORDER BY _row"
         )
 
     def _kind(self, at: int) -> pa.DataType:
         return self._table.schema.field(self._table.value_columns[at]).type
 
-    def _joined(self) -> str:
-        """All rows that differ: ``_change``, ``_hash``, keys, and of each value the old, the new and the delta."""
+    def _joined(self, kind: str | None) -> str:
+        """All rows that differ, or those of one kind: ``_change``, ``_hash``, keys, each value's old, new, delta."""
         keys = [
             f"coalesce(new.{quoted(name)}, old.{quoted(name)}) AS {number}"
             for number, name in zip(self.keys, self._table.key_columns, strict=True)
@@ -116,12 +119,16 @@ class DiffSQL:
             f"CASE WHEN old._valid_from IS NULL THEN '{ADDED}' WHEN new._valid_from IS NULL THEN '{REMOVED}'"
             f" ELSE '{CHANGED}' END AS _change, coalesce(new.{HASH}, old.{HASH}) AS {HASH}"
         )
-        sides = ", ".join(f"{side} AS ({self._side(side)})" for side in ("old", "new"))
+        join, where = {
+            CHANGED: ("JOIN", self._differs),
+            ADDED: ("RIGHT JOIN", "old._valid_from IS NULL"),
+            REMOVED: ("LEFT JOIN", "new._valid_from IS NULL"),
+            None: ("FULL JOIN", f"old._valid_from IS NULL OR new._valid_from IS NULL OR {self._differs}"),
+        }[kind]
         deltas = "".join(f", {_delta(self._kind(at), at)} AS d{at}" for at in self.deltas)
         return (
-            f"SELECT *{deltas} FROM (WITH {sides} SELECT {', '.join([change, *keys, *values])}"
-            f" FROM old FULL JOIN new ON {self._match}"
-            f" WHERE old._valid_from IS NULL OR new._valid_from IS NULL OR {self._differs})"
+            f"SELECT *{deltas} FROM (SELECT {', '.join([change, *keys, *values])}"
+            f" FROM ({self._side('old')}) AS old {join} ({self._side('new')}) AS new ON {self._match} WHERE {where})"
         )
 
     def _sides(self) -> str:
@@ -150,13 +157,14 @@ def _only_at(epoch: int, other: int) -> str:
 
 
 def _is_number(delta: str, kind: pa.DataType) -> str:
-    return f"{delta} IS NOT NULL AND NOT isnan({delta})" if pa.types.is_floating(kind) else f"{delta} IS NOT NULL"
+    return f"NOT isnan({delta})" if pa.types.is_floating(kind) else "true"
 
 
 def _delta(kind: pa.DataType, at: int) -> str | None:
     """SQL for a column's new value less its old one; None where its type has no difference."""
     if pa.types.is_integer(kind):
-        return f"n{at}::HUGEINT - o{at}::HUGEINT"
+        wide = "HUGEINT" if kind.bit_width == 64 else "BIGINT"
+        return f"n{at}::{wide} - o{at}::{wide}"
     if pa.types.is_floating(kind):
         return f"n{at} - o{at}"
     if pa.types.is_decimal(kind):

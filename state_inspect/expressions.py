@@ -31,8 +31,9 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
         )
     known = {name.casefold(): name for name in columns}
     for column in parsed.find_all(exp.Column):
-        if column.name.casefold() not in known:
-            raise UnknownColumnError.among("column", column.name, columns, where=f"in {table}")
+        root = column.parts[0].name  # of window.end it is window: a field of a struct reads as a table's column
+        if root.casefold() not in known:
+            raise UnknownColumnError.among("column", root, columns, where=f"in {table}")
     return parsed.sql(dialect="duckdb")
 
 

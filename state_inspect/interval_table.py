@@ -115,11 +115,12 @@ class IntervalTable:
         """
         update(self._version.place, self._version.table)
         check_generation(self._version, self.generation)
-        if self._version.schema != self.schema:
-            # A restarted query brought a new column: the log is read again, as far back as it was.
-            first = first if self.low is None else min(first, self.low)
-            self._know_columns()
+        if self.low is not None and (self._version.schema != self.schema or self._far_back(entries, first)):
+            # A restarted query brought a new column, or what is there is little beside what is lacking.
+            first = min(first, self.low)
             self.low, self.high = None, -1
+        if self.low is None:
+            self._know_columns()
         runs = runs_of(entries, self._table, self._keyframes(entries))
         if not runs:
             return
@@ -129,6 +130,13 @@ class IntervalTable:
         if self._unsorted > max(_UNSORTED, self._sorted // 2):
             with self._all_or_nothing():
                 self._sort()
+
+    def _far_back(self, entries: Sequence[Entry], first: int) -> bool:
+        """Whether reading everything again is less work than adding the epochs from one on to what is there."""
+        if self.low is None or self.low <= first:
+            return False
+        lacking = (one for one in entries if first <= one.epoch < self.low and self._table in one.tables)
+        return sum(one.tables[self._table].changes for one in lacking) > (self._sorted + self._unsorted) // 2
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pandas as pd
@@ -19,8 +19,12 @@ from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.cause_rules import UNKNOWN
 from streamstate.state_inspect.causes import Caused, Causes, Keys
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import IntervalTable
 from streamstate.state_inspect.state_table import bad_key
+from streamstate.state_inspect.when import key_condition
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.interval_table import IntervalTable
 
 _FIXED = [
     pa.field("epoch", pa.int64()),
@@ -47,11 +51,13 @@ class KeyLife:
     """Looks keys up.
 
     Args:
+        index: where the interval tables are.
         causes: of the query's changes.
         entries: its manifest.
     """
 
-    def __init__(self, causes: Causes, entries: Sequence[Entry]) -> None:
+    def __init__(self, index: Index, causes: Causes, entries: Sequence[Entry]) -> None:
+        self._index = index
         self._causes = causes
         self._committed = {entry.epoch: entry.committed_at for entry in entries if entry.captured}
 
@@ -87,15 +93,24 @@ class KeyLife:
         return _frame(columns)
 
     def _happened(self, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Happened]:
-        keys = _keys(name, table, key)
-        try:
-            caused = self._causes.of(keys, -1, table.high)
-        except duckdb.Error as error:
-            raise bad_key(key, table, error) from error
+        caused = self._causes.of(self._keys(name, table, key), -1, table.high)
         rows = sorted(((one.epoch, row, one) for row, ones in caused.items() for one in ones), key=lambda one: one[:2])
         for epoch, _, one in rows:
             if epoch in self._committed:
                 yield _as_happened(one, table)
+
+    def _keys(self, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Keys:
+        """The keys that have some values; the versions' own columns come as ``k0``, … and ``v0``, …."""
+        condition, parameters = key_condition(table, key)
+        sql = f"SELECT DISTINCT {listed([HASH, *table.key_columns])} FROM {table.relation} WHERE {condition}"
+        try:
+            found = self._index.query(f"{sql} ORDER BY {listed(table.key_columns)}", parameters)
+        except duckdb.Error as error:
+            raise bad_key(key, table, error) from error
+        own = [f"{quoted(column)} AS k{at}" for at, column in enumerate(table.key_columns)]
+        own += [f"{quoted(column)} AS v{at}" for at, column in enumerate(table.value_columns)]
+        rows = found.append_column("_row", pa.array(range(found.num_rows), pa.int64()))
+        return Keys(name, table, rows, tuple(own))
 
 
 def sharing_tables(tables: Mapping[str, IntervalTable], key: Mapping[str, Any]) -> list[str]:
@@ -117,23 +132,6 @@ def sharing_tables(tables: Mapping[str, IntervalTable], key: Mapping[str, Any]) 
         f"No state table has the key column{'s' * (len(wrong) > 1)} {', '.join(wrong)}"
         f"{' together' if len(wrong) > 1 else ''}.\nKeys by table:\n{listing}"
     )
-
-
-def _keys(name: str, table: IntervalTable, key: Mapping[str, Any]) -> Keys:
-    """The keys that have some values; the versions' own columns come as ``k0``, … and ``v0``, …."""
-    if {*key} == {*table.key_columns}:
-        condition, parameters = table.key_is(key)
-    else:
-        condition = " AND ".join(f"{quoted(column)} IS NOT DISTINCT FROM ?" for column in key)
-        parameters = list(key.values())
-    columns = listed([HASH, *table.key_columns])
-    own = [f"{quoted(column)} AS k{at}" for at, column in enumerate(table.key_columns)]
-    own += [f"{quoted(column)} AS v{at}" for at, column in enumerate(table.value_columns)]
-    sql = (
-        f"SELECT row_number() OVER (ORDER BY {listed(table.key_columns)}) AS _row, *"
-        f" FROM (SELECT DISTINCT {columns} FROM {table.relation} WHERE {condition})"
-    )
-    return Keys(name, table, sql, tuple(parameters), tuple(own))
 
 
 def _as_happened(one: Caused, table: IntervalTable) -> _Happened:

@@ -32,8 +32,8 @@ def moment(given: object) -> Moment:
     """What somebody means who names an epoch.
 
     Args:
-        given: a whole number; an aware datetime; or text: ``"12"``, ``"live"``, ``"live - 10"`` (ten epoch numbers
-            before the newest captured one), or a timestamp in ISO 8601 with a zone.
+        given: a whole number; an aware datetime; a :class:`FromLive`; or text: ``"12"``, ``"live"``, ``"live - 10"``
+            (ten epoch numbers before the newest captured one), or a timestamp in ISO 8601 with a zone.
 
     Raises:
         NaiveTimestampError: where a timestamp names no time zone.
@@ -47,7 +47,7 @@ def moment(given: object) -> Moment:
     """
     if isinstance(given, datetime):
         return aware(given)
-    if isinstance(given, int) and not isinstance(given, bool):
+    if isinstance(given, (int, FromLive)) and not isinstance(given, bool):
         return given
     if isinstance(given, str):
         found = epoch_named(given)

@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownTableError
+from streamstate.state_inspect.analytics.tables import table_summary
 from streamstate.state_inspect.state_table import StateTable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect.history import History
 
@@ -76,6 +79,20 @@ class Snapshot:
             intervals = self._history.interval_table_of(chosen, self._entry)
             self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch)
         return self._tables[chosen]
+
+    def summary(self) -> pd.DataFrame:
+        """One row per state table.
+
+        Columns: ``table``, ``rows``, ``changes`` (rows of the change log that the epoch added), ``key_columns`` and
+        ``value_columns`` (how many), ``partitions``, ``bytes`` (of the values, before encoding and compression).
+
+        Raises:
+            EpochDroppedError: as :meth:`table`.
+
+        Example:
+            >>> history.live().summary()  # doctest: +SKIP
+        """
+        return table_summary(self, self._entry)
 
     def __enter__(self) -> Self:
         for name in self.tables():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import listed, quoted
 from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownColumnError
+from streamstate.state_inspect.analytics.columns import column_summary
+from streamstate.state_inspect.analytics.histogram import column_histogram
+from streamstate.state_inspect.analytics.skew import grouping, heavy_keys, partition_skew
 from streamstate.state_inspect.expressions import predicate_sql
 from streamstate.state_inspect.frames import to_pandas, to_polars
 from streamstate.state_inspect.many_keys import Keys, rows_of
@@ -142,6 +145,74 @@ class StateTable:
             ... # doctest: +SKIP
         """
         return to_pandas(self._typed(rows_of(keys, self._index, self._table, self.epoch)))
+
+    def summary(self) -> pd.DataFrame:
+        """What the columns hold, one row each, keys first.
+
+        Columns: ``column``, ``key``, ``type``, ``rows``, ``nulls``, ``distinct`` (exact up to 100,000 rows, beyond that
+        estimated by a HyperLogLog sketch, a few percent off), ``min``, ``max``, ``mean``, the quantiles ``p01``,
+        ``p25``, ``p50``, ``p75``, ``p99`` (exact; of numbers interpolated) and ``bytes`` (of the values: 8 for a long,
+        the UTF-8 of a text, about its text for what is nested; before encoding and compression). What makes no sense
+        for a type is missing: nested columns have neither extremes nor a mean, text no mean; a boolean's mean is the
+        share of true. NaN counts as larger than any number, as in Spark.
+
+        Example:
+            >>> history.live().table().summary()[["column", "distinct", "p50", "p99"]]  # doctest: +SKIP
+        """
+        return column_summary(self, lambda sql: self._query(sql, []))
+
+    def histogram(self, column: str, bins: int = 20) -> pd.DataFrame:
+        """How the values of a column are spread; missing values are left out.
+
+        Numbers, days and points in time: ``low``, ``high``, ``rows``, ``share``, one row for each of ``bins`` intervals
+        of equal width; a value lies in the interval that it is at or above the ``low`` of, and the last takes its
+        ``high`` as well. Infinities and NaN have rows of their own at the end. Everything else: ``value``, ``rows``,
+        ``share`` of the ``bins`` most frequent values.
+
+        Args:
+            column: the column.
+            bins: how many intervals, or values, at most 1,000.
+
+        Raises:
+            UnknownColumnError: where there is no such column.
+            InvalidArgumentError: where ``bins`` cannot be meant.
+
+        Example:
+            >>> history.live().table().histogram("max", bins=10)  # doctest: +SKIP
+        """
+        self._check_column(column)
+        return column_histogram(self, column, bins, lambda sql: self._query(sql, []))
+
+    def skew(self) -> pd.DataFrame:
+        """How the rows are spread over partitions, from 0 to the last that has ever had rows.
+
+        Columns: ``partition``, ``rows``, ``bytes`` (as :meth:`summary` counts them), ``share`` of all rows, and
+        ``ratio`` to the mean: 1 everywhere is even.
+
+        Example:
+            >>> history.live().table().skew().nlargest(3, "ratio")  # doctest: +SKIP
+        """
+        return partition_skew(self._table, self.epoch, lambda sql: self._query(sql, []))
+
+    def heavy_keys(self, n: int = 10, *, by: Sequence[str] | str | None = None) -> pd.DataFrame:
+        """The keys with most rows (of lists, maps, join sides); where each key has one, the largest.
+
+        Columns: the key columns, ``_rows``, ``_bytes`` (as :meth:`summary` counts them), ``_share`` of all rows.
+
+        Args:
+            n: how many.
+            by: the key columns that count as the key. By default all, but for a list's ``_position`` and a join side's
+                ``index``, which number the rows of one key. For a map, name the columns of the grouping key.
+
+        Raises:
+            UnknownColumnError: where ``by`` names no key column.
+            InvalidArgumentError: where ``n`` cannot be meant.
+
+        Example:
+            >>> history.live().table("op0_visits").heavy_keys(3, by="user")  # doctest: +SKIP
+        """
+        columns = grouping(self._table, self.name, by)
+        return heavy_keys(self._table, self.epoch, n, columns, lambda sql: self._query(sql, []))
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table with the column types on disk, sorted by key."""

@@ -13,7 +13,7 @@ from streamstate.snapshots.registry import registered, require_store
 from streamstate.state_inspect import sql as statements
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.index import Index
-from streamstate.state_inspect.moments import moment
+from streamstate.state_inspect.moments import Moment, moment
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.tail import Tail
 
@@ -63,7 +63,7 @@ class Store:
     def sql(
         self,
         sql: str,
-        at: int | str | datetime | None = None,
+        at: Moment | str | None = None,
         *,
         params: statements.Parameters = None,
         frames: Mapping[str, Any] | None = None,

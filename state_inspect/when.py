@@ -57,7 +57,7 @@ class Condition:
         self._sql = f"({condition})"
         self._parameters: list[Any] = []
         if key:
-            self._of_key, self._parameters = _key_condition(table, key)
+            self._of_key, self._parameters = key_condition(table, key)
             self._sql = f"{self._of_key} AND {self._sql}"
 
     @property
@@ -184,7 +184,8 @@ def _committed(epochs: Sequence[int], entries: Sequence[Entry]) -> pa.Array:
     return pa.array([known.get(epoch) for epoch in epochs], TIME)
 
 
-def _key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
+def key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """The SQL condition that a version is of a key, or of all keys with some values, and its parameters."""
     if {*key} == {*table.key_columns}:
         return table.key_is(key)
     return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key), list(key.values())

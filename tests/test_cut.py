@@ -141,6 +141,7 @@ def test_at_an_epoch_or_by_a_moment(tmp_path: Path) -> None:
     both = ["one", "two"]
     assert ss.cut(store, both).epochs == {"one": 3, "two": 1}
     assert ss.cut(store, both, at=1).epochs == {"one": 1, "two": 0}
+    assert ss.cut(store, both, at="live - 2").epochs == {"one": 1, "two": 0}
     assert ss.cut(store, both, at={"two": 0}).epochs == {"one": 1, "two": 0}
     assert ss.cut(store, both, at=START + timedelta(minutes=2)).epochs == {"one": 1, "two": 0}
     assert ss.cut(store, both, at={"one": 3, "two": 1}).epochs == {"one": 3, "two": 1}

@@ -35,6 +35,7 @@ def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
     expected = store["counts"].at(2).table().to_pandas()
     pd.testing.assert_frame_equal(reader.run("%state counts --at 2"), expected)
     pd.testing.assert_frame_equal(reader.run("%state counts.op0 --at 2"), expected)
+    pd.testing.assert_frame_equal(reader.run("%state counts --at live-2"), expected)
 
 
 def test_a_python_variable_fills_a_line_but_not_its_sql(reader: Shell, store: ss.Store) -> None:

@@ -178,6 +178,19 @@ def test_queries_over_the_same_folder_compare(spark: SparkSession, source: Sourc
     assert digests["two"] == {files: digest for files, digest in digests["one"].items() if files % 2 == 0}
 
 
+def test_captures_one_after_the_other_say_the_same(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """A capture that starts anew goes on from what the manifest says, over compacted parts of the log, too."""
+    for epochs in (range(3), range(3, 8), range(8, 14)):
+        for epoch in epochs:
+            source.add(letters(epoch))
+        run(counts(source), tmp_path / "q")
+        ss.capture(tmp_path / "q", tmp_path / "often", spark=spark)
+    ss.capture(tmp_path / "q", tmp_path / "once", spark=spark)
+    often, once = ([*ss.open_store(tmp_path / name)["q"].epochs()["sources"]] for name in ("often", "once"))
+    assert often == once
+    assert [only(sources)["files"] for sources in once] == [*range(1, 15)]
+
+
 def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
     """Both ways of reading a checkpoint give the same lines."""
     (tmp_path / "log").write_text("v1\nfirst\nsécond\nthird")

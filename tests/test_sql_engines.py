@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,7 +15,21 @@ from pyspark.sql import SparkSession
 from synthetic import START, State, write
 
 import streamstate as ss
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    SessionError,
+    StoreError,
+    UnknownColumnError,
+    UnknownEpochError,
+    UnknownNameError,
+)
 
+TOP = """
+WITH top AS (SELECT k, rank() OVER (ORDER BY max DESC) AS place FROM counts)
+SELECT place, k, _valid_from FROM top JOIN counts.history AS h USING (k)
+WHERE place < 4 AND _valid_to IS NULL ORDER BY place
+"""
 NAMES = pd.DataFrame({"key": ["a", "d"], "n": [1, 2]})
 STATES: list[State | None] = [
     {"a": 1, "b": 10},
@@ -86,3 +104,147 @@ def test_a_statement_gives_the_same_in_both(
 ) -> None:
     """Relations, time travel, parameters and the user's own data mean one thing in DuckDB and in Spark."""
     assert len(same_in_both(gapped, spark, sql, **given))
+
+
+@pytest.mark.parametrize(
+    ("sql", "given"),
+    [
+        ("SELECT * FROM counts", {}),
+        ("SELECT * FROM counts", {"at": "live - 2"}),
+        ("SELECT * FROM counts.history", {}),
+        ("SELECT * FROM counts.op0.history VERSION AS OF 1", {}),
+        ("SELECT * FROM counts.changes", {}),
+        ("SELECT k, sum / count_2 AS mean FROM counts VERSION AS OF ? WHERE count > 2 ORDER BY mean", {"params": [3]}),
+        ("SELECT n.k, n.max - o.max AS d FROM counts n JOIN counts VERSION AS OF 2 AS o USING (k) ORDER BY k", {}),
+        ("SELECT k FROM counts EXCEPT SELECT k FROM counts VERSION AS OF 'live - 1'", {}),
+        (TOP, {}),
+    ],
+)
+def test_a_captured_query_gives_the_same_in_both(
+    store: ss.Store, spark: SparkSession, sql: str, given: dict[str, Any]
+) -> None:
+    """On state that Spark wrote and a capture took, at any epoch."""
+    assert len(same_in_both(store, spark, sql, **given))
+
+
+def test_spark_rebuilds_every_epoch(gapped: ss.Store, spark: SparkSession) -> None:
+    """Each is the state that was written, before and after the gap, between keyframes and at them."""
+    for epoch, state in enumerate(STATES):
+        if state is not None:
+            found = gapped.sql("SELECT * FROM q", at=epoch, engine="spark", spark=spark).to_arrow().to_pylist()
+            assert {row["key"]: row["value"] for row in found} == state
+
+
+def test_a_spark_result_is_a_lazy_frame(gapped: ss.Store, spark: SparkSession) -> None:
+    """``to_spark`` gives it, of which nothing was run; the other conversions collect; no view is left behind."""
+    result = gapped.sql("SELECT key, value FROM q ORDER BY key", engine="spark")
+    frame = result.to_spark()
+    assert frame.where("value > 2").count() == 2
+    assert result.to_pandas()["key"].tolist() == result.to_polars()["key"].to_list() == ["a", "d", "e"]
+    assert result.schema.names == ["key", "value"]
+    assert "3 rows" in repr(result)
+    assert "3 rows" in result._repr_html_()
+    assert [table.name for table in spark.catalog.listTables() if "streamstate" in table.name] == []
+
+
+def test_a_later_capture_does_not_change_a_spark_result(spark: SparkSession, tmp_path: Path) -> None:
+    """Its files are settled when the statement is given."""
+    write(tmp_path, STATES[:2])
+    store = ss.open_store(tmp_path)
+    late = [store.sql(f"FROM {one}", engine="spark", spark=spark) for one in ("q", "q.history", "q.changes")]
+    expected = [_rows(store.sql(f"FROM {one}"), ordered=False) for one in ("q", "q.history", "q.changes")]
+    write(tmp_path, STATES)
+    assert len(store.sql("FROM q", engine="spark", spark=spark)) == 3
+    assert [_rows(one, ordered=False) for one in late] == expected
+
+
+def test_an_embedded_result_becomes_a_spark_frame(gapped: ss.Store, spark: SparkSession) -> None:
+    """Two columns of one name stay two, and types that Spark lacks become the nearest that holds their values."""
+    result = gapped.sql("SELECT key, value, value, hash(key) AS h, 1::UTINYINT AS small FROM q ORDER BY key")
+    frame = result.to_spark(spark)
+    assert frame.columns == ["key", "value", "value", "h", "small"]
+    assert [row[1] for row in frame.collect()] == [3, 9, 1]
+    assert [int(row[3]) for row in frame.collect()] == result.to_arrow()["h"].to_pylist()
+
+
+def test_frames_of_spark_are_the_users_data_too(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+    """In both engines, and so are files."""
+    names = spark.createDataFrame([("a", 1), ("z", 2)], "key STRING, n INT")
+    names.coalesce(1).write.parquet(str(tmp_path / "names"))
+    NAMES.to_csv(tmp_path / "names.csv", index=False)
+    for given in (names, tmp_path / "names", tmp_path / "names.csv"):
+        sql = "SELECT key, n + value AS x FROM q JOIN names USING (key) WHERE key = 'a'"
+        assert same_in_both(gapped, spark, sql, frames={"names": given})["x"].tolist() == [4]
+
+
+def test_files_in_sql_are_the_same_in_both(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+    """Where the user allows them."""
+    NAMES.to_csv(tmp_path / "names.csv", index=False)
+    sql = f"SELECT q.key, n FROM q JOIN '{tmp_path / 'names.csv'}' AS names ON q.key = names.key"
+    assert len(same_in_both(gapped, spark, sql, allow_files=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "says"),
+    [
+        ("SELECT nope FROM q", UnknownColumnError, "Column names: key, value"),
+        ("SELECT n.nope FROM q AS n", UnknownColumnError, "Column names: key, value"),
+        ("SELECT * FROM nope", UnknownNameError, "Relation names: q"),
+        ("SELECT * FROM q VERSION AS OF 3", UnknownEpochError, "nearest captured: 2 and 4"),
+        ("SELECT nosuchfunction(key) FROM q", InvalidSQLError, "NOSUCHFUNCTION|nosuchfunction"),
+        ("SELECT reflect('java.lang.System', 'exit', 1)", InvalidSQLError, "reflect"),
+        ("SELECT java_method('java.lang.System', 'getProperty', 'user.home')", InvalidSQLError, "java_method"),
+        ("SELECT * FROM parquet.`/etc`", InvalidSQLError, "parse"),
+        ('SELECT * FROM parquet."/etc"', UnknownNameError, "Relation names: q"),
+        ("DROP TABLE q", InvalidSQLError, "not allowed"),
+        ("SELECT * FROM q POSITIONAL JOIN q AS o", InvalidSQLError, "PARSE_SYNTAX_ERROR"),
+    ],
+)
+def test_errors_are_the_same_with_spark(
+    gapped: ss.Store, spark: SparkSession, sql: str, error: type[Exception], says: str
+) -> None:
+    """What is unknown or not allowed is so in both engines; what Spark lacks is said."""
+    with pytest.raises(error, match=says):
+        gapped.sql(sql, engine="spark", spark=spark)
+
+
+def test_errors_while_it_runs_are_ours_too(gapped: ss.Store, spark: SparkSession) -> None:
+    """A value that does not convert."""
+    result = gapped.sql("SELECT CAST(key AS INT) AS x FROM q", engine="spark", spark=spark)
+    with pytest.raises(InvalidSQLError, match="CAST_INVALID_INPUT"):
+        result.to_arrow()
+
+
+def test_an_object_store_that_spark_does_not_know(spark: SparkSession) -> None:
+    """The error says that Spark is set up for object stores by settings of its own."""
+    from streamstate.state_inspect.sql.spark_engine import spark_errors
+
+    with pytest.raises(SessionError, match=r"spark\.hadoop\.fs\.s3a"), spark_errors():
+        spark.read.parquet("s3a://bucket/store/q/op0/part.parquet")
+
+
+def test_files_that_are_gone_are_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """Between the statement and its run."""
+    write(tmp_path, STATES)
+    result = ss.open_store(tmp_path).sql("FROM q", engine="spark", spark=spark)
+    shutil.rmtree(tmp_path / "q" / "op0")
+    with pytest.raises(StoreError, match="could not be read"):
+        result.to_arrow()
+
+
+def test_an_engine_there_is_not(gapped: ss.Store) -> None:
+    """The error names those there are."""
+    with pytest.raises(InvalidArgumentError, match="'duckdb'"):
+        gapped.sql("FROM q", engine="flink")  # type: ignore[arg-type]
+
+
+def test_without_a_session_it_says_so(gapped: ss.Store) -> None:
+    """In a process that never started Spark."""
+    code = (
+        "import streamstate as ss\n"
+        f"store = ss.open_store({gapped.path!r})\n"
+        "try: store.sql('FROM q', engine='spark')\n"
+        "except ss.StreamStateError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "SessionError No Spark session is running" in done.stdout

@@ -164,3 +164,10 @@ def epoch(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not the number of an epoch; %snapshots NAME lists them")
     return int(text)
+
+
+def past_epoch(text: str) -> int | str:
+    """An argument that names an epoch by its number, or by how far back it is from the newest: ``live-10``."""
+    from streamstate.state_inspect.moments import FromLive, epoch_named
+
+    return text if isinstance(epoch_named(text), FromLive) else epoch(text)

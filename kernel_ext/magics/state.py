@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from streamstate.magics.arguments import MagicParser, count, epoch, identifier
+from streamstate.magics.arguments import MagicParser, count, identifier, past_epoch
 from streamstate.magics.keys import typed_key
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
@@ -42,7 +42,13 @@ def _parser() -> MagicParser:
         "  %state rotations.op0_legs --diff 10 12 -o changes",
     )
     parser.add("relation", metavar="NAME[.TABLE]", completes="relation", help="a query, or one of its tables")
-    parser.add("--at", metavar="EPOCH", type=epoch, completes="epoch", help="the state at an epoch (default: newest)")
+    parser.add(
+        "--at",
+        metavar="EPOCH",
+        type=past_epoch,
+        completes="epoch",
+        help="the state at an epoch: 12, live-10 (or newest)",
+    )
     parser.add(
         "--as-of", metavar="TIME", help="the state at a time that names its zone, such as 2013-01-01T12:00+01:00"
     )
@@ -51,7 +57,7 @@ def _parser() -> MagicParser:
     parser.add("--top", metavar="N", type=count, help="the N largest by a column")
     parser.add("--by", metavar="COL", completes="column", help="the column for --top")
     parser.add(
-        "--diff", nargs=2, metavar=("A", "B"), type=epoch, completes="epoch", help="what changed from epoch A to B"
+        "--diff", nargs=2, metavar=("A", "B"), type=past_epoch, completes="epoch", help="what changed from epoch A to B"
     )
     parser.add("--history", action="store_true", help="every change of the key given with --key")
     parser.add("--store", metavar="DIR", completes="path", help="the store to read (default: the last store used)")
@@ -88,7 +94,7 @@ def _answer(
     return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
 
 
-def _snapshot(history: History, at: int | None, moment: datetime | None) -> Snapshot:
+def _snapshot(history: History, at: int | str | None, moment: datetime | None) -> Snapshot:
     if moment is not None:
         return history.at(timestamp=moment)
     return history.live() if at is None else history.at(at)

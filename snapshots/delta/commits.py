@@ -20,9 +20,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
-from streamstate.snapshots.delta.log_checks import check, seal, seal_missing
+from streamstate.snapshots.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
-from streamstate.snapshots.delta.place import LOG, Place, synced
+from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
 from streamstate.snapshots.errors import StoreError
 
@@ -69,18 +69,20 @@ def update(place: Place, table: DeltaTable) -> bool:
     """
     before = table.version()
     with _told(place):
-        table.update_incremental()
+        # deltalake lists the whole log, which takes long once it has thousands of entries; versions follow each other.
+        if place.folder is None or entry_of(place.folder, before + 1).exists():
+            table.update_incremental()
         if table.version() == before:
             _check_still_there(place, before)
             return False
-        check(place, before)
+        check_entries(place, before + 1, table.version())
     return True
 
 
 def _check_still_there(place: Place, version: int) -> None:
     """Raise where the table's folder was removed or replaced: to deltalake that looks as if nothing had been added."""
     folder = place.folder
-    if folder is not None and not (folder / LOG / f"{version:020}.json").exists():
+    if folder is not None and not entry_of(folder, version).exists():
         raise StoreError(
             f"{place} was removed or replaced while it was open.\n"
             "Put it back, or open the store again with ss.open_store(…)."

@@ -25,12 +25,13 @@ _ENTRY = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 
 
-def check(place: Place, after: int | None = None) -> None:
-    """Verify what opening the table reads: the newest log checkpoint and the entries since.
+def entry_of(folder: Path, version: int) -> Path:
+    """The log entry of a version of the table in a folder."""
+    return folder / LOG / f"{version:020}.json"
 
-    Args:
-        place: the table.
-        after: only the entries of later versions, where the table was open and went forward.
+
+def check(place: Place) -> None:
+    """Verify what opening the table reads: the newest log checkpoint and the entries since.
 
     Raises:
         DamagedStoreError: where a file is not what was written.
@@ -39,18 +40,31 @@ def check(place: Place, after: int | None = None) -> None:
     if place.folder is None:
         return
     try:
-        _check(place.folder / LOG, after)
+        _check(place.folder / LOG)
     except OSError as error:
         raise DamagedStoreError.unreadable(f"{place}/{LOG}", error) from error
 
 
-def _check(log: Path, after: int | None) -> None:
+def check_entries(place: Place, first: int, last: int) -> None:
+    """Verify the entries of some versions, where a table was open and went forward; does not list the log.
+
+    Raises:
+        DamagedStoreError: as :func:`check`.
+    """
+    if place.folder is None:
+        return
+    for version in range(first, last + 1):
+        entry = entry_of(place.folder, version)
+        _check_file(entry, sealed=entry.with_name(_seal_name(entry.name)).exists())
+
+
+def _check(log: Path) -> None:
     names = _names(log)
     checkpoints = [number for name in names if (number := _number(_CHECKPOINT, name)) is not None]
     since = max(checkpoints, default=-1)
     for name in names:
         entry, checkpoint = _number(_ENTRY, name), _number(_CHECKPOINT, name)
-        if (entry is not None and entry > (since if after is None else after)) or (checkpoint == since):
+        if (entry is not None and entry > since) or checkpoint == since:
             _check_file(log / name, sealed=_seal_name(name) in names)
 
 
@@ -59,8 +73,7 @@ def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
     if place.folder is None:
         return
     log = place.folder / LOG
-    name = f"{version:020}.checkpoint.parquet" if checkpoint else f"{version:020}.json"
-    _seal_file(log / name)
+    _seal_file(log / f"{version:020}.checkpoint.parquet" if checkpoint else entry_of(place.folder, version))
     synced(log)
 
 

@@ -93,8 +93,9 @@ class DuckDBEngine:
         if unknown:
             columns = [name for source in self._bound.sources.values() for name in source.columns]
             return UnknownColumnError.among("column", unknown.group(1), dict.fromkeys(columns))
-        if "Python exception" in text and re.search(r"FileNotFoundError|OSError|ArrowInvalid", text):
-            return StoreError(f"Files of the store could not be read: {text.splitlines()[-1].strip()}\nRun it again.")
+        unread = re.search(r"registered as '\w+_files' failed: (.*)", text)
+        if unread:
+            return StoreError(f"Files of the store could not be read: {unread[1]}\nGive the statement again.")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return InvalidSQLError("\n".join([line for line in lines if not line.startswith(("LINE ", "^"))][:3]))
 

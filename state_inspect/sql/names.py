@@ -182,11 +182,11 @@ class _Binder(Generic[S]):
         asked = _travels(table)
         if asked is None:
             return self._names.at
-        is_time = (asked.name or str(asked.args.get("kind"))).upper() == "TIMESTAMP"
+        kind = asked.name if isinstance(asked, exp.Version) else str(asked.args.get("kind"))
         value = self.bound.statement.value(asked.expression) if _as_of(asked) else None
         if value is None:
             raise InvalidSQLError(f"{asked.sql(dialect='duckdb')} cannot be meant. {_HOW}")
-        return _time(value) if is_time else _epoch(value)
+        return _time(value) if kind.upper() == "TIMESTAMP" else _epoch(value)
 
 
 def _as_of(asked: exp.Expr) -> bool:

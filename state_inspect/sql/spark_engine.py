@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from sqlglot import ErrorLevel
 from sqlglot.errors import SqlglotError
 
 from streamstate.snapshots.change_log import embedded
-from streamstate.snapshots.errors import InvalidSQLError, SessionError, StreamStateError, UnknownColumnError
+from streamstate.snapshots.errors import InvalidSQLError, SessionError, StoreError, StreamStateError, UnknownColumnError
 from streamstate.state_inspect.expressions import first_error
 from streamstate.state_inspect.sql import safety
 
@@ -59,7 +61,7 @@ class SparkEngine:
 
     def count(self) -> int:
         """How many rows there are."""
-        with _spark_errors():
+        with spark_errors():
             return self._frame.count()
 
     def spark_frame(self, spark: SparkSession | None, rows: pa.Table | None) -> DataFrame:
@@ -68,7 +70,7 @@ class SparkEngine:
 
     def _collected(self, frame: DataFrame) -> pa.Table:
         # Arrow refuses two columns of one name on their way out of Spark.
-        with _spark_errors():
+        with spark_errors():
             found = frame.toDF(*(f"c{at}" for at in range(len(self.columns)))).toArrow()
         return _in_utc(found.rename_columns(self.columns))
 
@@ -78,7 +80,7 @@ def _analysed(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> Data
     made: list[str] = []
     columns: list[str] = []
     try:
-        with _spark_errors(columns):
+        with spark_errors(columns):
             for name, source in bound.sources.items():
                 columns += source.columns
                 source.in_spark(spark).createOrReplaceTempView(name)
@@ -90,28 +92,33 @@ def _analysed(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> Data
 
 
 @contextlib.contextmanager
-def _spark_errors(columns: list[str] | None = None) -> Iterator[None]:
+def spark_errors(columns: list[str] | None = None) -> Iterator[None]:
     """Spark's errors in our words."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _failed(error, columns or []) from error
 
 
-def _failed(error: PySparkException, columns: list[str]) -> StreamStateError:
-    condition = error.getCondition() or ""
-    values = error.getMessageParameters() or {}
+def _failed(error: Exception, columns: list[str]) -> StreamStateError:
+    """By the error's condition, which Java's own exceptions carry somewhere in their text."""
+    text = str(error).strip()
+    found = re.search(r"\[([A-Z][A-Z_0-9.]+)\] [^\n]*", text)
+    condition, line = (found[1], found[0]) if found else ("", (text.splitlines() or ["it failed"])[0])
     if condition.startswith("UNRESOLVED_COLUMN"):
+        values = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
         named = str(values.get("objectName", "")).rpartition(".")[2].strip("`")
         return UnknownColumnError.among("column", named, dict.fromkeys(columns))
-    text = str(error)
-    if "No FileSystem for scheme" in text or "ClassNotFoundException" in text or "AccessDenied" in text:
+    if condition.startswith(("FAILED_READ_FILE", "PATH_NOT_FOUND")):
+        return StoreError(f"Files of the store could not be read: {line}\nGive the statement again.")
+    if isinstance(error, Py4JError) and not condition:
+        causes = [one for one in text.splitlines() if one.startswith((": ", "Caused by: "))]
         return SessionError(
-            f"Spark cannot reach the store's files: {text.splitlines()[0]}\n"
-            "Spark has settings of its own for object stores, such as spark.hadoop.fs.s3a.…; the store's"
+            f"Spark cannot run this: {(causes or [line])[-1].strip(': ')}\n"
+            "For object stores Spark has settings of its own, such as spark.hadoop.fs.s3a.…: the store's"
             " storage_options are not passed on to it."
         )
-    return InvalidSQLError(text.splitlines()[0] if text else condition)
+    return InvalidSQLError(line)
 
 
 def _in_utc(rows: pa.Table) -> pa.Table:

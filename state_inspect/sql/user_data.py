@@ -148,6 +148,8 @@ def _source(name: str, given: Any) -> UserSource:
 
 def _arrow(given: Any) -> pa.Table:
     """Rows in memory as an Arrow table; an iterator of batches is used up by it."""
+    if isinstance(given, type):
+        raise TypeError(f"{given.__name__} is a class")
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pd.DataFrame):

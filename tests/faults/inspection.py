@@ -185,7 +185,7 @@ def _folded(history: ss.History, table: str, key: list[Any], epochs: int) -> lis
     at: list[str | None] = []
     for epoch in range(epochs):
         value = at[-1] if at else None
-        for _, change, _, *values in _listed(found[found["epoch"] == epoch]):
+        for _, change, _, *values, _cause in _listed(found[found["epoch"] == epoch]):
             value = None if change == "delete" else _text(values)
         at.append(value)
     return at
