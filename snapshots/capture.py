@@ -320,6 +320,7 @@ class Capturer:
             input_rows=progress.input_rows if progress else None,
             tables=facts,
             sources=self.checkpoint.sources(planned.offsets, sources) if planned else None,
+            began_at=planned.began_at if planned else None,
         )
 
 

@@ -34,6 +34,8 @@ class Planned:
     """The watermark in force during the epoch; None where none was."""
     conf: dict[str, str] = field(default_factory=dict)
     """Spark settings that the query is pinned to."""
+    began_at: datetime | None = None
+    """The processing time in the epoch: when Spark planned its batch."""
 
 
 class Checkpoint:
@@ -93,11 +95,12 @@ class Checkpoint:
             return None
         _version, head, *sources = text.splitlines()
         metadata = json.loads(head) if head.strip() else {}
-        milliseconds = metadata.get("batchWatermarkMs", 0)
+        watermark, began = metadata.get("batchWatermarkMs", 0), metadata.get("batchTimestampMs", 0)
         return Planned(
             offsets=tuple(None if source == "-" else source for source in sources if source),
-            watermark=datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None,
+            watermark=_moment(watermark),
             conf=dict(metadata.get("conf", {})),
+            began_at=_moment(began),
         )
 
     def sources(self, offsets: Sequence[str | None], before: str | None) -> str | None:
@@ -147,3 +150,7 @@ class Checkpoint:
         """
         before, after = (self.planned(one) for one in (epoch - 1, epoch))
         return before is not None and after is not None and before.conf.get(_SPREAD) != after.conf.get(_SPREAD)
+
+
+def _moment(milliseconds: int) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None

@@ -47,6 +47,7 @@ MANIFEST = pa.schema(
         ("changes", _PER_TABLE),
         ("keyframes", _PER_TABLE),
         ("sources", pa.string()),
+        ("began_at", TIME),
     ]
 )
 

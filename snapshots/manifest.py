@@ -50,6 +50,8 @@ class Entry:
     sources: str | None = None
     """What is known of each source beside its offset, as JSON (see ``sources``); None in stores made before there was
     such a column, and where Spark had purged it."""
+    began_at: datetime | None = None
+    """When Spark planned the epoch's batch, which is the processing time in it; None as for ``sources``."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -174,6 +176,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "changes": [(table, one.changes) for table, one in facts],
         "keyframes": [(table, one.keyframe) for table, one in facts],
         "sources": entry.sources,
+        "began_at": entry.began_at,
     }
 
 
@@ -184,5 +187,6 @@ def _entry(row: dict[str, Any], generation: int) -> Entry:
         **{name: row[name] for name in MANIFEST.names[:8]},
         tables=facts,
         sources=row.get("sources"),
+        began_at=row.get("began_at"),
         generation=generation,
     )

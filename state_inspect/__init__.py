@@ -5,6 +5,7 @@ This package knows neither Spark nor notebooks.
 
 from __future__ import annotations
 
+from streamstate.state_inspect.analytics.untouched import Untouched
 from streamstate.state_inspect.cut import Cut, cut
 from streamstate.state_inspect.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
@@ -23,6 +24,7 @@ __all__ = [
     "Snapshot",
     "StateTable",
     "Store",
+    "Untouched",
     "Watch",
     "WatchEvent",
     "cut",

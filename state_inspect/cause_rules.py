@@ -15,8 +15,6 @@ from streamstate.snapshots.change_log import Operator
 
 INPUT, WATERMARK, TIMER, TTL, UNKNOWN = "input", "watermark", "timer", "ttl", "unknown"
 
-# File systems may round the time of a commit down to whole seconds.
-_ROUNDING_MS = 2_000
 _NO_TIMEOUT = -1
 
 
@@ -27,10 +25,8 @@ class Moment:
     epoch: int
     watermark: int | None
     """The watermark in force, 0 where there was none; None: not known."""
-    not_before: int | None
-    """The batch began no earlier: when the epoch before was committed."""
-    not_after: int | None
-    """The batch began no later: when it was committed itself."""
+    began: int | None
+    """The processing time in it; None: not known."""
     no_input: bool
     """Whether it is known that no row came to the operator in it."""
     single: bool
@@ -61,7 +57,7 @@ class Event:
     written: Moment | None = None
     """The epoch that wrote what the row had."""
     timers: tuple[int, ...] | None = ()
-    """When the timers of the same key were to come that went in this epoch; None: not known."""
+    """When the timers of the same key were to come that stood before this epoch; None: not known."""
 
 
 Rule = Callable[[Event, Moment], str]
@@ -120,19 +116,19 @@ def _may_have_timed_out(timeout: int, written: Moment | None, moment: Moment) ->
     """Whether a timeout may have come, where the query's kind of time is not written down."""
     if moment.watermark is None:
         return True
-    by_event_time = timeout < moment.watermark
+    by_event_time = timeout <= moment.watermark
     # A timeout in processing time is set to a moment after the batch began that set it.
-    if written is not None and written.single and written.not_before is not None and timeout < written.not_before:
+    if written is not None and written.single and written.began is not None and timeout < written.began:
         return by_event_time
     return by_event_time or _may_have_come(timeout, moment)
 
 
 def _may_have_come(time: int, moment: Moment) -> bool:
-    return moment.not_after is None or time <= moment.not_after + _ROUNDING_MS
+    return moment.began is None or time <= moment.began
 
 
 def _has_come(time: int, moment: Moment) -> bool:
-    return moment.not_before is not None and time <= moment.not_before
+    return moment.began is not None and time < moment.began
 
 
 def _transform(mode: str) -> Rule:
@@ -184,7 +180,7 @@ def _timers(mode: str) -> Rule:
         if not moment.single or event.expired is None:
             return UNKNOWN
         if mode == "EventTime":
-            passed = moment.watermark is not None and event.expired <= moment.watermark
+            passed = moment.watermark is not None and event.expired < moment.watermark
         else:
             passed = _has_come(event.expired, moment)
         return TIMER if passed else others(event, moment)

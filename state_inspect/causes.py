@@ -76,13 +76,13 @@ class Causes:
         operator = operator_of(keys.table.schema)
         timed = operator is not None and operator.time_mode in ("EventTime", "ProcessingTime")
         timers = self._timers_of(keys.name, first) if timed else None
-        gone = self._gone_timers(timers, keys, first, last) if timed else {}
+        standing = self._standing_timers(timers, keys, first, last) if timed else {}
         rule = rule_of(operator, timers=keys.name == timers)
         found: dict[int, list[Caused]] = {}
         rows = self._index.query(_versions(keys, first, last), frames={"wanted": keys.rows})
         for row, versions in _by_row(rows):
             changes = _changes(self._at_kept_epochs(versions), first, last)
-            found[row] = [self._caused(one, rule, keys.table, _of_key(gone, row, one.epoch)) for one in changes]
+            found[row] = [self._caused(one, rule, keys.table, _before(standing, row, one.epoch)) for one in changes]
         return found
 
     def _caused(self, change: _Change, rule: Rule, table: IntervalTable, timers: tuple[int, ...] | None) -> Caused:
@@ -128,29 +128,34 @@ class Causes:
         named = [one for one in self._tables if one.startswith(wanted)]
         return next((one for one in named if _is_timers(self._intervals(one, first))), None)
 
-    def _gone_timers(self, timers: str | None, keys: Keys, first: int, last: int) -> _Gone:
-        """For each key and epoch when the timers were to come that went; None where there is no table of timers."""
+    def _standing_timers(self, timers: str | None, keys: Keys, first: int, last: int) -> _Standing:
+        """For each key its timers, as epochs from and to which they stood; None where there is no table of timers."""
         if timers is None:
             return None
         held = self._intervals(timers, first)
         match = same("wanted", "held", held.key_columns[:-1])
         time = f"held.{quoted(held.key_columns[-1])}"
         sql = (
-            f"SELECT _row, held._valid_to AS epoch, {time} AS time"
+            f"SELECT _row, held._valid_from, held._valid_to, {time} AS time"
             f" FROM wanted JOIN {held.relation} AS held ON {match}"
-            f" WHERE held._valid_to > {first} AND held._valid_to <= {last}"
+            f" WHERE held._valid_to > {first} AND held._valid_from <= {last}"
         )
-        found: dict[tuple[int, int], list[int]] = {}
+        found: dict[int, list[_Timer]] = {}
         for one in self._index.query(sql, frames={"wanted": keys.rows}).to_pylist():
-            found.setdefault((one["_row"], one["epoch"]), []).append(one["time"])
+            found.setdefault(one["_row"], []).append((one["_valid_from"], one["_valid_to"], one["time"]))
         return found
 
 
-_Gone = Mapping[tuple[int, int], Sequence[int]] | None
+_Timer = tuple[int, int, int]
+"""The epochs from and to which a timer stood, and when it was to come."""
+_Standing = Mapping[int, Sequence[_Timer]] | None
 
 
-def _of_key(gone: _Gone, row: int, epoch: int) -> tuple[int, ...] | None:
-    return None if gone is None else tuple(gone.get((row, epoch), ()))
+def _before(standing: _Standing, row: int, epoch: int) -> tuple[int, ...] | None:
+    """When the timers of a key were to come that stood before an epoch."""
+    if standing is None:
+        return None
+    return tuple(time for start, end, time in standing.get(row, ()) if start < epoch <= end)
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,13 @@ def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
 def _versions(keys: Keys, first: int, last: int) -> str:
     """SQL for the versions of some keys that held after an epoch or began up to another, with what speaks of causes."""
     table = keys.table
-    values = [name for name in table.value_columns if name != "matched"]
+    values = table.value_columns
+    if (
+        values
+        and re.fullmatch(r"matched(_\d+)?", values[-1])
+        and pa.types.is_boolean(table.schema.field(values[-1]).type)
+    ):
+        values = values[:-1]  # a join notes there whether a row has met a partner
     window = "OVER (PARTITION BY _row ORDER BY _valid_from)"
     before = f"lag(_valid_to) {window} IS NOT DISTINCT FROM _valid_from"
     columns = [
@@ -251,8 +262,7 @@ def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
                 Moment(
                     entry.epoch,
                     watermark=_watermark(entry),
-                    not_before=_ms(before.committed_at) if single and before and before.committed_at else None,
-                    not_after=_ms(entry.committed_at) if entry.committed_at else None,
+                    began=None if entry.began_at is None else _ms(entry.began_at),
                     # Another operator may hand rows on that it held back, with nothing read.
                     no_input=only and single and _read_nothing(entry, before),
                     single=single,

@@ -266,7 +266,7 @@ class History:
         tables = {name: self.interval_table(name, -1) for name in self.tables()}
         return self._key_life().in_tables(tables, key)
 
-    def first(self, predicate: str, *, table: str | None = None, **key: Any) -> int | None:
+    def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
         """The first captured epoch at which some row, or a key's, met a condition; None where none ever did.
 
         Args:
@@ -284,7 +284,7 @@ class History:
         """
         return first_epoch(self._condition(predicate, table, key), self.index, self._manifest.entries)
 
-    def when(self, predicate: str, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
+    def when(self, predicate: str, /, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
         """The spans of epochs in which some row, or each key, met a condition.
 
         Columns: ``held_from``; ``held_until``, the epoch at which it held no more, missing where it still holds;
@@ -312,6 +312,7 @@ class History:
         self,
         predicate: str,
         callback: Callable[[WatchEvent], object],
+        /,
         *,
         table: str | None = None,
         every: float = 1.0,

@@ -114,6 +114,20 @@ def test_the_newest_and_the_oldest_of_all_that_agree(data: st.DataObject) -> Non
     assert oldest["q0"] == min(epochs[0] for epochs in agreeing)
 
 
+@EXAMPLES
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=5), min_size=2, max_size=3))
+def test_where_positions_went_back_there_is_still_a_cut(places: list[list[int]]) -> None:
+    """As when a Kafka topic was made anew: what is found agrees, and it is found where there is any."""
+    streams = [
+        QueryStreams(f"q{number}", {epoch: {"x": where} for epoch, where in enumerate(these)})
+        for number, these in enumerate(places)
+    ]
+    found = newest_agreeing(streams)
+    assert (found is not None) == bool(set.intersection(*map(set, places)))
+    if found is not None:
+        assert len({one.positions[found[one.query]]["x"] for one in streams}) == 1
+
+
 def test_queries_hang_together_by_way_of_others() -> None:
     """Two that share nothing do, where a third shares with both."""
     first, second, third = (
@@ -332,7 +346,7 @@ def test_how_it_looks(tmp_path: Path) -> None:
         ([], {}, "one or more"),
         (["one", "one"], {}, "each named once"),
         (["one", "none"], {}, "There is no query 'none'"),
-        (["one", "two"], {"at": "then"}, "cannot be meant"),
+        (["one", "two"], {"at": "then"}, "whole number"),
         (["one", "two"], {"at": {"three": 1}}, "none of the cut's queries"),
         (["one", "two"], {"at": True}, "cannot be meant"),
         (["one", "two"], {"by": "luck"}, "One of: offsets, event_time, commit_time"),

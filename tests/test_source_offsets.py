@@ -99,7 +99,7 @@ def test_through_a_history(tmp_path: Path) -> None:
     write(tmp_path, [{"a": epoch} for epoch in range(4)], facts=facts)
     history = ss.open_store(tmp_path)["q"]
     assert [history.at(offset=limit).epoch for limit in (0, 3, 4, 8, 9)] == [0, 0, 1, 1, 3]
-    with pytest.raises(InvalidArgumentError, match="one of them"):
+    with pytest.raises(InvalidArgumentError, match="one of the two"):
         history.at(3, offset=4)
     write(tmp_path / "none", [{"a": 1}], facts=[{"offsets": None}])
     with pytest.raises(UnknownEpochError, match="No captured epoch of q has source offsets"):

@@ -191,6 +191,26 @@ def test_captures_one_after_the_other_say_the_same(spark: SparkSession, source: 
     assert [only(sources)["files"] for sources in once] == [*range(1, 15)]
 
 
+def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """In the order of the offsets; and a cut with a query over one of them goes by that one."""
+    other = Source(spark, tmp_path / "other", "k string, v long")
+    for epoch in range(4):
+        source.add(letters(epoch))
+        other.add(letters(epoch + 10))
+    reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 2)
+    both = reader.parquet(str(other.folder)).union(source.stream())
+    run(both.groupBy("k").count(), tmp_path / "both")
+    run(counts(source), tmp_path / "one")
+    for name in ("both", "one"):
+        ss.capture(tmp_path / name, tmp_path / "store", spark=spark)
+    first, second = json.loads(ss.open_store(tmp_path / "store")["both"].epochs()["sources"].iloc[0])
+    assert (first["under"], first["files"]) == (other.folder.as_uri(), 2)
+    assert (second["under"], second["files"]) == (source.folder.as_uri(), 1)
+    cut = ss.cut(tmp_path / "store", ["one", "both"], at=1)
+    assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"one": 1, "both": 1})
+    assert cut.note.endswith("Sources that only one of them reads: of both.")
+
+
 def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
     """Both ways of reading a checkpoint give the same lines."""
     (tmp_path / "log").write_text("v1\nfirst\nsécond\nthird")

@@ -233,6 +233,31 @@ def test_other_statements_are_refused(guarded: ss.Store, folder: Path, sql: str)
     assert len(guarded.sql("FROM q")) == 2
 
 
+CAPTURING = [
+    'WITH RECURSIVE "{}" AS (SELECT * FROM "{}") FROM "{}"',
+    'WITH RECURSIVE x AS (FROM "{}"), "{}" AS (SELECT 1) FROM x',
+    'WITH x AS (FROM "{}"), "{}" AS (SELECT 1) FROM x',
+    'WITH RECURSIVE "{}" AS (FROM "{}" UNION ALL SELECT * FROM "{}" WHERE false) FROM "{}"',
+    'WITH x AS (WITH "{}" AS (SELECT 1) SELECT 2) SELECT * FROM x, "{}"',
+    'SELECT (WITH "{}" AS (SELECT 1 AS one) SELECT one FROM "{}") FROM "{}"',
+    'SELECT * FROM (WITH "{}" AS (SELECT 1) FROM "{}") AS a, (FROM "{}") AS b',
+]
+
+
+@pytest.mark.parametrize("around", CAPTURING)
+@pytest.mark.parametrize("hidden", ["q/op0", "Q/OP0", "duckdb_tables", "sqlite_master", "pragma_database_list"])
+def test_a_definition_lends_no_name_to_what_is_outside(guarded: ss.Store, around: str, hidden: str) -> None:
+    """A name that WITH defines elsewhere, or not yet, leads to nothing of the database's own."""
+    with pytest.raises((InvalidSQLError, UnknownNameError)):
+        guarded.sql(around.replace("{}", hidden)).to_arrow()
+
+
+def test_definitions_may_have_any_name(guarded: ss.Store) -> None:
+    """That of a relation of the database's own too; then that is what it means where it can be seen."""
+    sql = 'WITH "q/op0"(a) AS (SELECT 1), duckdb_tables AS (SELECT a + 1 AS b FROM "q/op0") SELECT "q/op0".a, b FROM'
+    assert guarded.sql(f'{sql} "q/op0", duckdb_tables').to_arrow().to_pylist() == [{"a": 1, "b": 2}]
+
+
 WORDS = [
     *[
         "SELECT",

@@ -43,7 +43,7 @@ class DuckDBEngine:
         self._values = bound.statement.used()
         self.repeatable = not _is_volatile(bound.statement.tree)
         with self._connection() as cursor:
-            safety.check(cursor, self._sql, bound.sources)
+            safety.check(cursor, self._sql, bound.said)
             described = cursor.execute(f"DESCRIBE {self._sql}", self._values or None).fetchall()
         self.columns: list[str] = [str(one[0]) for one in described]
         self._kinds = [str(one[1]) for one in described]
@@ -88,12 +88,12 @@ class DuckDBEngine:
 
     def _failed(self, error: duckdb.Error) -> StreamStateError:
         """Without DuckDB's picture of the statement, which is not the one the user wrote."""
-        text = str(error)
+        text = self._bound.in_users_words(str(error))
         unknown = re.search(r'Referenced column "([^"]+)" not found', text)
         if unknown:
             columns = [name for source in self._bound.sources.values() for name in source.columns]
             return UnknownColumnError.among("column", unknown.group(1), dict.fromkeys(columns))
-        unread = re.search(r"registered as '\w+_files' failed: (.*)", text)
+        unread = re.search(r"registered as '\S+_files' failed: (.*)", text)
         if unread:
             return StoreError(f"Files of the store could not be read: {unread[1]}\nGive the statement again.")
         lines = [line.strip() for line in text.splitlines() if line.strip()]

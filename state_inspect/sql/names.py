@@ -23,7 +23,7 @@ from streamstate.state_inspect.sql.relations import (
     StateRelation,
 )
 from streamstate.state_inspect.sql.safety import ROWS_FROM_ARGUMENTS, not_allowed
-from streamstate.state_inspect.sql.scopes import relations
+from streamstate.state_inspect.sql.scopes import definition, relations
 from streamstate.state_inspect.sql.statement import Statement
 from streamstate.state_inspect.sql.user_data import ArrowData, DuckDBSource, SparkSource, UserSource
 from streamstate.state_inspect.timestamps import aware
@@ -71,6 +71,14 @@ class Bound(Generic[S]):
     sources: dict[str, S] = field(default_factory=dict)
     epochs: dict[str, list[int]] = field(default_factory=dict)
     """The epochs that each relation is read at, by the relation's name."""
+    said: dict[str, str] = field(default_factory=dict)
+    """What the statement called each source, and each definition of its WITH, whose names are new as well."""
+
+    def in_users_words(self, text: str) -> str:
+        """A message with the names that the user knows."""
+        for name, said in self.said.items():
+            text = text.replace(name, said)
+        return text
 
 
 def bind(statement: Statement, names: Names, reading: Reading[S]) -> Bound[S]:
@@ -81,11 +89,10 @@ def bind(statement: Statement, names: Names, reading: Reading[S]) -> Bound[S]:
         InvalidSQLError: where a name means what may not be read.
     """
     binder = _Binder(names, reading, Bound(statement))
-    for table in relations(statement.tree):
+    outside = relations(statement.tree)
+    binder.rename_definitions(statement.tree)
+    for table in outside:
         binder.replace(table)
-    left = next((one for one in statement.tree.find_all(exp.Table) if _travels(one)), None)
-    if left is not None:
-        raise InvalidSQLError(f"{left.name} has no epochs: what WITH defines cannot be travelled in. {_HOW}")
     return binder.bound
 
 
@@ -102,10 +109,38 @@ class _Binder(Generic[S]):
         self._names = names
         self._reading = reading
         self._prefix = f"streamstate_{uuid.uuid4().hex}"
+        # One of each, so that an epoch that arrives meanwhile is seen by all relations or by none.
         self._snapshots: dict[tuple[str, object], Snapshot] = {}
-        """One of each, so that an epoch that arrives meanwhile is seen by all relations or by none."""
+        self._definitions: dict[int, str] = {}
+
+    def rename_definitions(self, tree: exp.Query) -> None:
+        """Names of their own for what WITH defines: DuckDB must not look for one of them elsewhere."""
+        uses = [(table, meant) for table in tree.find_all(exp.Table) if (meant := definition(table)) is not None]
+        for table, meant in uses:
+            if _travels(table):
+                raise InvalidSQLError(f"{table.name} has no epochs: what WITH defines cannot be travelled in. {_HOW}")
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("this", exp.to_identifier(self._name_of(meant)))
+        for one in tree.find_all(exp.CTE):
+            one.args["alias"].set("this", exp.to_identifier(self._name_of(one)))
+
+    def _name_of(self, defined: exp.CTE) -> str:
+        if id(defined) not in self._definitions:
+            self._definitions[id(defined)] = self._new_name(defined.alias)
+        return self._definitions[id(defined)]
+
+    def _new_name(self, said: str) -> str:
+        name = f"{self._prefix}_{len(self.bound.said)}_"
+        self.bound.said[name] = said
+        return name
 
     def replace(self, table: exp.Table) -> None:
+        """Put a source in the place of a relation.
+
+        Raises:
+            UnknownNameError, InvalidSQLError: as :func:`bind`.
+        """
         if isinstance(table.this, exp.Func):
             source = self._function(table)
             if source is not None:
@@ -117,7 +152,7 @@ class _Binder(Generic[S]):
         self._put(table, data or self._file(table) or self._state(table), table.alias or table.name)
 
     def _put(self, table: exp.Table, source: Any, alias: str | None) -> None:
-        name = f"{self._prefix}_{len(self.bound.sources)}"
+        name = self._new_name(alias or "file")
         self.bound.sources[name] = source
         table.set("this", exp.to_identifier(name))
         for part in ("db", "catalog", "version", "when"):

@@ -39,7 +39,7 @@ def check(cursor: duckdb.DuckDBPyConnection, sql: str, known: Iterable[str]) -> 
     Args:
         cursor: a connection to the database that will run it.
         sql: the text that will be run.
-        known: the names of relations that it may read, beside those that it defines with WITH.
+        known: all names that may stand in it for relations; those that it defines with WITH are among them.
 
     Raises:
         InvalidSQLError: as said.
@@ -56,7 +56,7 @@ def check(cursor: duckdb.DuckDBPyConnection, sql: str, known: Iterable[str]) -> 
     if len(tree["statements"]) != 1:
         raise InvalidSQLError(f"Give one statement, not {len(tree['statements'])}.")
     nodes = list(_nodes(tree))
-    names = {one.casefold() for one in known} | {name.casefold() for node in nodes for name in _defined(node)}
+    names = {one.casefold() for one in known}
     for node in nodes:
         _check(node, names)
 
@@ -71,12 +71,6 @@ def _nodes(part: Any) -> Iterator[dict[str, Any]]:
             left.extend(one.values())
         elif isinstance(one, list):
             left.extend(one)
-
-
-def _defined(node: dict[str, Any]) -> list[str]:
-    """Names that a WITH defines."""
-    names = [one["key"] for one in (node.get("cte_map") or {}).get("map", [])]
-    return [*names, *([node["cte_name"]] if "cte_name" in node else [])]
 
 
 def _check(node: dict[str, Any], names: set[str]) -> None:

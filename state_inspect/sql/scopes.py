@@ -1,4 +1,4 @@
-"""Which names of a statement are relations: all tables that no WITH of the statement defines where they stand."""
+"""Which names of a statement are relations, and which are what a WITH of the statement defines where they stand."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ from sqlglot import exp
 
 def relations(tree: exp.Query) -> list[exp.Table]:
     """The tables, also table functions, that are no common table expressions."""
-    return [one for one in tree.find_all(exp.Table) if not _is_common(one)]
+    return [one for one in tree.find_all(exp.Table) if definition(one) is None]
 
 
-def _is_common(table: exp.Table) -> bool:
-    """Whether a common table expression of that name is visible where the table stands."""
+def definition(table: exp.Table) -> exp.CTE | None:
+    """The common table expression that a table means; None where it means something outside the statement."""
     if table.db or not isinstance(table.this, exp.Identifier):
-        return False
-    return any(table.name.casefold() == name for name in _visible(table))
+        return None
+    wanted = table.name.casefold()
+    return next((one for one in _visible(table) if one.alias.casefold() == wanted), None)
 
 
-def _visible(table: exp.Table) -> Iterator[str]:
-    """The names of the common table expressions that can be seen from a table."""
+def _visible(table: exp.Table) -> Iterator[exp.CTE]:
+    """The common table expressions that can be seen from a table, those nearest to it first."""
     below: exp.Expr = table
     above = table.parent
     while above is not None:
         defined = above.args.get("with_")
         if isinstance(above, exp.With):
-            # Within a definition: those before it, and itself and the later ones where WITH is RECURSIVE.
-            for one in above.expressions:
-                if one is below and not above.recursive:
-                    break
-                yield one.alias.casefold()
+            yield from _before(below, above)
         elif defined is not None and defined is not below:
-            yield from (one.alias.casefold() for one in defined.expressions)
+            yield from reversed(defined.expressions)
         below, above = above, above.parent
+
+
+def _before(one: exp.Expr, among: exp.With) -> list[exp.CTE]:
+    """What one definition of a WITH can see of it: those before it, and itself where it is a recursion."""
+    at = next(place for place, other in enumerate(among.expressions) if other is one)
+    recursion = among.recursive and isinstance(one.this, exp.SetOperation)
+    return list(reversed(among.expressions[: at + 1 if recursion else at]))

@@ -43,7 +43,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, bound: Bound[SparkSource]) -> None:
         tree = bound.statement.tree
         with contextlib.closing(embedded()) as database:
-            safety.check(database, tree.sql(dialect="duckdb", comments=False), bound.sources)
+            safety.check(database, tree.sql(dialect="duckdb", comments=False), bound.said)
         try:
             text = tree.sql(dialect="spark", comments=False, unsupported_level=ErrorLevel.RAISE)
         except SqlglotError as error:

@@ -1,0 +1,36 @@
+"""The processing time of each epoch in the manifest, also in one from before it had any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from synthetic import START
+
+from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, as_rows
+
+
+def test_a_manifest_without_the_processing_time(tmp_path: Path) -> None:
+    """It gets the column with the next epoch; that of the earlier ones is not known."""
+    layout = Layout.at(tmp_path)
+    older = pa.schema([one for one in MANIFEST if one.name != "began_at"])
+    open_or_create(layout.manifest("q"), older, "from before")
+    manifest = Manifest(layout, "q")
+    manifest.refresh()
+    earlier = as_rows([Entry(0, CAPTURED, committed_at=START)]).select(older.names)
+    append_once(layout.manifest("q"), "q/_epochs", 0, lambda _stands: earlier)
+    manifest.refresh()
+    manifest.append([Entry(1, CAPTURED, committed_at=START, began_at=START)], "q/_epochs")
+    manifest.refresh()
+    assert [entry.began_at for entry in manifest.entries] == [None, START]
+    assert [entry.committed_at for entry in manifest.entries] == [START, START]
+
+
+def test_a_new_manifest_keeps_the_processing_time(tmp_path: Path) -> None:
+    """Causes of timers and times to live rest on it."""
+    manifest = Manifest(Layout.at(tmp_path), "q")
+    manifest.append([Entry(0, CAPTURED, began_at=START)], "q/_epochs")
+    manifest.refresh()
+    assert manifest.entries[0].began_at == START
