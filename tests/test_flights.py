@@ -196,3 +196,12 @@ def test_an_aircraft_not_seen_for_a_day_has_left(rotations: ss.History, departur
     assert tailnums["op0_visits"] == flown
     assert tailnums["op0_aircraft"] < flown
     assert tailnums["op0_legs"] == tailnums["op0_timers"] == tailnums["op0_aircraft"]
+
+
+def test_every_carrier_has_a_name(departures: pd.DataFrame) -> None:
+    """Joined to departures, the airlines neither lose rows nor double them."""
+    airlines = flights.airlines()
+    assert list(airlines.columns) == ["carrier", "name"]
+    joined = departures.merge(airlines, on="carrier", validate="many_to_one")
+    assert len(joined) == len(departures)
+    assert joined["name"].notna().all()

