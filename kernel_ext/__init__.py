@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamstate.capturing import capture, follow
     from streamstate.snapshots import Capture, CaptureReport, CaptureStatus
     from streamstate.snapshots.export import ExportReport, export
-    from streamstate.snapshots.retention import RetentionReport, keep
+    from streamstate.snapshots.retention.run import RetentionReport, keep
     from streamstate.spark_session import session
     from streamstate.state_inspect import Cut, Diff, History, Result, Snapshot, StateTable, Store, cut, open_store
 
@@ -47,7 +47,7 @@ _HOMES = {
     **dict.fromkeys(["capture", "follow"], "streamstate.capturing"),
     **dict.fromkeys(["Capture", "CaptureReport", "CaptureStatus"], "streamstate.snapshots"),
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
-    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention"),
+    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.run"),
     **dict.fromkeys(
         ["Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],
         "streamstate.state_inspect",

@@ -246,7 +246,9 @@ class Capture:
         if not committed:
             return []
         waiting = self._capturer.behind()
-        self._tell(committed=committed[-1], behind=len(waiting))
+        newest = self._capturer.manifest.newest
+        known = {} if newest is None else {"epoch": newest.epoch}  # of a capture before this one
+        self._tell(committed=committed[-1], behind=len(waiting), **known)
         return waiting
 
     def _advanced(self, report: CaptureReport, epoch: int) -> None:

@@ -11,11 +11,11 @@ from streamstate.snapshots.errors import choices
 from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.manifest import Entry
 from streamstate.state_inspect.analytics.over_time import StateOverTime
-from streamstate.state_inspect.causes import Causes
-from streamstate.state_inspect.conditions import ConditionsOverTime
-from streamstate.state_inspect.diff import Diff
+from streamstate.state_inspect.conditions.over_time import ConditionsOverTime
+from streamstate.state_inspect.differences.causes import Causes
+from streamstate.state_inspect.differences.diff import Diff
+from streamstate.state_inspect.differences.key_life import KeyLife
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.key_life import KeyLife
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.state_table import check_key
 

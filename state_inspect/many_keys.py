@@ -11,11 +11,11 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import listed, quoted, same
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.interval_table import held_at
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 Keys: TypeAlias = "pd.DataFrame | pa.Table | Sequence[Mapping[str, Any]]"
 """Key columns as a frame or an Arrow table, or a dict for each key."""

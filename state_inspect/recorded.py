@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.change_logs import ChangeLog, change_log
+from streamstate.state_inspect.cuts.source_offsets import epoch_at_offset
 from streamstate.state_inspect.moments import FromLive, epoch_named
 from streamstate.state_inspect.snapshot import Snapshot
-from streamstate.state_inspect.source_offsets import epoch_at_offset
 from streamstate.state_inspect.timestamps import aware
 
 if TYPE_CHECKING:
     from streamstate.snapshots.layout import Layout
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Recorded:

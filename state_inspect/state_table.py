@@ -21,8 +21,8 @@ from streamstate.state_inspect.many_keys import Keys, rows_of
 if TYPE_CHECKING:
     import polars
 
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class StateTable:

@@ -12,10 +12,10 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import registered, require_store
 from streamstate.state_inspect import sql as statements
 from streamstate.state_inspect.history import History
-from streamstate.state_inspect.index import Index
 from streamstate.state_inspect.moments import Moment, moment
 from streamstate.state_inspect.snapshot import Snapshot
-from streamstate.state_inspect.tail import Tail
+from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.tail import Tail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

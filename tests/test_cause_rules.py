@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streamstate.snapshots.change_log import Operator
-from streamstate.state_inspect.cause_rules import Event, Moment, rule_of
+from streamstate.state_inspect.differences.cause_rules import Event, Moment, rule_of
 
 AT = Moment(5, watermark=1_000, began=50_000, no_input=False, single=True, only_operator=True)
 CHANGED = Event(5, removed=False, added=False, same=False)

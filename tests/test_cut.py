@@ -25,8 +25,8 @@ from streamstate.snapshots.errors import (
     UnknownNameError,
     UnknownQueryError,
 )
-from streamstate.state_inspect.agreement import connected, newest_agreeing, oldest_agreeing
-from streamstate.state_inspect.source_positions import QueryStreams
+from streamstate.state_inspect.cuts.agreement import connected, newest_agreeing, oldest_agreeing
+from streamstate.state_inspect.cuts.source_positions import QueryStreams
 
 EXAMPLES = settings(max_examples=150, deadline=None)
 
@@ -201,7 +201,7 @@ def test_all_shared_sources_have_to_match(tmp_path: Path) -> None:
     )
     one = ss.cut(store, ["delays", "both"])
     assert (one.epochs, one.exact) == ({"delays": 2, "both": 3}, True)
-    assert one.note.endswith("Sources that only one of them reads: of both.")
+    assert one.note.endswith("Sources that the others do not read are left aside: both has some.")
     assert ss.cut(store, ["delays", "both"], at=1).epochs == {"delays": 1, "both": 2}
 
 

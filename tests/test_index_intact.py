@@ -11,7 +11,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.snapshots.errors import DamagedStoreError, InvalidArgumentError, StoreError, UnknownEpochError
-from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch % 4}": epoch} for epoch in range(8)]
 
@@ -88,7 +88,7 @@ def test_what_does_not_fit_into_memory_is_spilled(tmp_path: Path) -> None:
 
 def test_sorting_anew_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies unsorted behind the rest is sorted once it is much; tables that are held notice nothing."""
-    monkeypatch.setattr("streamstate.state_inspect.interval_table._UNSORTED", 0)
+    monkeypatch.setattr("streamstate.state_inspect.temporal_index.interval_table._UNSORTED", 0)
     sorted_anew: list[int] = []
     sort = IntervalTable._sort
 

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from synthetic import START, State, write
 
 import streamstate as ss
-from streamstate.snapshots import keeping, retention
 from streamstate.snapshots.change_log import state_at
 from streamstate.snapshots.errors import (
     EpochDroppedError,
@@ -30,7 +29,8 @@ from streamstate.snapshots.errors import (
     UnknownQueryError,
 )
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.retention import keep
+from streamstate.snapshots.retention import keeping
+from streamstate.snapshots.retention.run import RetentionReport, keep
 
 STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=6)
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=14).filter(
@@ -50,7 +50,7 @@ def as_state(table: ss.StateTable) -> State:
     return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 
 
-def run(folder: Path | str, policy: Policy) -> retention.RetentionReport:
+def run(folder: Path | str, policy: Policy) -> RetentionReport:
     """Run retention; ``since`` is given as an epoch, whose commit is so many minutes after the start."""
     since = policy.get("since")
     moment = None if since is None else START + timedelta(minutes=since)

@@ -17,7 +17,7 @@ import streamstate as ss
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.layout import CAPTURED
 from streamstate.snapshots.manifest import Entry
-from streamstate.state_inspect.source_offsets import epoch_at_offset
+from streamstate.state_inspect.cuts.source_offsets import epoch_at_offset
 
 
 def entries(*offsets: Any, sources: Any = None) -> list[Entry]:

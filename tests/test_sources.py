@@ -21,7 +21,7 @@ from streamstate.snapshots.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles
 from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts, as_rows
-from streamstate.snapshots.retention import keep
+from streamstate.snapshots.retention.run import keep
 from streamstate.snapshots.sources import sources_after
 
 EXAMPLES = settings(max_examples=60, deadline=None)
@@ -208,7 +208,7 @@ def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_
     assert (second["under"], second["files"]) == (source.folder.as_uri(), 1)
     cut = ss.cut(tmp_path / "store", ["one", "both"], at=1)
     assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"one": 1, "both": 1})
-    assert cut.note.endswith("Sources that only one of them reads: of both.")
+    assert cut.note.endswith("Sources that the others do not read are left aside: both has some.")
 
 
 def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
-from streamstate.state_inspect.watch import Watch, WatchEvent
+from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01
 STATES: list[State | None] = [{"a": 9}, {"a": 9, "b": 1}, {"a": 9, "b": 7, "c": 8}, {"a": 9, "b": 7}, {"b": 8, "c": 6}]

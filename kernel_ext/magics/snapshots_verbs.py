@@ -39,7 +39,7 @@ def _export_arguments(parser: MagicParser) -> None:
 def _keep(notebook: Notebook, args: argparse.Namespace) -> Table:
     """Drop older epochs."""
     __tracebackhide__ = True
-    from streamstate.snapshots.retention import keep
+    from streamstate.snapshots.retention.run import keep
 
     policy = {"last": args.last, "since": args.since, "every": args.every}
     if all(value is None for value in policy.values()):
@@ -60,7 +60,7 @@ def _keep(notebook: Notebook, args: argparse.Namespace) -> Table:
 def _compact(notebook: Notebook, args: argparse.Namespace) -> Table:
     """Merge small files and delete those that nobody reads."""
     __tracebackhide__ = True
-    from streamstate.snapshots.tidying import tidy_query
+    from streamstate.snapshots.retention.tidying import tidy_query
 
     store, name = _meant(notebook, args)
     with _interruptible(notebook) as progress:

@@ -13,10 +13,10 @@ from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnErro
 from streamstate.snapshots.operators import PARTITION, POSITION
 from streamstate.state_inspect.analytics.sizes import bytes_of_row
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import IntervalTable, held_at
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.temporal_index.index import Index
 
 Query = Callable[[str], pa.Table]
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import listed
 from streamstate.snapshots.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import IntervalTable, held_at
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.temporal_index.index import Index
 
 _NAMES = ("_last_changed", "_change", "_epochs", "_age")
 

@@ -20,7 +20,7 @@ from streamstate.state_inspect.sql.user_data import is_frame, user_data
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamstate.state_inspect.index import Index
+    from streamstate.state_inspect.temporal_index.index import Index
 
 __all__ = [
     "EngineName",

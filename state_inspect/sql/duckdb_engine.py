@@ -18,9 +18,9 @@ from streamstate.state_inspect.sql import safety
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.state_inspect.index import Index
     from streamstate.state_inspect.sql.names import Bound
     from streamstate.state_inspect.sql.user_data import DuckDBSource
+    from streamstate.state_inspect.temporal_index.index import Index
 
 _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "get_current_time", "get_current_timestamp"}
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamstate.state_inspect.change_logs import ChangeLog
-    from streamstate.state_inspect.interval_table import IntervalTable
     from streamstate.state_inspect.state_table import StateTable
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 HISTORY, CHANGES = "history", "changes"
 """What follows a table's name in a statement: ``delays.history``, ``delays.op0_left.changes``."""

@@ -15,8 +15,8 @@ from pyspark.sql.window import Window
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
-from streamstate.state_inspect.runs import runs_of
 from streamstate.state_inspect.sql.sessions import plain_path
+from streamstate.state_inspect.temporal_index.runs import runs_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

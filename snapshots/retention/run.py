@@ -28,7 +28,6 @@ from streamstate.snapshots.errors import (
     OvertakenError,
     StoreError,
 )
-from streamstate.snapshots.keeping import Plan, Policy, Stays, planned, with_changes
 from streamstate.snapshots.keyframes import Keyframe
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import (
@@ -40,7 +39,8 @@ from streamstate.snapshots.manifest import (
     with_kept_keyframes,
 )
 from streamstate.snapshots.registry import required_query
-from streamstate.snapshots.thinning import Rewrite, drop
+from streamstate.snapshots.retention.keeping import Plan, Policy, Stays, planned, with_changes
+from streamstate.snapshots.retention.thinning import Rewrite, drop
 
 # Another run may finish first; more often than this it is not another run that is in the way.
 _ATTEMPTS = 10

@@ -16,15 +16,15 @@ from streamstate.snapshots.layout import TIME
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.cause_rules import UNKNOWN
-from streamstate.state_inspect.causes import Caused, Causes, Keys
+from streamstate.state_inspect.conditions.when import key_condition
+from streamstate.state_inspect.differences.cause_rules import UNKNOWN
+from streamstate.state_inspect.differences.causes import Caused, Causes, Keys
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.state_table import bad_key
-from streamstate.state_inspect.when import key_condition
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _FIXED = [
     pa.field("epoch", pa.int64()),

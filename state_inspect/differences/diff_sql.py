@@ -15,7 +15,7 @@ from streamstate.snapshots.change_log import listed, quoted, same
 from streamstate.snapshots.operators import HASH
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _MICROSECONDS_A_DAY = 86_400_000_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from streamstate.state_inspect.source_positions import MIXED, QueryStreams
+from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams
 
 
 def shared(streams: Sequence[QueryStreams]) -> set[Hashable]:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, embedded, key_columns, listed, quoted, same
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.keeping import Stays
 from streamstate.snapshots.operators import CHANGE, EPOCH
+from streamstate.snapshots.retention.keeping import Stays
 
 _MEMORY, _BATCH = "512MB", 100_000
 

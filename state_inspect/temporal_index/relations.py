@@ -9,7 +9,7 @@ from collections import deque
 import duckdb
 
 from streamstate.snapshots.change_log import quoted
-from streamstate.state_inspect.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Relations:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
+from streamstate.state_inspect.conditions.when import Condition, first_epoch, spans, spans_per_key
 from streamstate.state_inspect.recorded import Recorded
 from streamstate.state_inspect.snapshot import choose_table
-from streamstate.state_inspect.watch import Watch, WatchEvent
-from streamstate.state_inspect.when import Condition, first_epoch, spans, spans_per_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ import pandas as pd
 from streamstate.snapshots.change_log import listed, same
 from streamstate.snapshots.errors import InvalidArgumentError
 from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.conditions.when import Condition
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import held_at
-from streamstate.state_inspect.when import Condition
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 if TYPE_CHECKING:
     from types import TracebackType

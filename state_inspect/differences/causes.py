@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import operator_of, quoted, same
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
-from streamstate.state_inspect.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
+from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMER_COLUMN = "expiration_timestamp_ms"

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownCutError, choices
-from streamstate.state_inspect.agreement import connected, newest_agreeing, oldest_agreeing, shared
-from streamstate.state_inspect.same_time import (
+from streamstate.state_inspect.cuts.agreement import connected, newest_agreeing, oldest_agreeing, shared
+from streamstate.state_inspect.cuts.same_time import (
     Clocks,
     CommitTime,
     EventTime,
@@ -17,7 +17,7 @@ from streamstate.state_inspect.same_time import (
     nearest_in_time,
     newest_moment,
 )
-from streamstate.state_inspect.source_positions import QueryStreams, streams_of
+from streamstate.state_inspect.cuts.source_positions import QueryStreams, streams_of
 from streamstate.state_inspect.timestamps import aware
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _said(streams: list[QueryStreams]) -> str:
     unknown = [one.query for one in streams if one.unknown]
     said = "All reflect the same prefix of the sources they share."
     if alone and len(streams) > 1:
-        said += f" Sources that only one of them reads: of {', '.join(alone)}."
+        said += f" Sources that the others do not read are left aside: {', '.join(alone)} has some."
     if unknown:
         said += f" Not known of a source, whose offsets cannot be compared: of {', '.join(unknown)}."
     return said

@@ -18,13 +18,13 @@ from streamstate.snapshots.layout import TIME
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.expressions import predicate_sql
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.interval_table import held_at
 from streamstate.state_inspect.state_table import bad_key
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Condition:

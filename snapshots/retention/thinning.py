@@ -21,10 +21,10 @@ from streamstate.snapshots.delta.compaction import removals
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.prepared import Prepared
 from streamstate.snapshots.delta.reading import Committed, TableVersion
-from streamstate.snapshots.folding import Folding, Region
-from streamstate.snapshots.keeping import Stays
 from streamstate.snapshots.layout import RETENTION
 from streamstate.snapshots.operators import CHANGE, EPOCH
+from streamstate.snapshots.retention.folding import Folding, Region
+from streamstate.snapshots.retention.keeping import Stays
 
 
 @dataclass(frozen=True)

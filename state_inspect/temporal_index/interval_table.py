@@ -37,7 +37,7 @@ from streamstate.snapshots.errors import StoreError
 from streamstate.snapshots.keyframes import keyframes_in
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
-from streamstate.state_inspect.runs import Run, base, runs_of
+from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
 
 NEVER = 2**63 - 1
 """``_valid_to`` of what holds."""

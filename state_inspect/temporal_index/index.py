@@ -14,13 +14,13 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import embedded
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.dropped import held_version
 from streamstate.snapshots.errors import InvalidArgumentError, OvertakenError
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.retention.dropped import held_version
 from streamstate.state_inspect.frames import with_whole_numbers
-from streamstate.state_inspect.interval_table import IntervalTable
-from streamstate.state_inspect.relations import Relations
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.relations import Relations
 
 # Of the machine's memory; DuckDB knows a container's limit too.
 _DEFAULT_MEMORY = "25%"

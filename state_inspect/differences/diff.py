@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.cause_rules import UNKNOWN
-from streamstate.state_inspect.causes import Keys
-from streamstate.state_inspect.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
+from streamstate.state_inspect.differences.cause_rules import UNKNOWN
+from streamstate.state_inspect.differences.causes import Keys
+from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
 from streamstate.state_inspect.frames import to_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamstate.state_inspect.causes import Caused, Causes
-    from streamstate.state_inspect.index import Index
-    from streamstate.state_inspect.interval_table import IntervalTable
+    from streamstate.state_inspect.differences.causes import Caused, Causes
+    from streamstate.state_inspect.temporal_index.index import Index
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _SHOWN = 20
 _CHANGES = (ADDED, REMOVED, CHANGED)
@@ -38,9 +38,16 @@ class DiffSummary:
     """A row for each value column that can be subtracted: ``column``, ``changed`` (keys whose value differs), ``sum``
     of the differences, ``largest_increase`` and ``largest_decrease`` (missing where there is none)."""
 
+    def __repr__(self) -> str:
+        return (
+            f"{self._said()}\n{self.columns.to_string(index=False, na_rep='')}" if len(self.columns) else self._said()
+        )
+
+    def _said(self) -> str:
+        return ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
+
     def _repr_html_(self) -> str:
-        counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
-        return f"<p>{counts}</p>" + (_as_html(self.columns) if len(self.columns) else "")
+        return f"<p>{self._said()}</p>" + (_as_html(self.columns) if len(self.columns) else "")
 
 
 class Diff:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownQueryError
-from streamstate.state_inspect.cut_choice import By, chosen
+from streamstate.state_inspect.cuts.choice import By, chosen
 from streamstate.state_inspect.store import Store, open_store
 
 if TYPE_CHECKING:

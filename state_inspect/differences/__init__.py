@@ -1,0 +1,1 @@
+"""What differs between epochs, what happened to a key, and why."""
