@@ -42,6 +42,7 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     load = captured(spark, folder, size)
     store = ss.open_store(folder / "store")
     history = store["load"]
+    history.captured()  # looks what there is
     loading = timed(partial(history.interval_table, "op0", -1))
     print(f"index of {size.epochs} epochs, loaded in {loading:.2f} s", file=sys.stderr)
     for question in _questions(spark, load, store, size.epochs):

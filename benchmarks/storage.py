@@ -21,28 +21,41 @@ if TYPE_CHECKING:
 
 # Full copies made; the rest of the epochs are taken to be as large.
 _COPIES = 5
+# A capture that follows looks every five seconds whether files are to be merged.
+_TIDIED = 10
 
 
 def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """A store to which every epoch was added by itself; everything in its folder counts, logs and keyframes too."""
+    """Stores to which every epoch was added by itself; everything in their folders counts, logs and keyframes too.
+
+    The second is tidied as a capture does that follows a query: keyframes where they are due, small files merged.
+    """
     load = Workload(spark, folder, size.keys, size.changes)
     for _ in range(size.epochs - 1):
         load.change()
     load.run()
-    stepped = Stepped(spark, load.checkpoint, folder / "store")
-    for _ in range(size.epochs):
-        stepped.step()
-    ours = _bytes(folder / "store")
     setting = f"{size}, {size.epochs} epochs"
-    changes = _written_once(folder / "store" / "load" / "op0", folder / "changes.parquet")
-    yield Measurement(
-        "bytes on disk", "store", ours, "change rows, one Parquet file", changes, 1, setting, unit="B", wanted=1 / 2.5
-    )
+    for tidied in (0, _TIDIED):
+        store = folder / f"store-{tidied}"
+        ours, changes = _captured(spark, load, store, size.epochs, tidied)
+        how = f"store, tidied every {tidied} epochs" if tidied else "store"
+        once = "change rows, one Parquet file"
+        yield Measurement("bytes on disk", how, ours, once, changes, 1, setting, unit="B", wanted=1 / 2.5)
     epochs = range(size.epochs - 1, 0, -max(1, size.epochs // _COPIES))
     for epoch in epochs:
         whole_state(spark, load.checkpoint, epoch).write.parquet(str(folder / "copies" / str(epoch)))
     full = _bytes(folder / "copies") / len(epochs) * size.epochs
     yield Measurement("bytes on disk", "store", ours, "a full copy an epoch, Parquet", full, 1, setting, unit="B")
+
+
+def _captured(spark: SparkSession, load: Workload, store: Path, epochs: int, tidied: int) -> tuple[float, float]:
+    """Bytes of a store to which epochs were added one by one, and of its changes written once."""
+    stepped = Stepped(spark, load.checkpoint, store)
+    for epoch in range(epochs):
+        stepped.step()
+        if tidied and epoch % tidied == 0:
+            stepped.capturer.tidy()
+    return _bytes(store), _written_once(store / "load" / "op0", store.with_suffix(".parquet"))
 
 
 def _written_once(log: Path, file: Path) -> float:
