@@ -28,6 +28,8 @@ _FOLD_MEMORY, _FOLD_BATCH = "512MB", 100_000
 
 # The field metadata under which the log's schema says which columns are the key, and, at `_change`, who writes it.
 KEY_MARK = {b"streamstate.key": b"true"}
+# And the one that says from which epoch on a column is there that a restarted query brought.
+_BEGINS = b"streamstate.begins"
 _OPERATOR, _TIME_MODE = b"streamstate.operator", b"streamstate.time_mode"
 
 
@@ -82,6 +84,18 @@ def value_columns(schema: pa.Schema) -> list[str]:
     """The value columns of a log's schema."""
     keys = {*key_columns(schema), EPOCH, CHANGE, PARTITION}
     return [name for name in schema.names if name not in keys]
+
+
+def with_beginning(wanted: pa.Schema, there: pa.Schema, epoch: int) -> pa.Schema:
+    """The schema with those of its value columns marked that a log begins to have at an epoch."""
+    new = {*value_columns(wanted)} - {*there.names}
+    return pa.schema([one.with_metadata({_BEGINS: str(epoch)}) if one.name in new else one for one in wanted])
+
+
+def beginnings(schema: pa.Schema) -> dict[str, int]:
+    """For each column that a log did not have from its start, the epoch from which on it is there."""
+    marked = {one.name: (one.metadata or {}).get(_BEGINS) for one in schema}
+    return {name: int(epoch) for name, epoch in marked.items() if epoch is not None}
 
 
 def state_at(

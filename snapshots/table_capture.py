@@ -19,6 +19,7 @@ from streamstate.snapshots.change_log import (
     folded,
     log_schema,
     state_at,
+    with_beginning,
 )
 from streamstate.snapshots.changes import EpochChanges, FeedFollower, WholeFollower, keyframe_rows, with_positions
 from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
@@ -203,7 +204,7 @@ class TableCapture:
         rows = pa.concat_tables(gathered.pieces)
         keys = self._follower.keys if self._follower else ()
         if rows.schema != self._schema:
-            self._create(rows.schema, keys)
+            self._create(rows.schema, keys, min(gathered.facts))
             self._schema = rows.schema
         stood = base
         if rows.num_rows:
@@ -218,9 +219,12 @@ class TableCapture:
         # Epochs that another capture has put into the log stand as it wrote them.
         return gathered.facts | (self._facts_in_log([*gathered.facts], stood) if stood > base else {})
 
-    def _create(self, columns: pa.Schema, keys: Sequence[str]) -> None:
+    def _create(self, columns: pa.Schema, keys: Sequence[str], epoch: int) -> None:
         operator = Operator(self._source.operator, self._source.time_mode)
         schema = log_schema(columns, keys, operator)
+        there = open_table(self._place)
+        if there is not None:
+            schema = with_beginning(schema, TableVersion(self._place, there).schema, epoch)
         open_or_create(self._place, schema, f"streamstate: change log of {self._source.table}")
 
     def _facts_in_log(self, epochs: Sequence[int], stood: int) -> dict[int, TableFacts]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamstate.snapshots.change_log import check_generation, key_columns, value_columns
+from streamstate.snapshots.change_log import beginnings, check_generation, key_columns, value_columns
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.errors import OvertakenError, UnknownEpochError
@@ -31,6 +31,11 @@ class ChangeLog:
     def columns(self) -> list[str]:
         """Key columns, then value columns."""
         return [*self.keys, *value_columns(self.version.schema)]
+
+    def columns_at(self, epoch: int) -> list[str]:
+        """The columns that there were at an epoch."""
+        begins = beginnings(self.version.schema)
+        return [name for name in self.columns if begins.get(name, epoch) <= epoch]
 
     @property
     def all_columns(self) -> list[str]:

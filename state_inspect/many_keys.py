@@ -38,7 +38,7 @@ def rows_of(keys: Keys, index: Index, table: IntervalTable, epoch: int) -> pa.Ta
     if given.num_rows <= _FEW:
         known = index.query(f"SELECT {HASH} FROM ({hashes})", frames={"given": given})[HASH].to_pylist()
         versions += f" AND {HASH} IN ({', '.join(map(str, known)) or 'NULL'})"
-    columns = ", ".join(f"held.{quoted(name)}" for name in table.columns)
+    columns = ", ".join(f"held.{quoted(name)}" for name in table.columns_at(epoch))
     return index.query(
         f"SELECT {columns} FROM ({hashes}) AS asked JOIN ({versions}) AS held"
         f" ON {same('held', 'asked', [HASH, *table.key_columns])} ORDER BY asked.{_ORDER}",

@@ -44,12 +44,14 @@ class StateTable:
     @property
     def value_columns(self) -> list[str]:
         """Names of the value columns, in the order on disk."""
-        return list(self._table.value_columns)
+        return self._table.columns_at(self.epoch)[len(self._table.key_columns) :]
 
     @property
     def schema(self) -> pa.Schema:
         """Names and Arrow types of the columns, keys first."""
-        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+        return pa.schema(
+            [self._table.schema.field(name).remove_metadata() for name in self._table.columns_at(self.epoch)]
+        )
 
     def rows_sql(self) -> str:
         """The rows as SQL over the temporal index."""
@@ -240,13 +242,16 @@ class StateTable:
         return found.cast(self.schema)
 
     def _check_column(self, name: str) -> None:
-        if name not in self._table.columns:
-            raise UnknownColumnError.among("column", name, self._table.columns, where=f"in {self.name}")
+        if name in self.schema.names:
+            return
+        begins = self._table.beginnings.get(name)
+        where = f"in {self.name} at epoch {self.epoch}" + (f"; it is there from epoch {begins} on" if begins else "")
+        raise UnknownColumnError.among("column", name, self.schema.names, where=where)
 
     def _condition(self, where: str | None, contains: Mapping[str, str] | None) -> tuple[str, list[str]]:
         parts, parameters = [], []
         if where is not None and where.strip():
-            parts.append(f"({predicate_sql(where, self._table.columns, self.name)})")
+            parts.append(f"({predicate_sql(where, self.schema.names, self.name)})")
         for name, text in (contains or {}).items():
             self._check_column(name)
             parts.append(f"contains(lower({quoted(name)}::VARCHAR), lower(?))")

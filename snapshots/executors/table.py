@@ -131,7 +131,7 @@ class ScalingTableCapture(TableCapture):
 
     def _commit_files(self, epochs: Sequence[int], chain: Chain, work: _Work) -> dict[int, TableFacts]:
         """Commit what executors write for some epochs, in one transaction, and sweep what tasks that died left."""
-        self._create(*self._jobs.columns(epochs[-1]))
+        self._create(*self._jobs.columns(epochs[-1]), epochs[0])
         said: dict[str, str] = {}
         done: list[Written] = []
 

@@ -33,7 +33,7 @@ def state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
     rows = _log(spark, log, keyframe, epoch).where(_since(keyframe))
     newest = Window.partitionBy(*_columns(log.keys)).orderBy(F.col(EPOCH).desc())
     ranked = rows.withColumn("_newest", F.row_number().over(newest))
-    return ranked.where((F.col("_newest") == 1) & (F.col(CHANGE) != DELETE)).select(*_columns(log.columns))
+    return ranked.where((F.col("_newest") == 1) & (F.col(CHANGE) != DELETE)).select(*_columns(log.columns_at(epoch)))
 
 
 def changes(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from streamstate.snapshots.change_log import (
     DELETE,
     KEYFRAME,
+    beginnings,
     check_generation,
     key_columns,
     listed,
@@ -79,9 +80,13 @@ class IntervalTable:
         """Key columns, then value columns."""
         return [*self.key_columns, *self.value_columns]
 
+    def columns_at(self, epoch: int) -> list[str]:
+        """The columns that there were at an epoch; a restarted query may have brought others later."""
+        return [name for name in self.columns if self.beginnings.get(name, epoch) <= epoch]
+
     def at(self, epoch: int) -> str:
         """SQL for the rows that held at an epoch."""
-        return f"SELECT {listed(self.columns)} FROM {self.relation} WHERE {held_at(epoch)}"
+        return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     def versions_sql(self) -> str:
         """SQL for all versions; ``_valid_to`` is NULL while one holds."""
@@ -170,6 +175,8 @@ class IntervalTable:
         self.schema = self._version.schema
         self.key_columns = key_columns(self.schema)
         self.value_columns = value_columns(self.schema)
+        self.beginnings = beginnings(self.schema)
+        """For columns that were not there from the start, the epoch from which on they are."""
 
     def _keyframes(self, entries: Sequence[Entry]) -> list[int]:
         live = {one.epoch: one.tables[self._table].rows for one in entries if self._table in one.tables}

@@ -10,8 +10,10 @@ import pytest
 from oracle import captured_rows, spark_rows
 from pyspark.sql import SparkSession
 
+import streamstate as ss
 from operators.processors import PANDAS_STATE, TRANSFORM, InRows, evolving, transformed
 from operators.running import AVRO, CHANGELOG_OFF, Query, Run, checked
+from streamstate.snapshots.errors import UnknownColumnError
 
 FEW = (range(2), range(2, 3))
 
@@ -55,13 +57,21 @@ def grown(spark: SparkSession, folder: Path, before: Query, after: Query) -> Run
 
 
 def test_a_schema_that_grew_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    """A new field is null before it came; a new variable begins with its first epoch."""
+    """A new field is there from its first epoch on, and so is a new variable; asking for it earlier says since when."""
     run = grown(spark, tmp_path, evolving("n int"), evolving("n int, extra string", added=True))
     history = run.history
     assert history.captured() == [0, 1, 2, 3]
     assert history.at(0).tables() == ["op0_total"]
     assert sorted(history.live().tables()) == ["op0_added", "op0_total"]
     assert history.live().table("op0_total").value_columns == ["n", "extra"]
+    before = history.at(1).table("op0_total")
+    assert before.value_columns == before.schema.names[1:] == ["n"]
+    with pytest.raises(UnknownColumnError, match="from epoch 2 on"):
+        before.page(order_by="extra")
+    store = ss.open_store(run.store)
+    with pytest.raises(UnknownColumnError, match="extra"):
+        store.sql("SELECT extra FROM q.op0_total VERSION AS OF 1")
+    assert store.sql("SELECT extra FROM q.op0_total VERSION AS OF 2").columns == ["extra"]
     for epoch in history.captured():
         for name in history.at(epoch).tables():
             found = captured_rows(history.at(epoch).table(name))
