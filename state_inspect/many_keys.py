@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import listed, quoted, same
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.temporal_index.interval_table import held_at
+from streamstate.state_inspect.temporal_index.interval_table import FEW_KEYS, hashed_as, held_at
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.temporal_index.index import Index
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 Keys: TypeAlias = "pd.DataFrame | pa.Table | Sequence[Mapping[str, Any]]"
 """Key columns as a frame or an Arrow table, or a dict for each key."""
 
-# Up to so many, naming the hashes spares looking through all versions.
-_FEW = 100
 _ORDER = "_asked"
 
 
@@ -35,9 +33,9 @@ def rows_of(keys: Keys, index: Index, table: IntervalTable, epoch: int) -> pa.Ta
     given = _as_table(keys, table)
     hashes = f"SELECT *, hash({listed(table.key_columns)}) AS {HASH} FROM given"
     versions = f"SELECT * FROM {table.relation} WHERE {held_at(epoch)}"
-    if given.num_rows <= _FEW:
+    if given.num_rows <= FEW_KEYS:
         known = index.query(f"SELECT {HASH} FROM ({hashes})", frames={"given": given})[HASH].to_pylist()
-        versions += f" AND {HASH} IN ({', '.join(map(str, known)) or 'NULL'})"
+        versions += f" AND {hashed_as(known)}"
     columns = ", ".join(f"held.{quoted(name)}" for name in table.columns_at(epoch))
     return index.query(
         f"SELECT {columns} FROM ({hashes}) AS asked JOIN ({versions}) AS held"

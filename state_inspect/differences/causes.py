@@ -14,6 +14,7 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import operator_of, quoted, same
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
+from streamstate.state_inspect.temporal_index.interval_table import FEW_KEYS, hashed_as
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
@@ -24,9 +25,6 @@ _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMER_COLUMN = "expiration_timestamp_ms"
 # Where state says when it is to go, in milliseconds: timeouts, times to live, and timers themselves.
 _EXPIRY_COLUMNS = ("timeoutTimestamp", "ttlExpirationMs", _TIMER_COLUMN)
-
-# Up to so many, naming the hashes spares looking through all versions.
-_FEW = 100
 
 
 @dataclass(frozen=True)
@@ -209,8 +207,8 @@ def _versions(keys: Keys, first: int, last: int) -> str:
         *keys.columns,
     ]
     held = f"SELECT * FROM {table.relation} WHERE _valid_to > {first} AND _valid_from <= {last}"
-    if keys.rows.num_rows <= _FEW:
-        held += f" AND {HASH} IN ({', '.join(map(str, keys.rows[HASH].to_pylist())) or 'NULL'})"
+    if keys.rows.num_rows <= FEW_KEYS:
+        held += f" AND {hashed_as(keys.rows[HASH].to_pylist())}"
     return (
         f"WITH versions AS (SELECT wanted._row, held.* FROM wanted JOIN ({held}) AS held"
         f" ON {same('wanted', 'held', [HASH, *table.key_columns])})"

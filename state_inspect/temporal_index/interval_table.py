@@ -13,7 +13,7 @@ later lies behind them unsorted, until it is so much that looking through it wou
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -42,6 +42,9 @@ from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
 
 NEVER = 2**63 - 1
 """``_valid_to`` of what holds."""
+
+FEW_KEYS = 100
+"""Up to so many keys, naming their hashes spares looking through all versions."""
 
 # Rows behind the sorted ones that are looked through in a few milliseconds.
 _UNSORTED = 2_000_000
@@ -88,11 +91,6 @@ class IntervalTable:
         """SQL for the rows that held at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
-    def versions_sql(self) -> str:
-        """SQL for all versions; ``_valid_to`` is NULL while one holds."""
-        columns = f"_valid_from, nullif(_valid_to, {NEVER}) AS _valid_to, {listed([PARTITION, *self.columns])}"
-        return f"SELECT {columns} FROM {self.relation}"
-
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """The SQL condition that a version is of a key, and its parameters; leads there without a scan.
 
@@ -126,7 +124,9 @@ class IntervalTable:
             self.low, self.high = None, -1
         if self.low is None:
             self._know_columns()
-        runs = runs_of(entries, self._table, self._keyframes(entries))
+        # Keyframes count where older epochs are to be read; epochs that arrive need no look at all files.
+        held = self._keyframes(entries) if self.low is None or first < self.low else []
+        runs = runs_of(entries, self._table, held)
         if not runs:
             return
         with self._all_or_nothing():
@@ -311,6 +311,11 @@ class IntervalTable:
 def first_line(error: Exception) -> str:
     """What an engine says, without its advice on itself."""
     return str(error).strip().splitlines()[0]
+
+
+def hashed_as(hashes: Iterable[int]) -> str:
+    """The SQL condition that a version's key has one of some hashes; worth it for ``FEW_KEYS``."""
+    return f"{HASH} IN ({', '.join(map(str, hashes)) or 'NULL'})"
 
 
 def held_at(epoch: int) -> str:
