@@ -52,7 +52,7 @@ $(DONE)/venv:
 
 $(DONE)/demo: extras = tutorials,jdk
 $(DONE)/lab: extras = lab,tutorials,jdk
-$(DONE)/dev: extras = lab,tutorials,jdk,test,lint,bench
+$(DONE)/dev: extras = lab,tutorials,jdk,test,lint,bench,docs
 $(DONE)/demo $(DONE)/lab $(DONE)/dev: pyproject.toml | $(DONE)/venv
 	@echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."
 	@$(INSTALL) --editable '.[$(extras)]'

@@ -33,7 +33,14 @@ def lay_out(mapping: dict[str, Path], tree: Path) -> None:
     wanted = {
         tree.joinpath(*package.split("."), source.name): source
         for package, folder in mapping.items()
-        for source in [*folder.glob("*.py"), *folder.glob("*.pyi"), *folder.glob("py.typed")]
+        for kind in (
+            "*.py",
+            "*.pyi",
+            "py.typed",
+            "*.js",
+            "*.css",
+        )  # with what the page runs, so that the tree can be imported
+        for source in folder.glob(kind)
     }
     for link in {path for path in tree.rglob("*") if path.is_symlink()} - wanted.keys():
         link.unlink()  # its source was deleted or renamed

@@ -1,7 +1,9 @@
-"""What a notebook shows: the state browser."""
+"""What a notebook or a served page shows: views of a query's state, and of a whole store."""
 
 from __future__ import annotations
 
-from streamstate.widgets.browser import StateBrowser, close_all
+from streamstate.widgets.browser.state_browser import StateBrowser
+from streamstate.widgets.model import Focus
+from streamstate.widgets.view import View, close_all, link
 
-__all__ = ["StateBrowser", "close_all"]
+__all__ = ["Focus", "StateBrowser", "View", "close_all", "link"]

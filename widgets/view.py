@@ -1,141 +1,161 @@
-"""What a browser shows for one selection, as plain data: built in the kernel, drawn elsewhere.
-
-Only one page of rows is ever turned into cells; sorting, filtering and counting happen in the state
-table. The same view is drawn by the live page, by the static table of a saved notebook and as text.
-"""
+"""A view: an object that a notebook shows, live where there is a kernel and still where there is none."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import contextlib
+import uuid
+from collections.abc import Mapping
+from typing import Any, Generic
 
-from streamstate.widgets.selection import Selection
-from streamstate.widgets.values import Cell
+from streamstate.snapshots.errors import StreamStateError
+from streamstate.widgets.live import comms
+from streamstate.widgets.live.pages import Live
+from streamstate.widgets.model import Focus, S, ViewModel
 
-__all__ = ["Column", "Counts", "KeyChange", "KeyHistory", "Row", "Rows", "View", "described", "ranges"]
-
-RUNS = 4
-"""Runs of epochs that are named one by one."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: its name, and whether it is part of the key."""
-
-    name: str
-    key: bool
+__all__ = ["View", "close_all", "link"]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of cells; ``mark`` is ``+``, ``~`` or ``−`` where it differs from the previous epoch.
+class View(Generic[S]):
+    """What every view can do: show itself, be told where to look, be linked with others, and be closed.
 
-    ``was`` holds, for each cell that changed, the old value.
+    At the end of a notebook's cell it is live; in a saved notebook and in exported HTML a still table or picture
+    stands in its place; elsewhere, a line of text.
+
+    Args:
+        model: builds what is seen.
+        selection: what is shown first.
     """
 
-    cells: Sequence[Cell]
-    mark: str = ""
-    was: dict[int, Cell] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One page: where it starts, how many rows there are to page through, the key of each row, the row that is open."""
-
-    columns: Sequence[Column] = ()
-    rows: Sequence[Row] = ()
-    offset: int = 0
-    matching: int = 0
-    keys: Sequence[Mapping[str, Any]] = ()
-    chosen: int | None = None
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many keys differ from the previous epoch."""
-
-    since: int
-    added: int
-    changed: int
-    removed: int
-
-    def __str__(self) -> str:
-        return f"+{self.added:,} ~{self.changed:,} −{self.removed:,} since epoch {self.since}"
-
-
-@dataclass(frozen=True)
-class KeyHistory:
-    """The changes of one key, newest first; ``more`` are not listed."""
-
-    key: Sequence[tuple[str, Cell]]
-    columns: Sequence[str]
-    changes: Sequence[KeyChange]
-    more: int = 0
-
-
-@dataclass(frozen=True)
-class KeyChange:
-    """One change of a key: the epoch it happened in, when that was committed, and the values after it."""
-
-    epoch: int
-    mark: str
-    committed: str
-    cells: Sequence[Cell]
-    changed: Sequence[int]
-    after_gap: bool
-
-
-@dataclass(frozen=True)
-class View:
-    """Everything one drawing needs."""
-
-    name: str
-    tables: Sequence[str] = ()
-    table: str | None = None
-    captured: Sequence[int] = ()
-    epoch: int | None = None
-    facts: Sequence[tuple[str, str]] = ()
-    total: int = 0
-    counts: Counts | None = None
-    page: Rows = field(default_factory=Rows)
-    history: KeyHistory | None = None
-    selection: Selection = field(default_factory=Selection)
+    def __init__(self, model: ViewModel[S], selection: S) -> None:
+        self.model = model
+        self._live = Live(model, selection, ended=self._settle, chosen=self._chosen)
+        self._linked: list[View[Any]] = []
+        self._displays: list[str] = []
+        self._closed = False
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is no epoch to show yet."""
-        return self.epoch is None
+    def selection(self) -> S:
+        """Everything that is chosen in the view now."""
+        return self._live.selection
 
-    def message(self) -> dict[str, Any]:
-        """The view as JSON types, epochs as ranges: what goes to a page."""
-        content = asdict(self) | {"captured": ranges(self.captured), "following": self.selection.following}
-        del content["selection"]["key"], content["page"]["keys"]
-        return content
+    @property
+    def focus(self) -> Focus:
+        """What the view looks at, in the terms that all views share.
+
+        Example:
+            >>> StateBrowser(store["delays"], epoch=12).focus.epoch  # doctest: +SKIP
+            12
+        """
+        return self.model.focus(self.selection)
+
+    def look(
+        self,
+        *,
+        epoch: int | None = None,
+        between: tuple[int, int] | None = None,
+        table: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        live: bool = False,
+    ) -> None:
+        """Look somewhere else, as if a person had chosen it; what is left out stays.
+
+        Args:
+            epoch: an epoch.
+            between: two epochs, for views that compare.
+            table: a state table.
+            key: one key, its columns with their values.
+            live: follow the newest epoch.
+
+        Example:
+            >>> browser.look(epoch=12, key={"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
+        """
+        self._look(Focus(epoch, between, table, key, live))
+
+    def _look(self, focus: Focus) -> None:
+        """Look where another view looks; a view that is closed stays as it is."""
+        if not self._closed:
+            self._live.select(self.model.focused(self.selection, focus))
+
+    def _chosen(self, selection: S) -> None:
+        """Take the linked views along."""
+        if self._linked:
+            focus = self.model.focus(selection)
+            for other in self._linked:
+                other._look(focus)
+
+    def __repr__(self) -> str:
+        try:
+            return self.model.text(self.model.drawing(self.selection))
+        except StreamStateError as problem:
+            return f"{self.model.name}: {problem}"
+
+    def _ipython_display_(self) -> None:
+        """Display under a name, so that closing can put the last drawing in the place of the first."""
+        from IPython.display import display
+
+        data, metadata = self._repr_mimebundle_()
+        handle = display(data, metadata=metadata, raw=True, display_id=True)
+        if handle and not self._closed:
+            self._displays.append(handle.display_id)
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Text, an escaped still form and, where there is a kernel, the script that brings it to life."""
+        address = None if self._closed else comms.offer(self._live)
+        if address is None:
+            return self._still(), {}
+        display = uuid.uuid4().hex
+        return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
+
+    def _still(self, script: str = "") -> dict[str, str]:
+        """The forms of the current drawing that need no kernel; the script goes beside the still one."""
+        drawing = self.model.drawing(self.selection)
+        still = f'<div class="streamstate-static">{self.model.html(drawing)}</div>'
+        return {
+            "text/plain": self.model.text(drawing),
+            "text/html": f'<div class="streamstate">{still}{script}</div>',
+        }
+
+    def _settle(self) -> None:
+        """Leave what was looked at last in the notebook, still; what cannot be read leaves what is there."""
+        displays, self._displays = self._displays, []
+        if not displays:
+            return
+        from IPython.display import update_display
+
+        with contextlib.suppress(StreamStateError, OSError):
+            for display in displays:
+                update_display(self._still(), raw=True, display_id=display)
+
+    def close(self) -> None:
+        """Stop following and let go of every page; the view becomes still. Idempotent."""
+        self._closed = True
+        for other in self._linked:
+            other._linked = [view for view in other._linked if view is not self]
+        self._linked = []
+        comms.withdraw(self._live)
+        self._live.close()
 
 
-def ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers as inclusive runs; ten thousand epochs are a few pairs.
+def link(*views: View[Any]) -> None:
+    """Let views look at the same: what is chosen in one of them, the others show.
+
+    Args:
+        views: two or more; each takes over what it has a use for: the epoch, two epochs, the table, the key.
 
     Example:
-        >>> ranges([0, 1, 2, 5, 6])
-        [[0, 2], [5, 6]]
+        >>> link(timeline, browser, diff)  # doctest: +SKIP
     """
-    return [[run[0], run[-1]] for run in _runs(numbers)]
+    for view in views:
+        known = {id(other) for other in (*view._linked, view)}
+        view._linked = [*view._linked, *(other for other in views if id(other) not in known)]
 
 
-def described(captured: Sequence[int]) -> str:
-    """Which epochs there are, with the gaps between them.
+def close_all() -> None:
+    """Close every view that a page shows or could show, and take the line to pages down.
 
     Example:
-        >>> described([0, 1, 2, 5, 6])
-        '0–2, 5–6'
+        >>> close_all()
     """
-    runs = [f"{a}–{b}" if a != b else f"{a}" for a, b in ranges(captured)]
-    return ", ".join(runs) if len(runs) <= RUNS else f"{runs[0]}, …, {runs[-1]} ({len(runs) - 1} gaps)"
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        yield [number for _, number in run]
+    comms.hang_up()

@@ -12,10 +12,11 @@ import pytest
 import streamstate as ss
 from browser.stores import HOSTILE, State, Written
 from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
-from streamstate.widgets import StateBrowser, static
-from streamstate.widgets.reader import Reader
-from streamstate.widgets.selection import SIZES, Selection, changed
-from streamstate.widgets.view import described, ranges
+from streamstate.widgets import StateBrowser
+from streamstate.widgets.browser import static
+from streamstate.widgets.browser.drawing import described, ranges
+from streamstate.widgets.browser.model import BrowserModel
+from streamstate.widgets.browser.selection import SIZES, Selection, changed
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def delays(opened_store: ss.Store) -> ss.History:
 @pytest.mark.parametrize("epoch", [1, 2, 3, 5, 6])
 def test_marks_and_counts_are_those_of_the_diff(delays: ss.History, epoch: int) -> None:
     """Every row of every epoch against the epoch captured before it, and old values where one changed."""
-    view = Reader(delays).view(Selection(epoch=epoch, size=SIZES[-1]))
+    view = BrowserModel(delays).view(Selection(epoch=epoch, size=SIZES[-1]))
     before = 3 if epoch == 5 else epoch - 1
     diff = delays.diff(before, epoch)
     marks = [row.mark for row in view.page.rows]
@@ -50,22 +51,22 @@ def test_the_pages_of_changes_are_the_diff(delays: ss.History) -> None:
     diff = delays.diff(1, 2)
     seen = []
     for page in range(9):
-        view = Reader(delays).view(Selection(epoch=2, rows="changed", page=page, size=1, order_by="carrier"))
+        view = BrowserModel(delays).view(Selection(epoch=2, rows="changed", page=page, size=1, order_by="carrier"))
         seen += [row.cells[0].text for row in view.page.rows] if view.page.offset == page else []
     assert seen == sorted([*diff.added["carrier"], *diff.changed["carrier"], *diff.removed["carrier"]])
-    found = Reader(delays).view(Selection(epoch=2, rows="changed", column="carrier", text="c02"))
+    found = BrowserModel(delays).view(Selection(epoch=2, rows="changed", column="carrier", text="c02"))
     assert [row.mark for row in found.page.rows] == ["−"]
 
 
 def test_a_page_beyond_the_end_is_the_last(delays: ss.History) -> None:
     """A filter or another epoch can leave fewer pages than there were."""
-    view = Reader(delays).view(Selection(epoch=0, page=99))
+    view = BrowserModel(delays).view(Selection(epoch=0, page=99))
     assert (view.page.offset, len(view.page.rows)) == (20, view.total - 20)
 
 
 def test_a_key_history_marks_what_each_change_changed(delays: ss.History) -> None:
     """Newest first; the first is an addition, a removal has no values, and after a gap nothing is claimed."""
-    history = Reader(delays).view(Selection(key={"carrier": "C01", "origin": "LGA"})).history
+    history = BrowserModel(delays).view(Selection(key={"carrier": "C01", "origin": "LGA"})).history
     assert history is not None
     frame = delays.key_history("op0", carrier="C01", origin="LGA")
     assert [change.epoch for change in history.changes] == frame["epoch"].tolist()[::-1]
@@ -75,7 +76,7 @@ def test_a_key_history_marks_what_each_change_changed(delays: ss.History) -> Non
 
 def test_only_a_page_goes_to_the_page(opened_store: ss.Store) -> None:
     """A message stays small whatever the state holds: a bounded number of rows of bounded cells."""
-    message = Reader(opened_store["hostile"]).view(Selection(table="op0", size=SIZES[-1])).message()
+    message = BrowserModel(opened_store["hostile"]).view(Selection(table="op0", size=SIZES[-1])).message()
     assert len(str(message)) < 20_000
     assert "keys" not in message["page"]
 
@@ -114,7 +115,7 @@ class _Tags(HTMLParser):
 
 def test_the_static_table_holds_no_markup_of_the_state(opened_store: ss.Store) -> None:
     """Names and values are escaped: only our own elements are there."""
-    html = static.html(Reader(opened_store["hostile"]).view(Selection(table="op0")))
+    html = static.html(BrowserModel(opened_store["hostile"]).view(Selection(table="op0")))
     assert HOSTILE not in html
     assert set(_Tags(html).found) == {"style", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "small"}
 
@@ -162,6 +163,6 @@ def test_a_state_can_have_a_column_of_any_name(tmp_path: Path) -> None:
     states: list[State] = [{(1,): (1, 1)}, {(1,): (2, 1), (2,): (0, 0)}]
     for state in states:
         written.add({"op0": state})
-    reader = Reader(ss.open_store(tmp_path)["odd"])
+    reader = BrowserModel(ss.open_store(tmp_path)["odd"])
     assert [row.mark for row in reader.view(Selection()).page.rows] == ["~", "+"]
     assert [row.mark for row in reader.view(Selection(rows="changed", order_by="0")).page.rows] == ["+", "~"]

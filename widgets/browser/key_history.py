@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.changes import ADDED, CHANGED, REMOVED
+from streamstate.widgets.browser.changes import ADDED, CHANGED, REMOVED
+from streamstate.widgets.browser.drawing import KeyChange, KeyHistory
 from streamstate.widgets.values import canonical, cell, records, timestamp
-from streamstate.widgets.view import KeyChange, KeyHistory
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History

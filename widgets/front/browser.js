@@ -1,75 +1,13 @@
-// Draws the views a kernel sends, and sends back what a person does. It keeps no state of its own but
-// what is being typed or dragged: a view holds everything, and the kernel's latest view wins.
-// All text enters the page as text nodes, never as HTML.
+import { KINDS, element, fill, icon, keep, mark, number } from "./dom.js";
+import { at, count, positionOf } from "./epochs.js";
+import { screen } from "./screen.js";
 
-const ICONS = {
-  first: "M3 2h2v12H3zM13 3.4L8.4 8l4.6 4.6-1.4 1.4-6-6 6-6z",
-  previous: "M11 3.4L6.4 8l4.6 4.6L9.6 14l-6-6 6-6z",
-  play: "M4 2l9 6-9 6z",
-  pause: "M3 2h4v12H3zM9 2h4v12H9z",
-  next: "M5 3.4L9.6 8 5 12.6 6.4 14l6-6-6-6z",
-  last: "M11 2h2v12h-2zM3 3.4L7.6 8 3 12.6 4.4 14l6-6-6-6z",
-};
-const KINDS = { "+": "added", "~": "changed", "−": "removed" };
-const SAID = { "+": "added", "~": "changed", "−": "removed", "": "unchanged" };
-
-export function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value !== undefined && value !== null) node.setAttribute(name, value);
-  }
-  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-  return node;
-}
-
-function icon(name) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  const path = document.createElementNS(space, "path");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", ICONS[name]);
-  svg.append(path);
-  return svg;
-}
-
-// Epochs come as inclusive runs: [[0, 16], [20, 39]]. A slider counts positions, without the gaps.
-const count = (runs) => runs.reduce((sum, [from, to]) => sum + to - from + 1, 0);
-function at(runs, position) {
-  for (const [from, to] of runs) {
-    if (position <= to - from) return from + position;
-    position -= to - from + 1;
-  }
-}
-function positionOf(runs, epoch) {
-  let before = 0;
-  for (const [from, to] of runs) {
-    if (epoch <= to) return before + epoch - from;
-    before += to - from + 1;
-  }
-  return before - 1;
-}
-const number = (value) => value.toLocaleString("en-US");
-
+// The state browser: which state of which query, at which epoch, and its rows.
 export function render({ model, root, style }) {
   let view = null;
-  let asked = 0; // actions sent; a view answers all up to view.handled
   let dragging = false;
-  let patience; // the time an answer may take before the person is told that what stands here is older
   let lookedAt = ""; // key and epoch that the history was last scrolled to
-
-  const answered = () => view.handled >= asked;
-  function act(what, value) {
-    model.send({ do: what, value, n: ++asked });
-    clearTimeout(patience);
-    patience = setTimeout(wait, 700);
-  }
-  function wait() {
-    busy.hidden = answered();
-    frame.classList.toggle("stale", !answered());
-  }
+  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "browser", (drawn) => { view = drawn; draw(); });
 
   // Head: which state of which query.
   const name = element("span", { class: "name" });
@@ -123,10 +61,7 @@ export function render({ model, root, style }) {
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "group" }, grid);
   const empty = element("div", { class: "empty" });
   const history = element("section", { class: "history", "aria-label": "History of one key", hidden: true });
-  const problem = element("div", { class: "problem", role: "alert", hidden: true });
-  const busy = element("div", { class: "busy", role: "status", hidden: true }, "The kernel is busy. This shows what you asked for as soon as it answers.");
-  const frame = element("section", { class: "browser" }, head, transport, busy, problem, controls, scroll, empty, history);
-  root.append(element("style", {}, style), frame);
+  frame.append(head, transport, busy, problem, controls, scroll, empty, history);
 
   function label() {
     const position = Number(slider.value);
@@ -182,12 +117,6 @@ export function render({ model, root, style }) {
     size.value = chosen.size;
   }
 
-  function fill(select, names, value) {
-    const known = [...select.options].map((option) => option.value);
-    if (known.join("\n") !== names.join("\n")) select.replaceChildren(...names.map((each) => element("option", { value: each }, each)));
-    if (root.activeElement !== select) select.value = value;
-  }
-
   function drawRows() {
     const { columns, rows } = view.page;
     const numeric = columns.map((_, i) => rows.some((row) => row.cells[i].kind === "number"));
@@ -212,14 +141,12 @@ export function render({ model, root, style }) {
   }
 
   function line(row, i, numeric) {
-    const show = () => act("key", { view: view.view, row: i });
+    const show = () => act("key", i);
     const keys = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show(); } };
     const chosen = view.page.chosen === i;
     return element("tr", { class: `${KINDS[row.mark] || ""} ${chosen ? "chosen" : ""}`, "aria-current": chosen ? "true" : null, tabindex: 0, title: "Show the history of this key", onclick: show, onkeydown: keys },
       mark(row.mark), ...row.cells.map((cell, c) => value(cell, numeric[c], row.was[c])));
   }
-
-  const mark = (sign) => element("td", { class: "mark" }, element("span", { "aria-hidden": "true" }, sign), element("span", { class: "hidden" }, SAID[sign]));
 
   function value(cell, numeric, was, differs = Boolean(was)) {
     const only = view.selection.rows === "changed";
@@ -259,14 +186,6 @@ export function render({ model, root, style }) {
     if (place >= 0) scroller.scrollTop = rows[Math.max(0, place - 3)].offsetTop - rows[0].offsetTop;
   }
 
-  // Rows are drawn anew each time: give the focus back to where it was.
-  function keep(parent, draw) {
-    const nodes = () => [...parent.querySelectorAll("button, tr[tabindex]")];
-    const focused = nodes().indexOf(root.activeElement);
-    draw();
-    if (focused >= 0) nodes()[focused]?.focus();
-  }
-
   function draw() {
     const waiting = view.epoch === null;
     for (const part of [transport, controls, scroll, facts, counts]) part.hidden = waiting;
@@ -283,14 +202,4 @@ export function render({ model, root, style }) {
     drawRows();
     drawHistory();
   }
-
-  model.on((content) => {
-    problem.hidden = content.kind !== "problem";
-    if (content.kind === "problem") problem.textContent = content.text;
-    if (content.kind === "show") {
-      view = content;
-      draw();
-      if (answered()) wait();
-    }
-  });
 }

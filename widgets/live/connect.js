@@ -1,4 +1,4 @@
-function (target, browser, display) {
+function (target, view, display) {
   // Finds the kernel of this output and lets it bring the static table to life; without one the table stays.
   const script = document.currentScript;
   const output = script && script.parentElement;
@@ -27,14 +27,14 @@ function (target, browser, display) {
   }
   async function bring(module) {
     const url = URL.createObjectURL(new Blob([module.script], { type: "text/javascript" }));
-    const view = await import(url);
+    const code = await import(url);
     URL.revokeObjectURL(url);
     if (!line) return; // closed meanwhile
     live = document.createElement("div");
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
     const root = live.attachShadow({ mode: "open" });
-    view.render({ model: { send, on: (draws) => (listener = draws) }, root, style: module.style });
+    code.render({ model: { send, on: (draws) => (listener = draws) }, root, style: module.style });
     if (kept) draw(kept);
     setTimeout(send, 500, { do: "here" }); // by now JupyterLab may speak to the kernel beside the cells that run
   }
@@ -67,7 +67,7 @@ function (target, browser, display) {
     line.onMsg = heard;
     let tries = 0;
     (function open() {
-      if (line.active) line.open({ browser });
+      if (line.active) line.open({ view });
       else if (++tries < 40) setTimeout(open, 250); // the kernel is still starting
     })();
     watch = setInterval(check, 1000);

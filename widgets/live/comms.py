@@ -1,6 +1,6 @@
-"""The line between a browser in the kernel and the pages that show it.
+"""The line between a view in the kernel and the pages of a notebook that show it.
 
-A displayed browser is a static table and a small script. Where that script finds a kernel, through
+A displayed view is a static table and a small script. Where that script finds a kernel, through
 the JupyterLab extension that comes with Panel (``pyviz_comms``), it opens a comm; the kernel answers
 with the code of the live view and then with one message per drawing. Nothing of this is stored in
 the notebook: without a kernel, or where scripts are blocked, the static table simply stays.
@@ -13,40 +13,23 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["EXEC", "Page", "Shown", "bootstrap", "hang_up", "offer", "withdraw"]
+from streamstate.widgets import front
+from streamstate.widgets.live.pages import Live
+
+__all__ = ["EXEC", "CommPage", "bootstrap", "hang_up", "offer", "withdraw"]
 
 TARGET = "streamstate.widgets"
 EXEC = "application/vnd.holoviews_exec.v0+json"
 """The MIME type that makes JupyterLab hand an output its kernel."""
 KEPT = 256
-"""Browsers that a page can still connect to, for instance when it is loaded again; older ones
+"""Views that a page can still connect to, for instance when it is loaded again; older ones
 are forgotten unless a page shows them."""
 
 
-class Shown(Protocol):
-    """What pages connect to."""
-
-    def joined(self, page: Page) -> None:
-        """A page opened a line."""
-
-    def received(self, page: Page, content: Mapping[str, Any]) -> None:
-        """A page sent something."""
-
-    def left(self, page: Page) -> None:
-        """A page is gone."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether a page shows it now."""
-
-    def close(self) -> None:
-        """Nobody can connect any more."""
-
-
-class Page:
-    """One page that shows a browser live."""
+class CommPage:
+    """One page of a notebook that shows a view live."""
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
@@ -71,10 +54,10 @@ class Page:
         self._context.copy().run(self._comm.close)
 
 
-_offered: OrderedDict[str, Shown] = OrderedDict()
+_offered: OrderedDict[str, Live[Any]] = OrderedDict()
 
 
-def offer(shown: Shown) -> str | None:
+def offer(shown: Live[Any]) -> str | None:
     """Let pages connect to ``shown``: its address, or ``None`` outside a Jupyter kernel."""
     manager = _comm_manager()
     if manager is None:
@@ -92,14 +75,14 @@ def offer(shown: Shown) -> str | None:
     return address
 
 
-def withdraw(shown: Shown) -> None:
+def withdraw(shown: Live[Any]) -> None:
     """No page can connect to ``shown`` any more."""
     for address in [address for address, known in _offered.items() if known is shown]:
         del _offered[address]
 
 
 def hang_up() -> None:
-    """Close all that was offered, and leave the kernel as it was before the first browser was shown."""
+    """Close all that was offered, and leave the kernel as it was before the first view was shown."""
     while _offered:
         _offered.popitem()[1].close()
     manager = _comm_manager()
@@ -108,14 +91,14 @@ def hang_up() -> None:
 
 
 def bootstrap(address: str, display: str) -> str:
-    """The script that looks for a kernel and connects the display to the browser at ``address``."""
-    script = _resource("connect.js")
+    """The script that looks for a kernel and connects the display to the view at ``address``."""
+    script = files("streamstate.widgets.live").joinpath("connect.js").read_text("utf-8")
     return f'<script>({script})("{TARGET}", "{address}", "{display}")</script>'
 
 
 def _opened(comm: Any, message: Mapping[str, Any]) -> None:
-    shown = _offered.get(str(message["content"]["data"].get("browser")))
-    page = Page(comm)
+    shown = _offered.get(str(message["content"]["data"].get("view")))
+    page = CommPage(comm)
     if shown is None:
         page.close()
         return
@@ -126,12 +109,8 @@ def _opened(comm: Any, message: Mapping[str, Any]) -> None:
 
     comm.on_msg(received)
     comm.on_close(lambda _: shown.left(page))
-    page.send({"kind": "module", "script": _resource("view.js"), "style": _resource("view.css")})
+    page.send({"kind": "module", "script": front.bundle(shown.kind), "style": front.style(shown.kind)})
     shown.joined(page)
-
-
-def _resource(name: str) -> str:
-    return files("streamstate.widgets").joinpath(name).read_text("utf-8")
 
 
 def _comm_manager() -> Any:

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.selection import Selection
+from streamstate.widgets.browser.drawing import Column, Counts, Row, Rows
+from streamstate.widgets.browser.selection import Selection
 from streamstate.widgets.values import canonical, cell, objects, records
-from streamstate.widgets.view import Column, Counts, Row, Rows
 
 if TYPE_CHECKING:
     import pandas as pd

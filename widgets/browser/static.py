@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from importlib.resources import files
 
+from streamstate.widgets.browser.drawing import Row, View, described
+from streamstate.widgets.front import resource
 from streamstate.widgets.values import Cell
-from streamstate.widgets.view import Row, View, described
 
 __all__ = ["html", "summary"]
 
@@ -38,7 +38,7 @@ def _parts(view: View) -> Iterator[str]:
 
 def html(view: View) -> str:
     """A view as a table that shows in any browser, without scripts; every text in it is escaped."""
-    style = files("streamstate.widgets").joinpath("static.css").read_text("utf-8")
+    style = resource("static.css")
     told = f"<p><strong>{escape(view.name)}</strong> · {' · '.join(escape(part) for part in _parts(view))}</p>"
     body = "" if view.waiting else _table(view)
     return f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_HINT}</small></p>"

@@ -1,27 +1,33 @@
-"""Builds views from a history, keeping what two views in a row have in common."""
+"""Builds the state browser's drawings from a history, keeping what two in a row have in common."""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
-from streamstate.widgets.changes import changed_page, counts, marked
-from streamstate.widgets.key_history import key_history
-from streamstate.widgets.selection import Selection
+from streamstate.widgets.browser import static
+from streamstate.widgets.browser.changes import changed_page, counts, marked
+from streamstate.widgets.browser.drawing import Column, Rows, View
+from streamstate.widgets.browser.key_history import key_history
+from streamstate.widgets.browser.selection import Selection, changed
+from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.values import canonical, plain, records, timestamp
-from streamstate.widgets.view import Column, Rows, View
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Diff, History, StateTable
 
-__all__ = ["Reader"]
+__all__ = ["BrowserModel"]
 
 
-class Reader:
-    """Reads views of one history, one at a time whichever threads ask."""
+class BrowserModel(ViewModel[Selection]):
+    """Reads one history, one drawing at a time whichever threads ask."""
+
+    kind = "browser"
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -30,13 +36,70 @@ class Reader:
         self._manifest: tuple[int, dict[int, Mapping[str, Any]]] = (-1, {})
         self._diff: Diff | None = None
 
-    def captured(self) -> list[int]:
-        """The epochs there are now, ascending."""
+    def newest(self) -> object:
+        """The epochs there are now."""
         with self._lock:
             return self.history.captured()
 
+    def drawing(self, selection: Selection) -> Drawing:
+        """The table at its epoch, and what changed.
+
+        Raises:
+            UnknownTableError: the history has no such table.
+            UnknownEpochError: the epoch was never captured.
+        """
+        view = self.view(selection)
+        return Drawing(view.message(), view)
+
+    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
+        """Rows are named by number, never by value."""
+        if action == "key" and value is not None:
+            value = kept.page.keys[int(value)] if kept else selection.key
+        return changed(selection, action, value)
+
+    def text(self, drawing: Drawing) -> str:
+        """The drawing in one line."""
+        return static.summary(drawing.kept)
+
+    def html(self, drawing: Drawing) -> str:
+        """The drawing as a table."""
+        return static.html(drawing.kept)
+
+    def playing(self, selection: Selection) -> bool:
+        """Whether the next epoch comes by itself."""
+        return selection.playing
+
+    def paused(self, selection: Selection) -> Selection:
+        """The epoch stays."""
+        return replace(selection, playing=False)
+
+    def played(self, selection: Selection) -> Selection:
+        """The next epoch that was captured; at the end it stops."""
+        with self._lock:
+            captured = self.history.captured()
+        after = bisect_right(captured, selection.epoch or 0)
+        if after == len(captured):
+            return replace(selection, playing=False)
+        return replace(selection, epoch=captured[after])
+
+    def focus(self, selection: Selection) -> Focus:
+        """The epoch, the table and the key."""
+        return Focus(selection.epoch, table=selection.table, key=selection.key, live=selection.following)
+
+    def focused(self, selection: Selection, focus: Focus) -> Selection:
+        """Another table has other columns and keys; of two epochs the later is shown."""
+        moved = selection
+        if focus.table is not None and focus.table != self._table_name(selection.table):
+            moved = changed(moved, "table", focus.table)
+        if focus.live:
+            moved = changed(moved, "follow", None)
+        epoch = focus.between[1] if focus.between and focus.epoch is None else focus.epoch
+        if epoch is not None:
+            moved = changed(moved, "epoch", epoch)
+        return moved if focus.key is None else replace(moved, key=focus.key)
+
     def check(self, selection: Selection) -> None:
-        """Raise what :meth:`view` would for a table or an epoch that does not exist."""
+        """Raise what :meth:`drawing` would for a table or an epoch that does not exist."""
         captured = self.history.captured()
         if captured:
             _epoch(selection, captured)

@@ -1,0 +1,1 @@
+"""The state browser: one query's state through its epochs."""
