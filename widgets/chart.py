@@ -61,7 +61,7 @@ class Chart:
         height: pixels.
 
     Example:
-        >>> bars = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows", "type": "quantitative"}}}
+        >>> bars = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}
         >>> Chart("Input rows by epoch", bars, [{"epoch": 0, "rows": 12}]).svg().startswith("<svg")
         True
     """

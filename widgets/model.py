@@ -84,7 +84,7 @@ class ViewModel(ABC, Generic[S]):
 
     @abstractmethod
     def html(self, drawing: Drawing) -> str:
-        """A drawing that shows in any browser without scripts; every text in it is escaped, plots are still pictures."""
+        """A drawing for any browser, without scripts; every text in it is escaped, plots are still pictures."""
 
     def played(self, selection: S) -> S:
         """The selection one step on, for a view that plays; the same object where there is nothing to play."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic
 
 from streamstate.snapshots.errors import StreamStateError
@@ -29,7 +29,7 @@ class View(Generic[S]):
     def __init__(self, model: ViewModel[S], selection: S) -> None:
         self.model = model
         self._live = Live(model, selection, ended=self._settle, chosen=self._chosen)
-        self._linked: list[View[Any]] = []
+        self._listeners: list[Callable[[Focus], None]] = []
         self._displays: list[str] = []
         self._closed = False
 
@@ -69,19 +69,41 @@ class View(Generic[S]):
         Example:
             >>> browser.look(epoch=12, key={"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
         """
-        self._look(Focus(epoch, between, table, key, live))
+        self.look_at(Focus(epoch, between, table, key, live))
 
-    def _look(self, focus: Focus) -> None:
-        """Look where another view looks; a view that is closed stays as it is."""
+    def look_at(self, focus: Focus) -> None:
+        """Look where another view looks; a view that is closed stays as it is.
+
+        Args:
+            focus: another view's :attr:`focus`.
+
+        Example:
+            >>> diff.look_at(timeline.focus)  # doctest: +SKIP
+        """
         if not self._closed:
             self._live.select(self.model.focused(self.selection, focus))
 
+    def on_look(self, listener: Callable[[Focus], None]) -> Callable[[], None]:
+        """Hear of each change a person makes to what is looked at.
+
+        Args:
+            listener: called with the new focus, on a thread of the view; it must be quick and must not print.
+
+        Returns:
+            A function that ends it; closing the view does too.
+
+        Example:
+            >>> stop = browser.on_look(lambda focus: print(focus.epoch))  # doctest: +SKIP
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
     def _chosen(self, selection: S) -> None:
-        """Take the linked views along."""
-        if self._linked:
+        """Tell those who listen."""
+        if self._listeners:
             focus = self.model.focus(selection)
-            for other in self._linked:
-                other._look(focus)
+            for listener in tuple(self._listeners):
+                listener(focus)
 
     def __repr__(self) -> str:
         try:
@@ -131,9 +153,7 @@ class View(Generic[S]):
     def close(self) -> None:
         """Stop following and let go of every page; the view becomes still. Idempotent."""
         self._closed = True
-        for other in self._linked:
-            other._linked = [view for view in other._linked if view is not self]
-        self._linked = []
+        self._listeners.clear()
         comms.withdraw(self._live)
         self._live.close()
 
@@ -148,8 +168,9 @@ def link(*views: View[Any]) -> None:
         >>> link(timeline, browser, diff)  # doctest: +SKIP
     """
     for view in views:
-        known = {id(other) for other in (*view._linked, view)}
-        view._linked = [*view._linked, *(other for other in views if id(other) not in known)]
+        for other in views:
+            if other is not view:
+                view.on_look(other.look_at)
 
 
 def close_all() -> None:

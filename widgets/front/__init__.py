@@ -54,5 +54,5 @@ def plot_library() -> str:
     """
     import vl_convert
 
-    library: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed; window.vega = vega;")
+    library: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return library

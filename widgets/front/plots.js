@@ -52,8 +52,7 @@ export function plot(model, chosen = () => {}) {
   async function draw() {
     const chart = latest;
     if (spec !== JSON.stringify(chart.spec)) return build(chart);
-    const changes = window.vega.changeset().remove(() => true).insert(chart.rows);
-    await live.view.change("rows", changes).runAsync();
+    await live.view.data("rows", chart.rows).runAsync();
   }
   function show(chart) {
     if (latest && JSON.stringify(chart) === JSON.stringify(latest)) return; // nothing new to draw
