@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from streamstate import displays
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
 from streamstate.magics.notebook import Notebook
@@ -60,6 +61,7 @@ class Extension:
         registry.configurables.append(self.notebook.settings)
         shell.Completer.custom_matchers.append(self._matcher)
         shell.input_transformers_cleanup.append(keep_empty_cell)
+        displays.register(shell)
         atexit.register(self._close_quietly)
 
     def close(self) -> None:
@@ -85,6 +87,7 @@ class Extension:
         _remove(self.shell.configurables, self.notebook.settings)
         _remove(self.shell.Completer.custom_matchers, self._matcher)
         _remove(self.shell.input_transformers_cleanup, keep_empty_cell)
+        displays.unregister(self.shell)
 
 
 def keep_empty_cell(lines: list[str]) -> list[str]:

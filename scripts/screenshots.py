@@ -1,7 +1,8 @@
-"""Take the pictures of the README: ``python -m scripts.screenshots``.
+"""Take the pictures of the README and the documentation: ``python -m scripts.screenshots``.
 
 Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
-epoch that the tutorial is about, and leaves the pictures in ``docs/screenshots``. It takes about a minute.
+epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. The pictures
+go into ``docs/screenshots``, light and dark. It takes about two minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -21,7 +22,22 @@ from browser.shown import Shown  # noqa: E402
 
 NOTEBOOK = ROOT / "tutorials" / "00_quickstart.ipynb"
 PICTURES = ROOT / "docs" / "screenshots"
-THEMES = {"quickstart": "JupyterLab Light", "quickstart-dark": "JupyterLab Dark"}
+THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
+SETUP = """import streamstate as ss
+from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StoreOverview, Timeline
+store = ss.open_store("streamstate-data/store")
+history = store["delays"]
+running = delays  # what %%stream left in the notebook"""
+VIEWS = {
+    "timeline": "Timeline(history)",
+    "diff": "DiffView(history, 1, 2)",
+    "key": "KeyHistoryView(history, 'op0', {'carrier': 'HA', 'origin': 'JFK'})",
+    "dashboard": "QueryDashboard(history, running)",
+    "overview": "StoreOverview(store)",
+}
+"""Each view's picture and the cell that shows it."""
+SETTLED = 1500
+"""Milliseconds in which plots are drawn and laid out."""
 
 
 def run_until_captured(lab: Lab) -> Shown:
@@ -47,6 +63,44 @@ def look_at_the_leap(shown: Shown) -> None:
     shown.history.wait_for()
 
 
+def look_at_each_view(lab: Lab) -> None:
+    """A cell for each view, and its picture."""
+    last = lab.code_cells()[-1][0]
+    lab.set_source(last, SETUP)
+    lab.run_cell(last)
+    for name, code in VIEWS.items():
+        lab.set_source(last, code)
+        lab.run_cell(last)
+        view = lab.page.locator(".jp-CodeCell").nth(lab.code_cells().index((last, code))).locator(".streamstate-live")
+        view.wait_for()
+        picture(lab, view, name)
+
+
+def picture(lab: Lab, view: Locator, name: str) -> None:
+    """One view in both themes."""
+    for suffix, theme in THEMES.items():
+        lab.theme(theme)
+        lab.page.mouse.move(0, 0)
+        lab.page.wait_for_timeout(SETTLED)
+        view.screenshot(path=PICTURES / f"{name}{suffix}.png")
+        print(PICTURES / f"{name}{suffix}.png")
+
+
+def look_at_the_page(browser: Browser, store: Path) -> None:
+    """The store's page, as a colleague opens it."""
+    from streamstate.widgets.page import serve
+
+    with serve(str(store)) as server:
+        for suffix, scheme in {"": "light", "-dark": "dark"}.items():
+            page = browser.new_page(
+                viewport={"width": 1100, "height": 900}, device_scale_factor=1.5, color_scheme=scheme
+            )
+            page.goto(server.url)
+            page.wait_for_timeout(2 * SETTLED)
+            page.screenshot(path=PICTURES / f"page{suffix}.png")
+            print(PICTURES / f"page{suffix}.png")
+
+
 def main() -> None:
     """Take the pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -57,12 +111,14 @@ def main() -> None:
         shown = run_until_captured(lab)
         lab.run("application:toggle-left-area")
         look_at_the_leap(shown)
-        for name, theme in THEMES.items():
+        for suffix, theme in THEMES.items():
             lab.theme(theme)
             shown.view.evaluate("node => node.closest('.jp-CodeCell').scrollIntoView()")
             lab.page.mouse.move(0, 0)
-            lab.page.screenshot(path=PICTURES / f"{name}.png")
-            print(PICTURES / f"{name}.png")
+            lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png")
+            print(PICTURES / f"quickstart{suffix}.png")
+        look_at_each_view(lab)
+        look_at_the_page(browser, server.folder / "streamstate-data" / "store")
         browser.close()
 
 

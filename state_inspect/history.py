@@ -64,7 +64,7 @@ class History(ConditionsOverTime, StateOverTime):
         intervals = self.interval_table(chosen, min(old, new))
         for epoch in (old, new):
             self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, old, new, causes=self._causes())
+        return Diff(self.index, intervals, chosen, old, new, causes=self._causes(), history=self)
 
     def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.

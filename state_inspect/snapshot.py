@@ -30,6 +30,11 @@ class Snapshot:
         self._tables: dict[str, StateTable] = {}
 
     @property
+    def history(self) -> Recorded:
+        """The history it is a snapshot of."""
+        return self._history
+
+    @property
     def epoch(self) -> int:
         """The epoch: Spark's batch id."""
         return self._entry.epoch
@@ -77,7 +82,7 @@ class Snapshot:
         # Held on to, so that what was read once stays although retention drops the epoch.
         if chosen not in self._tables:
             intervals = self._history.interval_table_of(chosen, self._entry)
-            self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch)
+            self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch, history=self._history)
         return self._tables[chosen]
 
     def summary(self) -> pd.DataFrame:

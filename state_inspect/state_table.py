@@ -21,6 +21,7 @@ from streamstate.state_inspect.many_keys import Keys, rows_of
 if TYPE_CHECKING:
     import polars
 
+    from streamstate.state_inspect.recorded import Recorded
     from streamstate.state_inspect.temporal_index.index import Index
     from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
 class StateTable:
     """The rows of one state table as they were at one epoch; whatever is captured later does not change them."""
 
-    def __init__(self, index: Index, table: IntervalTable, name: str, epoch: int) -> None:
+    def __init__(
+        self, index: Index, table: IntervalTable, name: str, epoch: int, *, history: Recorded | None = None
+    ) -> None:
         self._index = index
         self._table = table
         self.name = name
         """The table's name, such as ``op0``."""
         self.epoch = epoch
         """The epoch."""
+        self.history = history
+        """The history it was read from."""
 
     @property
     def key_columns(self) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamstate.state_inspect.differences.causes import Caused, Causes
+    from streamstate.state_inspect.recorded import Recorded
     from streamstate.state_inspect.temporal_index.index import Index
     from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -58,7 +59,15 @@ class Diff:
     """
 
     def __init__(
-        self, index: Index, table: IntervalTable, name: str, a: int, b: int, *, causes: Causes | None = None
+        self,
+        index: Index,
+        table: IntervalTable,
+        name: str,
+        a: int,
+        b: int,
+        *,
+        causes: Causes | None = None,
+        history: Recorded | None = None,
     ) -> None:
         self._index = index
         self._table = table
@@ -70,6 +79,8 @@ class Diff:
         """The epoch compared from."""
         self.b = b
         """The epoch compared to."""
+        self.history = history
+        """The history that was asked."""
 
     @cached_property
     def added(self) -> pd.DataFrame:
