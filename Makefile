@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test lab lint bench java clean distclean
+.PHONY: help demo test lab lint docs bench java clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -31,6 +31,10 @@ lint: $(DONE)/dev  ## ruff and mypy, strict
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) scripts/typecheck.py
+
+docs: $(DONE)/dev  ## build the documentation into build/site
+	@$(PY) -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+	@echo "Open build/site/index.html"
 
 bench: $(DONE)/dev java  ## run the benchmarks
 	@$(PY) -m benchmarks $(BENCHFLAGS)
@@ -52,7 +56,7 @@ $(DONE)/venv:
 
 $(DONE)/demo: extras = tutorials,jdk
 $(DONE)/lab: extras = lab,tutorials,jdk
-$(DONE)/dev: extras = lab,tutorials,jdk,test,lint,bench
+$(DONE)/dev: extras = lab,tutorials,jdk,test,lint,bench,docs
 $(DONE)/demo $(DONE)/lab $(DONE)/dev: pyproject.toml | $(DONE)/venv
 	@echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."
 	@$(INSTALL) --editable '.[$(extras)]'

@@ -1,0 +1,130 @@
+"""Writes the magics' reference from the parsers that read their lines, and the settings' from their traits.
+
+A page for each spelling of a magic, in ``reference/magics``, made anew at each build: what the parser takes is what
+the page says. Nothing in that folder but ``index.md`` is kept in the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generated import literal, plain, title, write_pages
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from streamstate.magics.arguments import MagicParser
+    from streamstate.magics.magic import Magic
+
+FOLDER = Path("reference") / "magics"
+_EXAMPLES = re.compile(r"^Examples?:\n", re.MULTILINE)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls first."""
+    app.connect("builder-inited", generate)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def generate(app: Sphinx) -> None:
+    """Write the pages."""
+    from streamstate.extension import MAGICS
+    from streamstate.magics.settings import StreamState
+
+    pages = {page_name(magic): "\n".join(_page(magic, MAGICS)) for magic in MAGICS}
+    pages["settings"] = "\n".join(_settings(StreamState))
+    write_pages(Path(app.srcdir) / FOLDER, pages)
+
+
+def page_name(magic: Magic) -> str:
+    """The page of a magic: a line and a cell of one name have a page each."""
+    return f"{magic.name}-{magic.kind}"
+
+
+def spelling(magic: Magic) -> str:
+    """How a magic is written."""
+    return ("%%" if magic.kind == "cell" else "%") + magic.name
+
+
+def _page(magic: Magic, magics: tuple[Magic, ...]) -> Iterator[str]:
+    parser = magic.parser
+    yield title(spelling(magic), "=")
+    yield from _parser(parser, page_name(magic), magics)
+    for name, verb in parser.verbs.items():
+        yield title(f"{spelling(magic)} … {name}" if parser.verb_places != (0,) else f"{spelling(magic)} {name}", "-")
+        yield from _parser(verb, f"{page_name(magic)} {name}", magics)
+
+
+def _parser(parser: MagicParser, program: str, magics: tuple[Magic, ...]) -> Iterator[str]:
+    """What a parser reads: usage, description, arguments, examples.
+
+    Sphinx makes the options' anchors from ``program``, in which it can have no percent sign.
+    """
+    yield from _paragraphs(parser.description or "")
+    yield literal(parser.format_usage().removeprefix("usage: "))
+    yield f".. program:: {program}\n"
+    for action in parser._actions:  # noqa: SLF001 (argparse has no other way to list its arguments)
+        if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 (verbs have sections of their own)
+            yield _argument(parser, action)
+    yield from _epilog(parser, magics)
+
+
+def _argument(parser: MagicParser, action: argparse.Action) -> str:
+    """One argument, with what it takes and says."""
+    values = _values(action)
+    # Sphinx separates the spellings of one option by commas; each is a target of its own.
+    spelled = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings) or values
+    formatter = parser._get_formatter()  # noqa: SLF001 (fills defaults into the help, as --help does)
+    text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 (as above)
+    allowed = f" One of: {', '.join(f'``{choice}``' for choice in action.choices)}." if action.choices else ""
+    return f".. option:: {spelled}\n\n{textwrap.indent(_sentence(text) + allowed, '   ')}\n"
+
+
+def _values(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    names = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+    listed = " ".join(names) if isinstance(names, tuple) else names
+    return {"?": f"[{listed}]", "*": f"[{listed} ...]"}.get(str(action.nargs), listed)
+
+
+def _sentence(text: str) -> str:
+    return plain(f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', ')')) else '.'}" if text else "")
+
+
+def _epilog(parser: MagicParser, magics: tuple[Magic, ...]) -> Iterator[str]:
+    """What stands below the arguments; another magic's help becomes a link to its page."""
+    text = parser.epilog or ""
+    for other in magics:
+        if other.parser.format_help() in text:
+            text = text.replace(other.parser.format_help(), "").rstrip().removesuffix(":") + ".\n"
+            yield f"See also: :doc:`{page_name(other)}`.\n"
+    before, *examples = _EXAMPLES.split(text)
+    if before.strip():
+        listed = any(line.startswith(" ") for line in before.splitlines())
+        yield from [literal(before)] if listed else _paragraphs(before)
+    for example in examples:
+        yield ".. rubric:: Examples\n"
+        yield literal(textwrap.dedent(example))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        yield plain(" ".join(paragraph.split())) + "\n"
+
+
+def _settings(settings: type) -> Iterator[str]:
+    """The page of what ``%config`` sets."""
+    name = settings.__name__
+    yield title(f"%config {name}", "=")
+    yield from _paragraphs(inspect.getdoc(settings) or "")
+    yield literal(f"%config {name}              # all settings, with their values\n%config {name}.rows = 50    # one of them")
+    yield f".. program:: config {name}\n"
+    for trait_name, trait in settings.class_own_traits(config=True).items():  # type: ignore[attr-defined]
+        default = f" Default: ``{trait.default()!r}``."
+        yield f".. option:: {name}.{trait_name}\n\n   {_sentence(trait.help)}{default}\n"
