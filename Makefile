@@ -40,7 +40,7 @@ bench: $(DONE)/dev java  ## run the benchmarks
 	@$(PY) -m benchmarks $(BENCHFLAGS)
 
 clean:  ## remove what was built, and the caches
-	@rm -rf build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf docs/reference/*/*.rst docs/start/tutorials.md build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path '*/.venv*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment as well

@@ -44,14 +44,14 @@ nitpick_ignore_regex = [
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 suppress_warnings: list[str] = []
-smartquotes = False  # `--at` in a sentence is an option, no dash
+smartquotes_action = "D"  # dashes only: quotes stay as they are written
 highlight_language = "none"  # indented blocks are trees of folders and plain text
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 88
+python_maximum_signature_line_length = 120
 add_module_names = False
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -66,10 +66,12 @@ html_copy_source = False
 html_show_sourcelink = False
 # The summaries are fetched page by page, which browsers refuse for files.
 html_show_search_summary = False
+# Names of functions and options are no errors, whose colour they have in the theme.
+_NAMES = {"color-api-name": "var(--color-brand-content)", "color-api-pre-name": "var(--color-foreground-muted)"}
 html_theme_options = {
     "navigation_with_keys": True,
-    "light_css_variables": {"color-brand-primary": "#1565c0", "color-brand-content": "#1565c0"},
-    "dark_css_variables": {"color-brand-primary": "#7fb5f5", "color-brand-content": "#7fb5f5"},
+    "light_css_variables": {"color-brand-primary": "#1565c0", "color-brand-content": "#1565c0", **_NAMES},
+    "dark_css_variables": {"color-brand-primary": "#7fb5f5", "color-brand-content": "#7fb5f5", **_NAMES},
 }
-pygments_style = "tango"
-pygments_dark_style = "monokai"
+pygments_style = "default"
+pygments_dark_style = "github-dark"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generated import literal, title, write_pages
-from streamstate.snapshots.errors import StreamStateError
-
 from sphinx.util.nodes import make_refnode
+
+from streamstate.snapshots.errors import StreamStateError
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, TextElement
@@ -51,7 +51,15 @@ PAGES = {
     "capturing": Page(
         "Capturing",
         "Start Spark, and bring a store up to date with a query's checkpoint: once, or in the background.",
-        ("session", "capture", "CaptureReport", "follow", "Capture", "CaptureStatus", f"{_CORE}.spark_session.StreamStateWarning"),
+        (
+            "session",
+            "capture",
+            "CaptureReport",
+            "follow",
+            "Capture",
+            "CaptureStatus",
+            f"{_CORE}.spark_session.StreamStateWarning",
+        ),
     ),
     "forking": Page("Forking and stepping", "Run epochs of a query again.", ("fork", "Fork", "step", "StepReport")),
     "store": Page(
@@ -154,7 +162,12 @@ def _is_error(module: str, name: str) -> bool:
 
 
 def skip_what_is_not_ours(
-    _app: Sphinx, _what: str, name: str, value: Any, _skip: bool, _options: Any
+    _app: Sphinx,
+    _what: str,
+    name: str,
+    value: Any,
+    _skip: bool,  # noqa: FBT001 (Sphinx calls it)
+    _options: Any,
 ) -> bool | None:
     """Leave out what a class has from another package, and what the library's parts alone call."""
     function = getattr(value, "fget", None) or getattr(value, "func", None) or value

@@ -32,7 +32,9 @@ def remember(_app: Sphinx, what: str, name: str, _value: Any, _options: Any, lin
         _written[name] = list(lines)
 
 
-def read_again(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+def read_again(  # noqa: PLR0917 (Sphinx calls it)
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
     """Read it as that of a method: prose, then sections."""
     if what in _ATTRIBUTES:
         read = GoogleDocstring(_written.pop(name), app.config, app, "method", name, value, options)

@@ -1,4 +1,4 @@
-"""Pages that are made at each build: reStructuredText from plain text, and files that change only with what they say."""
+"""Pages that are made at each build: reStructuredText from plain text, in files that change only with what they say."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def literal(text: str) -> str:
 
 
 def title(text: str, line: str) -> str:
-    """A heading."""
-    return f"{plain(text) if line != '=' else text}\n{line * (len(text) + 8)}\n"
+    """A heading, underlined with a line of one character."""
+    shown = _SPECIAL.sub(r"\\\g<0>", text)
+    return f"{shown}\n{line * len(shown)}\n"
 
 
 def write_pages(folder: Path, pages: Mapping[str, str]) -> None:

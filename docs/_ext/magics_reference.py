@@ -18,6 +18,7 @@ from generated import literal, plain, title, write_pages
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+
     from streamstate.magics.arguments import MagicParser
     from streamstate.magics.magic import Magic
 
@@ -52,26 +53,37 @@ def spelling(magic: Magic) -> str:
 
 
 def _page(magic: Magic, magics: tuple[Magic, ...]) -> Iterator[str]:
-    parser = magic.parser
+    parser, program = magic.parser, page_name(magic)
     yield title(spelling(magic), "=")
-    yield from _parser(parser, page_name(magic), magics)
+    yield from _parser(parser, program)
     for name, verb in parser.verbs.items():
-        yield title(f"{spelling(magic)} … {name}" if parser.verb_places != (0,) else f"{spelling(magic)} {name}", "-")
-        yield from _parser(verb, f"{page_name(magic)} {name}", magics)
+        yield f"- `{name} <{verb.prog}_>`__: {plain(' '.join((verb.description or '').split()))}"
+    yield ""
+    yield from _epilog(parser, magics)
+    for name, verb in parser.verbs.items():
+        yield title(verb.prog, "-")
+        yield from _parser(verb, f"{program} {name}")
+        yield from _epilog(verb, magics)
 
 
-def _parser(parser: MagicParser, program: str, magics: tuple[Magic, ...]) -> Iterator[str]:
-    """What a parser reads: usage, description, arguments, examples.
+def _parser(parser: MagicParser, program: str) -> Iterator[str]:
+    """What a parser reads: what for, usage, arguments.
 
     Sphinx makes the options' anchors from ``program``, in which it can have no percent sign.
     """
     yield from _paragraphs(parser.description or "")
-    yield literal(parser.format_usage().removeprefix("usage: "))
+    yield literal(_usage(parser))
     yield f".. program:: {program}\n"
-    for action in parser._actions:  # noqa: SLF001 (argparse has no other way to list its arguments)
-        if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 (verbs have sections of their own)
+    # What has no dashes comes first. argparse has no other way to list its arguments.
+    for action in sorted(parser._actions, key=lambda one: bool(one.option_strings)):  # noqa: SLF001
+        if not isinstance(action, argparse._SubParsersAction) and action.dest != "help":  # noqa: SLF001
             yield _argument(parser, action)
-    yield from _epilog(parser, magics)
+
+
+def _usage(parser: MagicParser) -> str:
+    """The usage, its lines where they stand below the word that --help begins them with."""
+    first, *more = parser.format_usage().removeprefix("usage: ").splitlines()
+    return "\n".join([first, *(line.removeprefix(" " * len("usage: ")) for line in more)])
 
 
 def _argument(parser: MagicParser, action: argparse.Action) -> str:
@@ -105,7 +117,7 @@ def _epilog(parser: MagicParser, magics: tuple[Magic, ...]) -> Iterator[str]:
             text = text.replace(other.parser.format_help(), "").rstrip().removesuffix(":") + ".\n"
             yield f"See also: :doc:`{page_name(other)}`.\n"
     before, *examples = _EXAMPLES.split(text)
-    if before.strip():
+    if before.strip() and not parser.verbs:  # the page lists the verbs itself
         listed = any(line.startswith(" ") for line in before.splitlines())
         yield from [literal(before)] if listed else _paragraphs(before)
     for example in examples:
@@ -123,7 +135,9 @@ def _settings(settings: type) -> Iterator[str]:
     name = settings.__name__
     yield title(f"%config {name}", "=")
     yield from _paragraphs(inspect.getdoc(settings) or "")
-    yield literal(f"%config {name}              # all settings, with their values\n%config {name}.rows = 50    # one of them")
+    yield literal(
+        f"%config {name}              # all settings, with their values\n%config {name}.rows = 50    # one of them"
+    )
     yield f".. program:: config {name}\n"
     for trait_name, trait in settings.class_own_traits(config=True).items():  # type: ignore[attr-defined]
         default = f" Default: ``{trait.default()!r}``."

