@@ -191,7 +191,7 @@ def life_of(folder: Path, carrier: str, origin: str, epochs: int) -> Iterator[tu
 def test_the_quickstart_finds_the_key_that_makes_the_average_wrong(tmp_path: Path) -> None:
     """Its figures are those of the flights, and it names the key."""
     data = flights.prepare(str(tmp_path), days_per_file=3, last=date(2013, 1, 15))
-    rows = re.findall(r"^\| \**(\d+)\** \| \**put\** \| \| (.+) \| \**input\** \|$", QUICKSTART, re.MULTILINE)
+    rows = re.findall(r"^\| \**(\d+)\** \| \**put\** \| (.+) \| \**input\** \|$", QUICKSTART, re.MULTILINE)
     said = [tuple(row.replace("*", "").split(" | ")) for _, row in rows]
     assert [int(epoch) for epoch, _ in rows] == [0, 1, 2, 3, 4]
     assert said == list(life_of(Path(data) / "flights", "HA", "JFK", 5))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generated import literal, title, write_pages
+from sphinx.addnodes import desc_signature
 from sphinx.util.nodes import make_refnode
 
 from streamstate.snapshots.errors import StreamStateError
@@ -185,14 +186,24 @@ def hide_own_constructors(
 
 
 def find_by_last_name(app: Sphinx, _env: BuildEnvironment, node: Element, content: TextElement) -> Element | None:
-    """A type that the code imports from where it is defined, as the entry it has among the public names."""
+    """Where a name leads that Sphinx does not find as it is written.
+
+    The code imports types from where they are defined; here they are found under their public names. Types in
+    signatures that are not ours, or not public, stay plain text. A name in a text that leads nowhere stays an error.
+    """
     if node.get("refdomain") != "py":
         return None
-    target = str(node.get("reftarget", ""))
-    name = _MODULES.sub("", target)
+    name = _MODULES.sub("", str(node.get("reftarget", "")))
     objects = app.env.domains["py"].data["objects"]
     found = [one for one in objects if one.endswith(f".{name}") and not objects[one].aliased]
-    if len(found) != 1:  # a name that several objects have leads nowhere, as one that none has
-        return None
-    where = objects[found[0]]
-    return make_refnode(app.builder, node["refdoc"], where.docname, where.node_id, content, found[0])
+    if len(found) == 1:  # a name that several objects have leads nowhere, as one that none has
+        where = objects[found[0]]
+        return make_refnode(app.builder, node["refdoc"], where.docname, where.node_id, content, found[0])
+    return content if _in_signature(node) else None
+
+
+def _in_signature(node: Element) -> bool:
+    parent = node.parent
+    while parent is not None and not isinstance(parent, desc_signature):
+        parent = parent.parent
+    return parent is not None
