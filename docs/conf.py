@@ -58,6 +58,7 @@ html_theme = "furo"
 html_title = "streamstate"
 html_static_path = ["_static"]
 html_css_files = ["streamstate.css"]
+html_js_files = ["streamstate.js"]
 html_copy_source = False
 html_show_sourcelink = False
 # The summaries are fetched page by page, which browsers refuse for files.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,13 @@ def opened(chrome: Browser, site: Path, request: pytest.FixtureRequest) -> Itera
     context.close()
 
 
-PAGES = ["index.html", "start/quickstart.html", "reference/magics/state-line.html", "reference/api/history.html"]
+PAGES = [
+    "index.html",
+    "start/quickstart.html",
+    "reference/magics/state-line.html",
+    "reference/api/history.html",
+    "guides/cost.html",
+]
 
 
 @pytest.mark.parametrize("address", PAGES)
@@ -68,6 +75,16 @@ def test_a_narrow_window_is_wide_enough(opened: Opened, address: str) -> None:
     opened.page.set_viewport_size({"width": 360, "height": 700})
     opened.go(address)
     assert opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_a_page_can_be_read_with_a_keyboard_and_a_screen_reader(opened: Opened, address: str) -> None:
+    """The audit finds nothing serious: names, contrast, what scrolls, the order of headings."""
+    opened.go(address)
+    expect(opened.page.locator("h1").first).to_be_visible()
+    audit = import_module("axe_playwright_python.sync_playwright").Axe()  # it has no types
+    found = audit.run(opened.page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
 
 
 def test_the_search_works_without_a_server(opened: Opened) -> None:
