@@ -149,12 +149,21 @@ def _entry(module: str, name: str) -> Iterator[str]:
     value = getattr(importlib.import_module(module), name)
     yield f".. currentmodule:: {module}\n"
     if inspect.isclass(value):
-        yield f".. autoclass:: {module}.{name}\n   :members:\n   :special-members: __getitem__, __call__"
-        yield f"   :inherited-members: {_ANCESTORS}\n"
+        yield from _class(module, name, value)
     elif callable(value):
         yield f".. autofunction:: {module}.{name}\n"
     else:
         yield f".. autodata:: {module}.{name}\n"
+
+
+def _class(module: str, name: str, described: type) -> Iterator[str]:
+    """A class with its members, but those of a public class that it is made from: they are explained there."""
+    public = vars(importlib.import_module(module)).get("__all__", [])
+    above = [one.__name__ for one in described.__mro__[1:] if one.__name__ in public]
+    yield f".. autoclass:: {module}.{name}\n   :members:\n   :special-members: __getitem__, __call__"
+    if above:
+        yield "   :show-inheritance:"
+    yield f"   :inherited-members: {', '.join([_ANCESTORS, *above])}\n"
 
 
 def _is_error(module: str, name: str) -> bool:

@@ -56,6 +56,8 @@ def _page(magic: Magic, magics: tuple[Magic, ...]) -> Iterator[str]:
     parser, program = magic.parser, page_name(magic)
     yield title(spelling(magic), "=")
     yield from _parser(parser, program)
+    if parser.verbs:
+        yield ".. rubric:: Verbs\n"
     for name, verb in parser.verbs.items():
         yield f"- `{name} <{verb.prog}_>`__: {plain(' '.join((verb.description or '').split()))}"
     yield ""
@@ -93,7 +95,8 @@ def _argument(parser: MagicParser, action: argparse.Action) -> str:
     spelled = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings) or values
     formatter = parser._get_formatter()  # noqa: SLF001 (fills defaults into the help, as --help does)
     text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 (as above)
-    allowed = f" One of: {', '.join(f'``{choice}``' for choice in action.choices)}." if action.choices else ""
+    listed = ", ".join(f"``{choice}``" for choice in action.choices or ())
+    allowed = f" One of: {listed}." if listed and action.metavar else ""
     return f".. option:: {spelled}\n\n{textwrap.indent(_sentence(text) + allowed, '   ')}\n"
 
 
@@ -106,7 +109,11 @@ def _values(action: argparse.Action) -> str:
 
 
 def _sentence(text: str) -> str:
-    return plain(f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', ')')) else '.'}" if text else "")
+    """A help text as a sentence; one that begins with a list of values begins as they are written."""
+    if not text:
+        return ""
+    values = text.split()[0].endswith(",")
+    return plain(f"{text if values else text[0].upper() + text[1:]}{'' if text[-1] in '.!?' else '.'}")
 
 
 def _epilog(parser: MagicParser, magics: tuple[Magic, ...]) -> Iterator[str]:
