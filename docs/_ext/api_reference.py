@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from generated import literal, title, write_pages
 from sphinx.addnodes import desc_signature
@@ -94,6 +94,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("missing-reference", find_by_last_name)
     app.connect("autodoc-skip-member", skip_what_is_not_ours)
     app.connect("autodoc-process-signature", hide_own_constructors)
+    app.connect("autodoc-process-bases", show_public_bases)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -192,6 +193,13 @@ def hide_own_constructors(
     """Show no constructor's arguments where the library makes the object and users never do; views they do make."""
     made_by_us = what == "class" and signature is not None and not name.startswith(f"{_VIEWS}.")
     return ("", returns) if made_by_us else None
+
+
+def show_public_bases(_app: Sphinx, _name: str, _value: type, _options: Any, bases: list[Any]) -> None:
+    """Name the classes that one can look up, without what they are parametrised with, which is not public."""
+    known = public_names().keys() | vars(importlib.import_module(_ERRORS)).keys()
+    origins = [get_origin(base) or base for base in bases]
+    bases[:] = [one for one in origins if one.__name__ in known or one.__module__ == "builtins"]
 
 
 def find_by_last_name(app: Sphinx, _env: BuildEnvironment, node: Element, content: TextElement) -> Element | None:

@@ -112,7 +112,7 @@ def _sentence(text: str) -> str:
     """A help text as a sentence; one that begins with a list of values begins as they are written."""
     if not text:
         return ""
-    values = text.split()[0].endswith(",")
+    values = text.split(maxsplit=1)[0].endswith(",")
     return plain(f"{text if values else text[0].upper() + text[1:]}{'' if text[-1] in '.!?' else '.'}")
 
 
