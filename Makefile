@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test lab lint bench java clean distclean
+.PHONY: help demo test lab lint docs bench java clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -32,11 +32,15 @@ lint: $(DONE)/dev  ## ruff and mypy, strict
 	$(PY) -m ruff format --check .
 	$(PY) scripts/typecheck.py
 
+docs: $(DONE)/dev  ## build the documentation into build/site
+	@$(PY) -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+	@echo "Open build/site/index.html"
+
 bench: $(DONE)/dev java  ## run the benchmarks
 	@$(PY) -m benchmarks $(BENCHFLAGS)
 
 clean:  ## remove what was built, and the caches
-	@rm -rf build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf docs/reference/*/*.rst docs/start/tutorials.md build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path '*/.venv*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment as well

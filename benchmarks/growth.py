@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SMALLEST = 10_000
-_DOCS = Path(__file__).parent.parent / "docs"
+_DOCS = Path(__file__).parent.parent / "docs" / "guides"
 # Epochs before the measured ones: the JVM compiles what runs often.
 _WARM_UP = 5
 

@@ -1,4 +1,4 @@
-"""Plots for the docs, from measured figures alone: ``python -m benchmarks.plot docs/growth.json docs/growth.svg``."""
+"""Plots for the docs, from measured figures: ``python -m benchmarks.plot docs/guides/growth.{json,svg}``."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def follow(
             ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
 
     Returns:
-        The capture: ``.status``, ``.wait(epoch, timeout)``, ``.stop()``. Given a query, it ends when that has ended and
-        all that it committed is captured.
+        The capture, with ``.status``, ``.wait(epoch, timeout)`` and ``.stop()``. Given a query, it ends when that has
+        ended and all that it committed is captured.
 
     Raises:
         NotACheckpointError, InvalidNameError, NameTakenError: as :func:`capture`. What goes wrong later shows in

@@ -35,7 +35,7 @@ class History(ConditionsOverTime, StateOverTime):
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
         ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from);
-        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/cuts.md).
+        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/guides/cuts.md).
         """
         entries = self._entries()
         plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])

@@ -1,4 +1,4 @@
-"""docs/capture.md names a test behind each row; each of them exists."""
+"""docs/guides/capture.md names a test behind each row; each of them exists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-PAGE = TESTS.parent / "docs" / "capture.md"
+PAGE = TESTS.parent / "docs" / "guides" / "capture.md"
 
 
 def tables() -> list[list[list[str]]]:

@@ -1,0 +1,81 @@
+"""The documentation, built and taken apart, for the tests that read it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+def build(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site into ``folder / "site"`` as ``make docs`` does, from nothing."""
+    options = ["--builder", "html", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env"]
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, "--doctree-dir", folder / "doctrees", DOCS, folder / "site"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@dataclass
+class PageRead(HTMLParser):
+    """What a page has: anchors, links to read, and resources that the browser fetches by itself."""
+
+    path: Path
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    resources: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take an element's anchors and addresses."""
+        given = {name: value or "" for name, value in attrs}
+        self.ids.update(given[name] for name in ("id", "name") if name in given)
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif "href" in given and not {"search", "index", "next", "prev"} & set(given.get("rel", "").split()):
+            self.resources.append(given["href"])
+        self.resources += [given[name] for name in ("src", "srcset", "data", "poster", "action") if name in given]
+
+
+class Site:
+    """A built site."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pages = {path: PageRead(path) for path in sorted(folder.rglob("*.html"))}
+
+    def ids(self, folder: str = "") -> set[str]:
+        """The anchors of all pages in a folder."""
+        return {
+            one for path, page in self.pages.items() if path.is_relative_to(self.folder / folder) for one in page.ids
+        }
+
+    def text(self, page: str) -> str:
+        """A page as it is written."""
+        return (self.folder / page).read_text(encoding="utf-8")
+
+    def dead_links(self) -> Iterator[str]:
+        """Links within the site that lead to no file, or to no anchor of one."""
+        for path, page in self.pages.items():
+            for link in page.links:
+                parts = urlsplit(link)
+                if parts.scheme or parts.netloc:
+                    continue
+                target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+                known = self.pages.get(target)
+                if not target.is_file() or (parts.fragment and known and unquote(parts.fragment) not in known.ids):
+                    yield f"{path.relative_to(self.folder)}: {link}"
