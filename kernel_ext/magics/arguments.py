@@ -69,6 +69,8 @@ class Argument:
     choices: tuple[str, ...]
     values: int
     """How many values it takes; for one known by its place, 0 means any number."""
+    suggestions: tuple[str, ...] = ()
+    """Values worth naming of one that takes others too."""
 
 
 class MagicParser(argparse.ArgumentParser):
@@ -95,13 +97,13 @@ class MagicParser(argparse.ArgumentParser):
         """After how many words that are no options a verb may stand."""
         self.add("--help", "-h", action=_ShowHelp, nargs=0, help="show this and do nothing else")
 
-    def add(self, *flags: str, completes: Completes = "", **options: Any) -> None:
-        """``add_argument``, and what the value is completed with."""
+    def add(self, *flags: str, completes: Completes = "", suggestions: Sequence[str] = (), **options: Any) -> None:
+        """``add_argument``, and what the value is completed with: a kind of name, or some of what it may be."""
         action = self.add_argument(*flags, **options)
         default = 1 if action.nargs in (None, "?") else 0
         count = action.nargs if isinstance(action.nargs, int) else default
         offered = tuple(str(choice) for choice in action.choices or ())
-        self.arguments.append(Argument(tuple(action.option_strings), completes, offered, count))
+        self.arguments.append(Argument(tuple(action.option_strings), completes, offered, count, tuple(suggestions)))
 
     def parse_line(self, line: str, expand: Callable[[str], str] = str) -> argparse.Namespace:
         """The line's arguments.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.utils.text import DollarFormatter
 
 from streamstate.magics.settings import StreamState
-from streamstate.snapshots.errors import InvalidArgumentError, QueryError, UnknownQueryError
+from streamstate.snapshots.errors import InvalidArgumentError, NotAStoreError, QueryError, UnknownQueryError
 from streamstate.snapshots.filesystem import local_path, location
 
 if TYPE_CHECKING:
@@ -99,15 +99,31 @@ class Notebook:
         Raises:
             NotAStoreError: where the path holds none.
         """
+        path = self.store_path(given, query)
+        self.options(path, options)
+        store = self._opened(path)
+        if given is not None:
+            self.use_store(path)
+        return store
+
+    def peek(self, given: str | None = None, query: str | None = None) -> Store:
+        """The store to read for completing names: nothing changes by it, and nobody waits for a network.
+
+        Raises:
+            NotAStoreError: where the path holds none, or is not on this machine and was not opened before.
+        """
+        path = self.store_path(given, query)
+        if path not in self._stores and local_path(path) is None:
+            raise NotAStoreError(f"{path} was not opened yet.")
+        return self._opened(path)
+
+    def _opened(self, path: str) -> Store:
         from streamstate.state_inspect import open_store
 
-        path = self.store_path(given, query)
-        reached = self.options(path, options)
+        reached = self.options(path)
         made = (_made(path), reached)
         if path not in self._stores or self._stores[path][0] != made:
             self._stores[path] = (made, open_store(path, storage_options=reached))
-        if given is not None:
-            self.use_store(path)
         return self._stores[path][1]
 
     def query(self, name: str) -> RunningQuery:

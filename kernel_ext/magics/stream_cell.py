@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from streamstate.snapshots.pace import Every
 
-__all__ = ["STREAM_CELL", "run_launch"]
+__all__ = ["PACES", "STREAM_CELL", "run_launch"]
+
+_TRIGGERS = ("available-now", "once", "500ms", "1s", "10s", "1m")
+_SINKS = ("noop", "memory", "console", "parquet:", "json:")
+PACES = ("1", "10", "1s", "10s", "1m")
+_EVERY = "capture once per N epochs, or per 10s, 2m, … (default: 1)"
 
 _EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
 
@@ -43,11 +48,18 @@ def _parser() -> MagicParser:
     parser.add("name", metavar="NAME", completes="query", help="what the query is called in the store and in SQL")
     parser.add("--sql", action="store_true", help="the cell is SQL for Spark, not Python")
     parser.add("--mode", choices=MODES, default="update", help="output mode (default: update)")
-    parser.add("--trigger", metavar="WHEN", help="1s, 500ms, 5m …; available-now; once (default: as data arrives)")
-    parser.add("--sink", default="noop", help="noop, memory, console or FORMAT:PATH (default: noop)")
+    parser.add(
+        "--trigger",
+        metavar="WHEN",
+        suggestions=_TRIGGERS,
+        help="1s, 500ms, 5m …; available-now; once (default: as data arrives)",
+    )
+    parser.add(
+        "--sink", default="noop", suggestions=_SINKS, help="noop, memory, console or FORMAT:PATH (default: noop)"
+    )
     add_store(parser, "where the snapshots go (default: the last store used)")
     parser.add("--checkpoint", metavar="DIR", completes="checkpoint", help="default: beside the store")
-    parser.add("--every", metavar="N", type=every, help="capture once per N epochs, or per 10s, 2m, … (default: 1)")
+    parser.add("--every", metavar="N", type=every, suggestions=PACES, help=_EVERY)
     parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
     add_output(parser, "keep the handle in a variable")
     return parser

@@ -13,7 +13,7 @@ from streamstate.magics.progress import working
 from streamstate.magics.running import RunningQuery
 from streamstate.magics.signs import signed
 from streamstate.magics.status import status_table
-from streamstate.magics.stream_cell import STREAM_CELL, run_launch
+from streamstate.magics.stream_cell import PACES, STREAM_CELL, run_launch
 from streamstate.magics.table import Table
 from streamstate.magics.verb import Verb
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -72,7 +72,13 @@ def _attach_arguments(parser: MagicParser) -> None:
     )
     parser.add("--name", help="what it is called in the store (default: as before, or as the checkpoint's folder)")
     add_store(parser, "where the snapshots go (default: the last store used)")
-    parser.add("--every", metavar="N", type=every, help="capture once per N epochs, or per 10s, 2m, … (default: 1)")
+    parser.add(
+        "--every",
+        metavar="N",
+        type=every,
+        suggestions=PACES,
+        help="capture once per N epochs, or per 10s, 2m, … (default: 1)",
+    )
     parser.add("--wait", action="store_true", help="wait until what is committed by now is captured")
     add_output(parser, "keep the handle in a variable")
 
