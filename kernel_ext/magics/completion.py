@@ -34,7 +34,10 @@ def make_matcher(notebook: Notebook, magics: Sequence[Magic]) -> Callable[[Compl
     def streamstate_matcher(context: CompletionContext) -> Any:
         fragment, candidates = context.token, list[str]()
         with suppress(Exception):  # a store that cannot be read completes nothing
-            fragment, candidates = _complete(context, by_spelling, notebook)
+            found, offered = _complete(context, by_spelling, notebook)
+            # A word that goes on over the end of a line stands nowhere as such, and cannot be replaced.
+            if context.text_until_cursor.endswith(found):
+                fragment, candidates = found, offered
         completions = [SimpleCompletion(text, type="streamstate") for text in candidates]
         return {"completions": completions, "matched_fragment": fragment, "suppress": True, "ordered": True}
 
