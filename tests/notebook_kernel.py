@@ -102,7 +102,7 @@ class Kernel:
 
     def unasked(self) -> list[dict[str, Any]]:
         """The messages that have come without a cell running, but for the kernel's own."""
-        found = []
+        found: list[dict[str, Any]] = []
         while True:
             try:
                 message = self.client.get_iopub_msg(timeout=0.2)

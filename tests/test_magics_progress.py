@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +38,14 @@ def large(path: Path, keys: int = KEYS) -> Path:
         columns = [pa.array(np.full(keys, epoch)), pa.array([PUT]).take(pa.array(np.zeros(keys, "int64")))]
         columns += [pa.array(np.zeros(keys, "int32")), names, pa.array(np.arange(keys) + epoch)]
         rows = pa.Table.from_arrays(columns, schema=LOG)
-        append_once(log, "q/op0", epoch, lambda _stands, rows=rows: rows)
+        append_once(log, "q/op0", epoch, partial(_given, rows))
         facts = {"op0": TableFacts(keys, keys, None)}
         Manifest(layout, "q").append([Entry(epoch, CAPTURED, committed_at=START, offsets="[0]", tables=facts)], "q/_e")
     return path
+
+
+def _given(rows: pa.Table, _stands: int) -> pa.Table:
+    return rows
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_steps_are_shown(shell: Shell, shown_at_once: list[str]) -> None:
 
 def test_quick_work_shows_nothing_but_its_result(shell: Shell) -> None:
     """A bar that comes and goes at once is noise."""
-    shell.run("%snapshots q keep --last 3;")
+    shell.run("%snapshots q keep --last 3")
     assert "keyframe" not in shell.said
 
 
@@ -83,12 +83,12 @@ def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
         ("%snapshots q keep", InvalidArgumentError, "--last 100, --since 2d, --every 10"),
         ("%snapshots q keep --last 0", InvalidArgumentError, "from 1 on"),
         ("%snapshots q keep --since soon", InvalidArgumentError, "a span such as 2d"),
-        ("%snapshots q keep --lst 3", InvalidArgumentError, "did you mean --last?"),
+        ("%snapshots q keep --lst 3", InvalidArgumentError, "Did you mean --last?"),
         ("%snapshots p keep --last 3", UnknownQueryError, "q"),
         ("%snapshots q export", InvalidArgumentError, "PATH"),
         ("%snapshots q export out --epochs x", InvalidArgumentError, "3,5,10:20"),
         ("%snapshots q drop", InvalidArgumentError, "Verbs: keep, compact, export"),
-        ("%snapshots q compakt", InvalidArgumentError, "did you mean compact?"),
+        ("%snapshots q compakt", InvalidArgumentError, "Did you mean compact?"),
     ],
 )
 def test_a_line_that_cannot_be_meant(shell: Shell, line: str, error: type[StreamStateError], says: str) -> None:

@@ -145,7 +145,7 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%%statesql\n \n", InvalidArgumentError, "SELECT * FROM"),
         ("%%statesql\nSELECT * FROM count", LookupError, "counts"),
         ("%%statesql\nDROP TABLE counts", InvalidSQLError, "SELECT"),
-        ("%%statesql --engine sparks\nSELECT 1", InvalidArgumentError, "duckdb, spark; did you mean spark?"),
+        ("%%statesql --engine sparks\nSELECT 1", InvalidArgumentError, "duckdb, spark. Did you mean spark?"),
         ("%%statesql --at 77\nSELECT * FROM counts", UnknownEpochError, "4"),
     ],
 )

@@ -171,7 +171,7 @@ def test_an_error_of_spark_in_one_line(message: str, line: str) -> None:
     ("line", "error", "said"),
     [
         ("%stream halt", InvalidArgumentError, "list, status, wait, stop, restart, attach"),
-        ("%stream stat", InvalidArgumentError, "did you mean status?"),
+        ("%stream stat", InvalidArgumentError, "Did you mean status?"),
         ("%stream wait --timeout soon", InvalidArgumentError, "number of seconds"),
         ("%stream stop nope", UnknownQueryError, "nope"),
         ("%stream status nope", UnknownQueryError, "nope"),

@@ -145,16 +145,14 @@ class MagicParser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         known = [str(one) for one in action.choices]
-        if action.dest == "verb":
-            raise InvalidArgumentError(_no_verb(self.prog, value, known))
-        raise argparse.ArgumentError(action, f"{str(value)!r} is none of {', '.join(known)}{_meant(value, known)}")
+        raise argparse.ArgumentError(action, f"{str(value)!r} is none of {', '.join(known)}.{_meant(value, known)}")
 
     def _said(self, message: str) -> str:
         """What argparse says, in words that name the choices."""
         if found := re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL):
             return self._of_argument(found[1], found[2])
         if message.startswith("the following arguments are required: "):
-            return f"{message.partition(': ')[2]} is missing. Usage: {' '.join(self.format_usage().split()[1:])}"
+            return self._missing(message.partition(": ")[2].split(", ")[0])
         if message.startswith("unrecognized arguments: "):
             return self._unrecognized(message.partition(": ")[2])
         return f"{message}."
@@ -163,26 +161,59 @@ class MagicParser(argparse.ArgumentParser):
         """A problem with one argument, with what it is for."""
         action = next((one for one in self._actions if name in ("/".join(one.option_strings), one.metavar)), None)
         if action is None or not problem.startswith(("expected", "ignored")):
-            return f"{name}: {problem}."
+            return f"{name}: {problem}" if problem.endswith((".", "?")) else f"{name}: {problem}."
         if problem.startswith("ignored"):
             return f"{name} takes no value: {action.help}."
         names = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or str(action.dest).upper(),)
         return f"{name} {problem}: {name} {' '.join(names)}, {action.help}."
+
+    def _missing(self, name: str) -> str:
+        """What has to stand on the line and does not."""
+        action = next((one for one in self._actions if one.metavar == name), None)
+        return f"{name} is missing: {action.help}." if action is not None and action.help else f"{name} is missing."
 
     def _unrecognized(self, given: str) -> str:
         """Words that belong to nothing, and what was probably meant."""
         word = given.split(maxsplit=1)[0].partition("=")[0]  # a value may be a secret
         flags = [flag for argument in self.arguments for flag in argument.flags if flag.startswith("--")]
         if word.startswith("--"):
-            return f"there is no option {word}{_meant(word, flags)}.\nOptions: {', '.join(flags)}."
+            return f"there is no option {word}.{_meant(word, flags)}\nOptions: {', '.join(flags)}."
         if self.verbs:
-            found = f"what {word!r} means here is not clear{_meant(word, self.verbs)}. Verbs: {', '.join(self.verbs)}."
+            found = f"what {word!r} means here is not clear.{_meant(word, self.verbs)} Verbs: {', '.join(self.verbs)}."
             return f"{found}\nA value with spaces in it needs quotes around it."
         return f"what {word!r} belongs to is not clear.\nA value with spaces in it needs quotes around it."
 
 
 class VerbParser(MagicParser):
-    """A parser of lines that may have a verb, at one of ``verb_places``; what stands before it is a query's name."""
+    """A parser of lines that may have a verb; what may stand before that is a query's name.
+
+    Args:
+        prog: how the magic is spelled.
+        description: what it does without a verb.
+        verbs: name, summary and arguments of each.
+        before: what stands between the magic and its verb in help: ``NAME`` or nothing.
+        epilog: examples.
+    """
+
+    def __init__(
+        self,
+        prog: str,
+        description: str,
+        *,
+        verbs: Sequence[tuple[str, str, Callable[[MagicParser], None]]],
+        before: str = "",
+        epilog: str = "",
+    ) -> None:
+        spelled = f"{prog} {before}".rstrip()
+        listed = "".join(f"  {name:9} {summary}\n" for name, summary, _ in verbs)
+        super().__init__(
+            prog, description, epilog=f"Verbs ({spelled} VERB --help explains one):\n{listed}\n{epilog}".rstrip()
+        )
+        self.verb_places = (1, 0) if before else (0,)
+        for name, summary, arguments in verbs:
+            added = MagicParser(f"{spelled} {name}", f"{summary[0].upper()}{summary[1:]}.")
+            arguments(added)
+            self.verbs[name] = added
 
     def verb_at(self, words: Sequence[str]) -> int | None:
         """Where among the words the verb stands."""
@@ -198,17 +229,10 @@ class VerbParser(MagicParser):
         return self.verbs[words[at]].parse_args([*words[at + 1 :]], known)
 
 
-def _no_verb(prog: str, given: object, verbs: Sequence[str]) -> str:
-    return (
-        f"{prog}: there is no verb {str(given)!r}{_meant(given, verbs)}.\n"
-        f"Verbs: {', '.join(verbs)}. {prog} --help explains them."
-    )
-
-
 def _meant(given: object, known: Iterable[str]) -> str:
     """The one that was probably meant."""
     near = difflib.get_close_matches(str(given), list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 class _ShowHelp(argparse.Action):

@@ -134,6 +134,11 @@ class Notebook:
         """
         if name in self.running:
             return self.running[name]
+        if not self.running:
+            raise UnknownQueryError(
+                f"There is no query {name!r} in this notebook.\n"
+                f"Start one with %%stream {name}, or capture one that runs elsewhere: %stream attach CHECKPOINT."
+            )
         raise UnknownQueryError.among("query", name, self.running, where="in this notebook")
 
     def only_query(self) -> RunningQuery:

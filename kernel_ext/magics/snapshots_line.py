@@ -23,18 +23,13 @@ def _parser() -> MagicParser:
     parser = VerbParser(
         "%snapshots",
         "The epochs captured of a query, one row each; without a name, the queries of the store.",
-        epilog="Then, after NAME:\n"
-        + "".join(f"  {verb.name:9} {verb.summary}; %snapshots NAME {verb.name} --help\n" for verb in VERBS)
-        + "\nExamples:\n  %snapshots\n  %snapshots delays -o epochs\n"
+        verbs=[verb.parsed for verb in VERBS],
+        before="NAME",
+        epilog="Examples:\n  %snapshots\n  %snapshots delays -o epochs\n"
         "  %snapshots delays keep --last 1000 --every 100 --dry-run\n"
         "  %snapshots delays compact\n"
         "  %snapshots delays export exported/delays --epochs 3,5,10:20",
     )
-    parser.verb_places = (1, 0)
-    for verb in VERBS:
-        added = MagicParser(f"%snapshots NAME {verb.name}", f"{verb.summary.capitalize()}.")
-        verb.arguments(added)
-        parser.verbs[verb.name] = added
     parser.add("name", metavar="NAME", nargs="?", completes="query", help="a query")
     add_store(parser)
     add_output(parser, "keep the table in a variable")

@@ -41,9 +41,8 @@ def _parser() -> MagicParser:
         "%state",
         "Look into the state of a query. Without options: a browser with a slider over the epochs; without a name:\n"
         "the store's queries at a glance. With options, the value is data: a DataFrame, with --key one row as a dict.",
-        epilog="Instead of a name:\n"
-        + "".join(f"  {verb.name:9} {verb.summary}; %state {verb.name} --help\n" for verb in VERBS)
-        + "\nExamples:\n"
+        verbs=[verb.parsed for verb in VERBS],
+        epilog="Examples:\n"
         "  %state\n"
         "  %state delays\n"
         "  %state delays --at 12 --top 5 --by count\n"
@@ -53,10 +52,6 @@ def _parser() -> MagicParser:
         "  %state delays --timeline\n"
         '  late = %state delays --at 12 --where "max > 60"',
     )
-    for verb in VERBS:
-        added = MagicParser(f"%state {verb.name}", f"{verb.summary.capitalize()}.")
-        verb.arguments(added)
-        parser.verbs[verb.name] = added
     parser.add(
         "relation", metavar="NAME[.TABLE]", nargs="?", completes="relation", help="a query, or one of its tables"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import MagicParser, add_output, add_store, epoch, every, seconds
+from streamstate.magics.arguments import MagicParser, VerbParser, add_output, add_store, epoch, every, seconds
 from streamstate.magics.catching_up import CatchingUp
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
@@ -210,21 +210,14 @@ VERBS = (
 
 
 def _parser() -> MagicParser:
-    parser = MagicParser(
+    return VerbParser(
         "%stream",
         "See and steer the queries of this notebook; without a verb: their status.",
+        verbs=[verb.parsed for verb in VERBS],
         epilog="Examples:\n  %stream\n  %stream wait delays --epoch 12\n  %stream attach checkpoints/delays --wait\n"
         "  %stream status -o status\n\n"
-        "%stream VERB --help explains a verb. A cell that begins with %%stream NAME starts a query:\n\n"
-        + STREAM_CELL.parser.format_help(),
+        "A cell that begins with %%stream NAME starts a query:\n\n" + STREAM_CELL.parser.format_help(),
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=MagicParser)
-    for verb in VERBS:
-        parser.verbs[verb.name] = added = verbs.add_parser(
-            verb.name, prog=f"%stream {verb.name}", description=verb.summary.capitalize() + ".", help=verb.summary
-        )
-        verb.arguments(added)
-    return parser
 
 
 def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> Any:

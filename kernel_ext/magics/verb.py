@@ -21,3 +21,8 @@ class Verb:
     summary: str
     arguments: Callable[[MagicParser], None]
     run: Callable[[Notebook, argparse.Namespace], Any]
+
+    @property
+    def parsed(self) -> tuple[str, str, Callable[[MagicParser], None]]:
+        """What a parser has to know of it."""
+        return self.name, self.summary, self.arguments
