@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from streamstate.magics.stream_line import STREAM_LINE
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["MAGICS", "Extension", "load", "loaded", "unload"]
+__all__ = ["MAGICS", "TRANSFORMERS", "Extension", "load", "loaded", "unload"]
 
 MAGICS = (STREAM_CELL, STREAM_LINE, STATE, STATESQL, SNAPSHOTS)
 
@@ -60,7 +61,7 @@ class Extension:
             registry.register_magic_function(as_function(magic, self.notebook), magic.kind, magic.name)
         registry.configurables.append(self.notebook.settings)
         shell.Completer.custom_matchers.append(self._matcher)
-        shell.input_transformers_cleanup.append(keep_empty_cell)
+        shell.input_transformers_cleanup.extend(TRANSFORMERS)
         displays.register(shell)
         atexit.register(self._close_quietly)
 
@@ -86,7 +87,8 @@ class Extension:
             self.shell.magics_manager.magics[magic.kind].pop(magic.name, None)
         _remove(self.shell.configurables, self.notebook.settings)
         _remove(self.shell.Completer.custom_matchers, self._matcher)
-        _remove(self.shell.input_transformers_cleanup, keep_empty_cell)
+        for transformer in TRANSFORMERS:
+            _remove(self.shell.input_transformers_cleanup, transformer)
         displays.unregister(self.shell)
 
 
@@ -99,6 +101,22 @@ def keep_empty_cell(lines: list[str]) -> list[str]:
     if len(lines) == 1 and lines[0].split(maxsplit=1)[:1] in [[name] for name in ours]:
         return [*lines, "\n"]
     return lines
+
+
+def ask_for_help(lines: list[str]) -> list[str]:
+    """Make ``%stream wait?`` ask for the verb's help; IPython would look for an object called ``wait``.
+
+    A magic's name alone, as in ``%state?``, is left to IPython, which shows the same help in its own way.
+    """
+    if len(lines) != 1 or (asked := _ASKED.fullmatch(lines[0].strip())) is None:
+        return lines
+    return [f"{asked['line']} --help\n", "\n"] if asked["line"].startswith("%%") else [f"{asked['line']} --help\n"]
+
+
+_NAMES = "|".join(sorted({magic.name for magic in MAGICS}))
+_ASKED = re.compile(rf"(?P<line>%{{1,2}}(?:{_NAMES})\s+[^?'\"]*[^?'\"\s])\s*\?{{1,2}}")
+
+TRANSFORMERS = (keep_empty_cell, ask_for_help)
 
 
 def _remove(items: list[Any], item: Any) -> None:

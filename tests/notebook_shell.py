@@ -80,6 +80,28 @@ def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
     unload(shell)
 
 
+class Lines(list[str]):
+    """A place of progress that keeps every line."""
+
+    def show(self, line: str, share: float | None) -> None:
+        """Keep it."""
+        self.append(line)
+
+    def settle(self, line: str) -> None:
+        """Keep it."""
+        self.append(line)
+
+
+@pytest.fixture
+def shown_at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every line of progress that a notebook would show if all work were slow."""
+    lines = Lines()
+    monkeypatch.setattr("streamstate.magics.progress.SHOW_AFTER", 0)
+    monkeypatch.setattr("streamstate.magics.progress.PAUSE", 0)
+    monkeypatch.setattr("streamstate.magics.progress.place_of", lambda _shell: lambda: lines)
+    return lines
+
+
 @pytest.fixture
 def shell(bare_shell: Shell, spark: SparkSession) -> Shell:
     """A shell in which ``spark`` is the session."""

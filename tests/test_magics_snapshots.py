@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
+from notebook_shell import Shell, bare_shell, shown_at_once  # noqa: F401 (fixtures)
 from synthetic import State, write
 
 import streamstate as ss
@@ -37,11 +37,17 @@ def test_keep_drops_what_nothing_keeps(shell: Shell, tmp_path: Path) -> None:
     assert "dropped by retention" in shell.fails("%state q --at 3", LookupError)
 
 
-def test_steps_are_shown(shell: Shell) -> None:
+def test_steps_are_shown(shell: Shell, shown_at_once: list[str]) -> None:
     """Long work says what it does."""
     shell.run("%snapshots q keep --last 3")
-    assert "writing the keyframe of op0 at epoch 9" in shell.said
-    assert "rewriting op0" in shell.said
+    assert "writing the keyframe of op0 at epoch 9" in shown_at_once
+    assert "rewriting op0" in shown_at_once
+
+
+def test_quick_work_shows_nothing_but_its_result(shell: Shell) -> None:
+    """A bar that comes and goes at once is noise."""
+    shell.run("%snapshots q keep --last 3")
+    assert "keyframe" not in shell.said
 
 
 def test_the_name_may_be_left_out_for_one_query(shell: Shell) -> None:
@@ -81,7 +87,8 @@ def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
         ("%snapshots p keep --last 3", UnknownQueryError, "q"),
         ("%snapshots q export", InvalidArgumentError, "PATH"),
         ("%snapshots q export out --epochs x", InvalidArgumentError, "3,5,10:20"),
-        ("%snapshots q drop", InvalidArgumentError, "unrecognized"),
+        ("%snapshots q drop", InvalidArgumentError, "Verbs: keep, compact, export"),
+        ("%snapshots q compakt", InvalidArgumentError, "Did you mean compact?"),
     ],
 )
 def test_a_line_that_cannot_be_meant(shell: Shell, line: str, error: type[StreamStateError], says: str) -> None:

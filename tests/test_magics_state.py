@@ -119,7 +119,11 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
 @pytest.mark.parametrize(
     ("line", "error", "said"),
     [
-        ("%state", InvalidArgumentError, "NAME[.TABLE]"),
+        ("%state --at 1", InvalidArgumentError, "%state NAME --at"),
+        ("%state counts --timeline --at 1", InvalidArgumentError, "cannot be combined with --at"),
+        ("%state counts --dashboard --where n>1", InvalidArgumentError, "cannot be combined with --where"),
+        ("%state serve --port 80", InvalidArgumentError, "1024"),
+        ("%state serve --stop", InvalidArgumentError, "%state serve"),
         ("%state count --at 1", UnknownQueryError, "Did you mean 'counts'?"),
         ("%state counts.op1 --at 1", UnknownTableError, "op0"),
         ("%state counts --at 99", UnknownEpochError, "4"),
@@ -141,7 +145,7 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%%statesql\n \n", InvalidArgumentError, "SELECT * FROM"),
         ("%%statesql\nSELECT * FROM count", LookupError, "counts"),
         ("%%statesql\nDROP TABLE counts", InvalidSQLError, "SELECT"),
-        ("%%statesql --engine sparks\nSELECT 1", InvalidArgumentError, "'duckdb'"),
+        ("%%statesql --engine sparks\nSELECT 1", InvalidArgumentError, "duckdb, spark. Did you mean spark?"),
         ("%%statesql --at 77\nSELECT * FROM counts", UnknownEpochError, "4"),
     ],
 )

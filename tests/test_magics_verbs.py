@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.magics.failure import in_one_line
+from streamstate.magics.interrupts import own_interrupt
 from streamstate.magics.running import RunningQuery
-from streamstate.magics.waiting import own_interrupt
 from streamstate.snapshots.errors import (
     InvalidArgumentError,
     NotACheckpointError,
@@ -81,7 +81,9 @@ def test_only_the_waiting_has_its_own_interrupt() -> None:
     """Whatever handled an interrupt before, such as PySpark, handles it again afterwards."""
     before = signal.getsignal(signal.SIGINT)
     with own_interrupt():
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is not before
+        with pytest.raises(KeyboardInterrupt), own_interrupt():
+            signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -168,7 +170,9 @@ def test_an_error_of_spark_in_one_line(message: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "error", "said"),
     [
-        ("%stream halt", InvalidArgumentError, "'list', 'status', 'wait', 'stop', 'restart', 'attach'"),
+        ("%stream halt", InvalidArgumentError, "list, status, wait, stop, restart, attach"),
+        ("%stream stat", InvalidArgumentError, "Did you mean status?"),
+        ("%stream wait --timeout soon", InvalidArgumentError, "number of seconds"),
         ("%stream stop nope", UnknownQueryError, "nope"),
         ("%stream status nope", UnknownQueryError, "nope"),
         ("%stream stop", QueryError, "%%stream NAME"),

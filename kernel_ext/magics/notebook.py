@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from IPython.utils.text import DollarFormatter
 
 from streamstate.magics.settings import StreamState
-from streamstate.snapshots.errors import InvalidArgumentError, QueryError, UnknownQueryError
+from streamstate.snapshots.errors import InvalidArgumentError, NotAStoreError, QueryError, UnknownQueryError
 from streamstate.snapshots.filesystem import local_path, location
 
 if TYPE_CHECKING:
@@ -17,7 +19,17 @@ if TYPE_CHECKING:
     from streamstate.magics.running import RunningQuery
     from streamstate.state_inspect import Store
 
-__all__ = ["Notebook"]
+__all__ = ["Notebook", "Served"]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A store that a notebook serves as a page."""
+
+    path: str
+    server: Any
+    port: int | None
+    """The port that was asked for; None where any would do."""
 
 
 class Notebook:
@@ -32,7 +44,11 @@ class Notebook:
         self.settings = StreamState(parent=shell)
         self.running: dict[str, RunningQuery] = {}
         """The queries that this notebook started or follows, by name, the newest last."""
+        self.served: Served | None = None
+        """What ``%state serve`` started."""
         self._stores: dict[str, tuple[object, Store]] = {}
+        # How to reach stores: in memory only, because secrets are among it.
+        self._options: dict[str, dict[str, str]] = {}
 
     def expand(self, word: str) -> str:
         """A word of a magic's line with ``{expression}`` and ``$name`` filled in from the user's variables."""
@@ -54,20 +70,60 @@ class Notebook:
         if location(self.settings.store) != path:
             self.settings.store = path
 
-    def open(self, given: str | None = None, query: str | None = None) -> Store:
+    def known_stores(self) -> list[str]:
+        """The stores that this notebook has read or written, the one in use first."""
+        written = [one.store for one in self.running.values()]
+        return list(dict.fromkeys([self.store_path(), *written, *self._stores]))
+
+    def options(self, path: str, given: Iterable[tuple[str, str]] | None = None) -> dict[str, str] | None:
+        """How to reach a store: as was just said, else as it was reached before; None where nothing was ever said.
+
+        Args:
+            path: the store.
+            given: deltalake's options, in pairs.
+        """
+        if given:
+            self._options[path] = dict(given)
+        return self._options.get(path)
+
+    def open(
+        self, given: str | None = None, query: str | None = None, options: Iterable[tuple[str, str]] | None = None
+    ) -> Store:
         """The store to read, opened once and kept.
+
+        Args:
+            given: the path that a line names.
+            query: the query that it is about.
+            options: how to reach the store, as a line says.
 
         Raises:
             NotAStoreError: where the path holds none.
         """
-        from streamstate.state_inspect import open_store
-
         path = self.store_path(given, query)
-        made = _made(path)
-        if path not in self._stores or self._stores[path][0] != made:
-            self._stores[path] = (made, open_store(path))
+        self.options(path, options)
+        store = self._opened(path)
         if given is not None:
             self.use_store(path)
+        return store
+
+    def peek(self, given: str | None = None, query: str | None = None) -> Store:
+        """The store to read for completing names: nothing changes by it, and nobody waits for a network.
+
+        Raises:
+            NotAStoreError: where the path holds none, or is not on this machine and was not opened before.
+        """
+        path = self.store_path(given, query)
+        if path not in self._stores and local_path(path) is None:
+            raise NotAStoreError(f"{path} was not opened yet.")
+        return self._opened(path)
+
+    def _opened(self, path: str) -> Store:
+        from streamstate.state_inspect import open_store
+
+        reached = self.options(path)
+        made = (_made(path), reached)
+        if path not in self._stores or self._stores[path][0] != made:
+            self._stores[path] = (made, open_store(path, storage_options=reached))
         return self._stores[path][1]
 
     def query(self, name: str) -> RunningQuery:
@@ -78,6 +134,11 @@ class Notebook:
         """
         if name in self.running:
             return self.running[name]
+        if not self.running:
+            raise UnknownQueryError(
+                f"There is no query {name!r} in this notebook.\n"
+                f"Start one with %%stream {name}, or capture one that runs elsewhere: %stream attach CHECKPOINT."
+            )
         raise UnknownQueryError.among("query", name, self.running, where="in this notebook")
 
     def only_query(self) -> RunningQuery:
@@ -118,7 +179,7 @@ class Notebook:
         Returns:
             What could not be stopped, in a line each.
         """
-        trouble = []
+        trouble = self.stop_serving()
         for one in self.running.values():
             try:
                 one.stop()
@@ -126,7 +187,27 @@ class Notebook:
                 trouble.append(f"{one.name} did not stop cleanly: {error}")
         self.running.clear()
         self._stores.clear()
+        self._options.clear()
         return trouble
+
+    def serving(self, path: str, server: Any, port: int | None) -> Served:
+        """Remember what serves a store."""
+        self.served = Served(path, server, port)
+        return self.served
+
+    def stop_serving(self) -> list[str]:
+        """Stop what serves a store, if anything does.
+
+        Returns:
+            What could not be stopped, in a line.
+        """
+        served, self.served = self.served, None
+        try:
+            if served is not None:
+                served.server.stop()
+        except Exception as error:  # noqa: BLE001 (as with queries)
+            return [f"The page of {served.path} did not stop cleanly: {error}" if served else str(error)]
+        return []
 
 
 def _made(path: str) -> object:

@@ -1,72 +1,137 @@
-"""What there is to complete with: queries, tables, columns, epochs."""
+"""What there is to complete with in the stores that the magics would read: queries, tables, columns, epochs, values.
+
+Only the manifests and the schemas of the change logs are read, and a bounded number of rows for values: completing a
+name must never load a state.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import Completes
+from streamstate.magics.key_values import key_values
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from streamstate.magics.notebook import Notebook
-    from streamstate.state_inspect import History, StateTable, Store
+    from streamstate.state_inspect import History, Store
 
-__all__ = ["Offers"]
+__all__ = ["EPOCHS", "Offers"]
 
-_EPOCHS = 100
+EPOCHS = 100
+"""How many epochs are offered, the newest first."""
+
+_TABLES_OF = 50  # queries
+_BACK = (0, 1, 2, 3, 4, 5, 10, 20, 50, 100, 500, 1000)
 
 
 class Offers:
-    """Reads the names from the stores that the magics would read."""
+    """Reads names, epochs and values from one store.
 
-    def __init__(self, notebook: Notebook) -> None:
+    Args:
+        notebook: whose stores they are.
+        store: the store that a line names; None: the one in use.
+    """
+
+    def __init__(self, notebook: Notebook, store: str | None = None) -> None:
         self._notebook = notebook
+        self._given = store
 
-    def values(self, kind: Completes, relation: str, fragment: str, store: str | None) -> list[str]:
-        """What an argument may be completed with.
+    def queries(self) -> list[str]:
+        """The queries of the store."""
+        return self._store(None).queries()
+
+    def running(self) -> list[str]:
+        """The queries of the notebook."""
+        return list(self._notebook.running)
+
+    def relations(self, within: str = "") -> list[str]:
+        """Queries, and their tables where there are several or one was begun to be named.
 
         Args:
-            kind: what the argument is.
-            relation: the query and table that its line names.
-            fragment: what is written of it.
-            store: the store that its line names.
+            within: what is written already; tables are looked up of the queries that fit.
         """
-        if kind == "running":
-            return list(self._notebook.running)
-        if kind == "query":
-            return self._store(store, None).queries()
-        if kind == "relation":
-            return self.relations(store, within=fragment)
-        if kind == "epoch":
-            captured = self._history(relation, store).captured()
-            return [str(epoch) for epoch in reversed(captured[-_EPOCHS:])]
-        if kind == "key":
-            return [f"{column}=" for column in self._table(relation, store).key_columns]
-        return self.columns(relation, store) if kind == "column" else []
-
-    def relations(self, store: str | None, *, within: str = "") -> list[str]:
-        """Queries, and their tables where there are several or one was begun to be named."""
+        store = self._store(None)
         found = []
-        opened = self._store(store, None)
-        for name in opened.queries():
-            tables = opened[name].tables()
-            found += [name] if not within.startswith(f"{name}.") else []
-            if len(tables) > 1 or within.startswith(f"{name}."):
-                found += [f"{name}.{table}" for table in tables]
+        begun = within.partition(".")[0]
+        for name in [one for one in store.queries() if one.startswith(begun)][:_TABLES_OF]:
+            inside = within.startswith(f"{name}.")
+            tables = store[name].tables()
+            found += [] if inside else [name]
+            found += [f"{name}.{table}" for table in tables] if inside or len(tables) > 1 else []
         return found
 
-    def columns(self, relation: str, store: str | None) -> list[str]:
-        """The columns of a relation."""
-        table = self._table(relation, store)
-        return [*table.key_columns, *table.value_columns]
+    def tables(self, query: str) -> list[str]:
+        """The state tables of a query."""
+        return self._history(query).tables()
 
-    def _store(self, path: str | None, query: str | None) -> Store:
-        return self._notebook.open(path, query)
+    def columns(self, relation: str) -> list[str]:
+        """The columns of a relation, keys first, with those of its own where it is a history or a change log.
 
-    def _history(self, relation: str, store: str | None) -> History:
-        query = relation.partition(".")[0]
-        if not query:
-            return self._store(store, None)[self._store(store, None).queries()[0]]
-        return self._store(store, query)[query]
+        Args:
+            relation: ``delays``, ``delays.op0``, ``delays.history``, ``delays.op0.changes``, …
+        """
+        query, table, kind = self._parts(relation)
+        log = self._history(query).change_log(table)
+        own = {"history": ["_valid_from", "_valid_to", "_partition"], "changes": log.all_columns[:3]}
+        return [*own.get(kind, []), *log.columns]
 
-    def _table(self, relation: str, store: str | None) -> StateTable:
-        return self._history(relation, store).live().table(relation.partition(".")[2] or None)
+    def key_columns(self, relation: str) -> list[str]:
+        """The key columns of a relation."""
+        query, table, _kind = self._parts(relation)
+        return self._history(query).change_log(table).keys
+
+    def values(self, relation: str, column: str, begun: str) -> list[str]:
+        """Values of a column that begin with a text, as they are written after ``--key COLUMN=``; few, and sorted."""
+        query, table, _kind = self._parts(relation)
+        return key_values(self._history(query), table, column, begun)
+
+    def epochs(self, relation: str) -> list[str]:
+        """Captured epochs, the newest first, then the ways to count back from the newest."""
+        captured = self._history(relation.partition(".")[0]).captured()
+        known = set(captured)
+        back = [back for back in _BACK if captured and captured[-1] - back in known]
+        named = ["live" if not one else f"live-{one}" for one in back]
+        return [*(str(epoch) for epoch in reversed(captured[-EPOCHS:])), *named]
+
+    def times(self, relation: str) -> list[str]:
+        """When the captured epochs were committed, the newest first, in UTC."""
+        entries = self._history(relation.partition(".")[0]).entries()[-EPOCHS:]
+        return [_moment(one.committed_at) for one in reversed(entries) if one.captured and one.committed_at]
+
+    def variables(self) -> list[str]:
+        """The user's own variables, the newest last made first."""
+        hidden = self._notebook.shell.user_ns_hidden
+        names = [name for name in self._notebook.shell.user_ns if not name.startswith("_") and name not in hidden]
+        return [name for name in reversed(names) if not _is_code(self._notebook.shell.user_ns[name])]
+
+    def frames(self) -> dict[str, Any]:
+        """The user's variables that are tables, by name."""
+        from streamstate.state_inspect.sql import is_frame
+
+        names = self._notebook.shell.user_ns
+        return {name: names[name] for name in self.variables() if is_frame(names[name])}
+
+    def _parts(self, relation: str) -> tuple[str, str, str]:
+        """A relation's query, its state table, and whether its history or changes are meant."""
+        query, *rest = relation.split(".")
+        kind = rest.pop() if rest and rest[-1] in ("history", "changes") else ""
+        return query, rest[0] if rest else self._history(query).tables()[0], kind
+
+    def _history(self, query: str) -> History:
+        store = self._store(query or None)
+        return store[query or store.queries()[0]]
+
+    def _store(self, query: str | None) -> Store:
+        return self._notebook.peek(self._given, query)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
+
+
+def _is_code(value: object) -> bool:
+    """Whether a variable holds what was imported or defined, rather than data."""
+    return callable(value) or isinstance(value, type(sys))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from streamstate.magics.failure import failure_of
-from streamstate.magics.table import Table
+from streamstate.magics.signs import signed
+from streamstate.magics.table import Shown
 from streamstate.snapshots.errors import QueryError, WaitTimeoutError
 from streamstate.snapshots.pace import Pace
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots import Capture
     from streamstate.snapshots.pace import Every
 
-__all__ = ["QueryStatus", "RunningQuery", "progress_line", "status_table"]
+__all__ = ["QueryStatus", "RunningQuery", "progress_line"]
 
 _POLL_SECONDS = 0.2
 
@@ -38,6 +39,8 @@ class QueryStatus:
     """Committed epochs that are not captured yet."""
     freshness: float | None
     """Seconds from an epoch's commit until it could be queried."""
+    rate: float | None
+    """Input rows a second that the query processed in its newest epoch; None where that is not known."""
     rows: int | None
     """Rows of state after the newest epoch that Spark reported on."""
     capture: str
@@ -97,6 +100,7 @@ class RunningQuery:
             epoch=captured.epoch,
             behind=captured.behind,
             freshness=captured.freshness,
+            rate=self._rate(),
             rows=self._rows(),
             capture=captured.state,
             error=self._failure() or captured.error or captured.tidy_error,
@@ -136,13 +140,22 @@ class RunningQuery:
             progress(self.status())
         return reached
 
-    def stop(self) -> None:
-        """Stop the query, where this notebook started it, capture what it committed, and stop capturing."""
+    def stop(self, *, progress: Callable[[QueryStatus], None] | None = None) -> None:
+        """Stop the query, where this notebook started it, capture what it committed, and stop capturing.
+
+        Args:
+            progress: called about five times a second with the status. Interrupted meanwhile, the capture goes on
+                until it has what was committed, and ends then.
+        """
         if self.query is not None and self.query.isActive:
             self._stopped = True
             self.query.stop()
         if self.query is None:
             self._stopped = True
+        self.capture.end()
+        while progress is not None and self.capture.status.state not in ("stopped", "failed"):
+            progress(self.status())
+            time.sleep(_POLL_SECONDS)
         self.capture.stop()
 
     def _reached(self, epoch: int | None) -> int | None:
@@ -183,6 +196,12 @@ class RunningQuery:
         progress = None if self.query is None else self.query.lastProgress
         return sum(operator["numRowsTotal"] for operator in progress["stateOperators"]) if progress else None
 
+    def _rate(self) -> float | None:
+        """How fast it is, while it runs."""
+        progress = self.query.lastProgress if self.query is not None and self.state == "running" else None
+        rate = None if progress is None else progress["processedRowsPerSecond"]
+        return rate if rate is not None and math.isfinite(rate) else None
+
     def _overdue(self, epoch: int | None) -> str:
         status = self.status()
         goal = f"epoch {epoch}" if epoch is not None else "the end of what there is"
@@ -196,18 +215,9 @@ class RunningQuery:
         return f"{progress_line(status)} (capture {status.capture})"
 
     def _repr_html_(self) -> str:
+        status = self.status()
         line = repr(self).removeprefix(self.name)
-        return f"<p><b>{escape(self.name)}</b>{escape(line)}</p>"
-
-
-def status_table(running: list[RunningQuery]) -> Table:
-    """Every query at a glance."""
-    columns = ["name", "state", "epoch", "behind", "freshness", "rows", "last error"]
-    rows = []
-    for status in (one.status() for one in running):
-        fresh = None if status.freshness is None else f"{status.freshness:.1f} s"
-        rows.append([status.name, status.state, status.epoch, status.behind, fresh, status.rows, status.error])
-    return Table(columns, rows, empty="No queries yet: start one with %%stream NAME.", caption="Streaming queries")
+        return f"<p>{signed(status.state).sign_html()} <b>{Shown(self.name).html()}</b>{Shown(line).html()}</p>"
 
 
 def progress_line(status: QueryStatus) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import MagicParser, identifier
+from streamstate.magics.arguments import MagicParser, VerbParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
 from streamstate.magics.snapshots_verbs import VERBS
@@ -20,42 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["SNAPSHOTS"]
 
 
-class _Parser(MagicParser):
-    """A parser whose verb stands after the query's name, or first where the name is left out."""
-
-    def verb_at(self, words: Sequence[str]) -> int | None:
-        """Where among the words the verb stands."""
-        return next((at for at in (1, 0) if at < len(words) and words[at] in self.verbs), None)
-
-    def parse_line(self, line: str, expand: Callable[[str], str] = str) -> argparse.Namespace:
-        """The line's arguments; ``verb`` is None where it has none."""
-        words = self.words(line, expand)
-        at = self.verb_at(words)
-        if at is None:
-            return self.parse_args(words, argparse.Namespace(verb=None))
-        known = argparse.Namespace(verb=words[at], name=words[0] if at else None)
-        return self.verbs[words[at]].parse_args([*words[at + 1 :]], known)
-
-
 def _parser() -> MagicParser:
-    parser = _Parser(
+    parser = VerbParser(
         "%snapshots",
         "The epochs captured of a query, one row each; without a name, the queries of the store.",
-        epilog="Then, after NAME:\n"
-        + "".join(f"  {verb.name:9} {verb.summary}; %snapshots NAME {verb.name} --help\n" for verb in VERBS)
-        + "\nExamples:\n  %snapshots\n  %snapshots delays -o epochs\n"
+        verbs=[verb.parsed for verb in VERBS],
+        before="NAME",
+        epilog="Examples:\n  %snapshots\n  %snapshots delays -o epochs\n"
         "  %snapshots delays keep --last 1000 --every 100 --dry-run\n"
         "  %snapshots delays compact\n"
         "  %snapshots delays export exported/delays --epochs 3,5,10:20",
     )
-    parser.verb_places = (1,)
-    for verb in VERBS:
-        added = MagicParser(f"%snapshots NAME {verb.name}", f"{verb.summary.capitalize()}.")
-        verb.arguments(added)
-        parser.verbs[verb.name] = added
     parser.add("name", metavar="NAME", nargs="?", completes="query", help="a query")
-    parser.add("--store", metavar="DIR", completes="path", help="the store to read (default: the last store used)")
-    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the table in a variable")
+    add_store(parser)
+    add_output(parser, "keep the table in a variable")
     return parser
 
 
@@ -65,7 +42,7 @@ def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> pd.DataFra
     if chosen is not None:
         shown: pd.DataFrame | Table = chosen.run(notebook, args)
         return shown
-    store = notebook.open(args.store, args.name)
+    store = notebook.open(args.store, args.name, args.storage_options)
     value = overview(store) if args.name is None else store[args.name].epochs()
     notebook.assign(args.output, value)
     return value

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-from streamstate.magics.arguments import MagicParser, count, identifier
+from streamstate.magics.arguments import MagicParser, add_output, add_store, count
 from streamstate.magics.notebook import Notebook
-from streamstate.magics.stream_line import Verb
+from streamstate.magics.progress import working
 from streamstate.magics.table import Table
-from streamstate.magics.waiting import show_lines
+from streamstate.magics.verb import Verb
 from streamstate.snapshots.errors import InvalidArgumentError
 
 __all__ = ["VERBS"]
 
+_WHOLE = "the store is whole; run the line again to go on."
+
 
 def _common(parser: MagicParser) -> None:
-    parser.add("--store", metavar="DIR", completes="path", help="the store (default: the last store used)")
-    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep what was done in a variable")
+    add_store(parser, "the store (default: the last store used)")
+    add_output(parser, "keep what was done in a variable")
 
 
 def _keep_arguments(parser: MagicParser) -> None:
@@ -31,7 +31,7 @@ def _keep_arguments(parser: MagicParser) -> None:
 
 def _export_arguments(parser: MagicParser) -> None:
     parser.add("path", metavar="PATH", completes="path", help="the folder of the Delta table")
-    parser.add("--table", help="the state table (may be left out where there is one)")
+    parser.add("--table", completes="table", help="the state table (may be left out where there is one)")
     parser.add("--epochs", metavar="LIST", help="numbers and ranges such as 3,5,10:20 (default: all captured)")
     _common(parser)
 
@@ -47,9 +47,9 @@ def _keep(notebook: Notebook, args: argparse.Namespace) -> Table:
             "%snapshots NAME keep: say what is to stay: --last 100, --since 2d, --every 10, or several of them.\n"
             "What any of them keeps stays. --dry-run says what would go."
         )
-    store, name = _meant(notebook, args)
-    with _interruptible(notebook) as progress:
-        report = keep(store, name, **policy, dry_run=args.dry_run, progress=progress)
+    store, name, options = _meant(notebook, args)
+    with working(notebook.shell, stays=_WHOLE) as progress:
+        report = keep(store, name, **policy, dry_run=args.dry_run, storage_options=options, progress=progress.say)
     notebook.assign(args.output, report)
     megabytes = report.bytes_freed / 1e6
     columns = ["query", "would drop" if report.dry_run else "dropped", "stay", "MB less", "files deleted"]
@@ -62,9 +62,9 @@ def _compact(notebook: Notebook, args: argparse.Namespace) -> Table:
     __tracebackhide__ = True
     from streamstate.snapshots.retention.tidying import tidy_query
 
-    store, name = _meant(notebook, args)
-    with _interruptible(notebook) as progress:
-        done = tidy_query(store, name, progress=progress)
+    store, name, options = _meant(notebook, args)
+    with working(notebook.shell, stays=_WHOLE) as progress:
+        done = tidy_query(store, name, storage_options=options, progress=progress.say)
     table = Table(
         ["table", "files before", "files after", "MB before", "MB after", "files deleted"],
         [
@@ -83,43 +83,34 @@ def _export(notebook: Notebook, args: argparse.Namespace) -> Table:
     from streamstate.snapshots.export import export, parsed
 
     epochs = None if args.epochs is None else parsed(args.epochs)
-    store, name = _meant(notebook, args)
-    with _interruptible(notebook) as say:
+    store, name, options = _meant(notebook, args)
+    with working(notebook.shell, stays=_WHOLE) as progress:
         report = export(
             store,
             name,
             args.path,
             table=args.table,
             epochs=epochs,
-            progress=lambda done, total: say(f"{done:,} of {total:,} versions"),
+            storage_options=options,
+            progress=lambda done, total: progress.say(f"{done:,} of {total:,} versions", done, total),
         )
     notebook.assign(args.output, report)
     rows = [[report.table, len(report.epochs), report.written, report.rows, report.path]]
     return Table(["table", "versions", "written now", "rows written", "path"], rows, caption=f"Export of {name}")
 
 
-def _meant(notebook: Notebook, args: argparse.Namespace) -> tuple[str, str]:
-    """The store's path and the query; the only one where the line names none."""
-    store = notebook.open(args.store, args.name)
+def _meant(notebook: Notebook, args: argparse.Namespace) -> tuple[str, str, dict[str, str] | None]:
+    """The store's path, the query (the only one where the line names none), and how to reach the store."""
+    store = notebook.open(args.store, args.name, args.storage_options)
+    options = notebook.options(store.path)
     if args.name is not None:
-        return store.path, args.name
+        return store.path, args.name, options
     queries = store.queries()
     if len(queries) != 1:
         raise InvalidArgumentError(
             f"Say which query is meant: %snapshots NAME {args.verb}. Queries: {', '.join(queries) or 'none yet'}."
         )
-    return store.path, queries[0]
-
-
-@contextmanager
-def _interruptible(notebook: Notebook) -> Iterator[Callable[[str], None]]:
-    """Progress in one place; an interrupt leaves the store whole, and the same line goes on."""
-    __tracebackhide__ = True
-    try:
-        with show_lines(notebook.shell) as show:
-            yield show
-    except KeyboardInterrupt as interrupt:
-        raise interrupt.with_traceback(None) from None
+    return store.path, queries[0], options
 
 
 VERBS = (

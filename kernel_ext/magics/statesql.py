@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from streamstate.magics.arguments import MagicParser, identifier
+from streamstate.magics.arguments import MagicParser, add_output, add_store, identifier
+from streamstate.magics.interrupts import cancelling
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook, require_cell
+from streamstate.magics.reading import reading
 from streamstate.snapshots.errors import InvalidArgumentError
 
 __all__ = ["STATESQL"]
@@ -29,7 +31,7 @@ def _parser() -> MagicParser:
         "--at",
         metavar="EPOCH",
         type=_moment,
-        completes="epoch",
+        completes="moment",
         help="the epoch of tables that name none: 12, live-10, or a moment such as 2026-03-01T12:00:00+01:00",
     )
     parser.add("--engine", choices=("duckdb", "spark"), default="duckdb", help="what runs it (default: duckdb)")
@@ -39,20 +41,22 @@ def _parser() -> MagicParser:
         action="append",
         metavar="VAR",
         type=identifier,
+        completes="frame",
         help="a variable that is a table of its name: a frame, or the path of a CSV or Parquet file; may be repeated",
     )
-    parser.add("--store", metavar="DIR", completes="path", help="the store to read (default: the last store used)")
-    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the result in a variable")
+    add_store(parser)
+    add_output(parser, "keep the result in a variable")
     return parser
 
 
 def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> Any:
     __tracebackhide__ = True
     query = require_cell(cell, "%%statesql", _EXAMPLE)
-    store = notebook.open(args.store)
+    store = notebook.open(args.store, options=args.storage_options)
     frames = _frames(notebook, query, store.queries(), args.frames or [])
     spark = notebook.spark() if args.engine == "spark" else None
-    result = store.sql(query, at=args.at, frames=frames, engine=args.engine, spark=spark).to_pandas()
+    with reading(notebook.shell) if spark is None else cancelling(spark):
+        result = store.sql(query, at=args.at, frames=frames, engine=args.engine, spark=spark).to_pandas()
     notebook.assign(args.output, result)
     return result
 

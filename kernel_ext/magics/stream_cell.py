@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.arguments import MagicParser, count, every, identifier
+from streamstate.magics.arguments import MagicParser, add_output, add_store, count, every
 from streamstate.magics.cell import cell_value, last_assigned
 from streamstate.magics.launch import Launch, Sink, trigger_options
 from streamstate.magics.magic import Magic
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from streamstate.snapshots.pace import Every
 
-__all__ = ["STREAM_CELL", "run_launch"]
+__all__ = ["PACES", "STREAM_CELL", "run_launch"]
+
+_TRIGGERS = ("available-now", "once", "500ms", "1s", "10s", "1m")
+_SINKS = ("noop", "memory", "console", "parquet:", "json:")
+PACES = ("1", "10", "1s", "10s", "1m")
+_EVERY = "capture once per N epochs, or per 10s, 2m, … (default: 1)"
 
 _EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
 
@@ -36,18 +41,27 @@ def _parser() -> MagicParser:
         "Start the streaming query that the cell makes, and capture the state of each of its epochs.\n\n"
         "The cell ends with a streaming DataFrame (or, with --sql, is one SELECT over streaming views). The handle of\n"
         "the query is returned at once. The same NAME again stops the query and resumes it from its checkpoint.",
-        epilog=f"Example:\n  %%stream delays --trigger 1s\n  {_EXAMPLE}",
+        epilog=f"Examples:\n  %%stream delays --trigger 1s\n  {_EXAMPLE}\n\n"
+        "  %%stream delays --sql --mode complete -o delays_query\n"
+        "  SELECT carrier, avg(delay) FROM flights GROUP BY carrier",
     )
     parser.add("name", metavar="NAME", completes="query", help="what the query is called in the store and in SQL")
     parser.add("--sql", action="store_true", help="the cell is SQL for Spark, not Python")
     parser.add("--mode", choices=MODES, default="update", help="output mode (default: update)")
-    parser.add("--trigger", metavar="WHEN", help="1s, 500ms, 5m …; available-now; once (default: as data arrives)")
-    parser.add("--sink", default="noop", help="noop, memory, console or FORMAT:PATH (default: noop)")
-    parser.add("--store", metavar="DIR", completes="path", help="where the snapshots go (default: the last store used)")
-    parser.add("--checkpoint", metavar="DIR", completes="path", help="default: beside the store")
-    parser.add("--every", metavar="N", type=every, default=1, help="capture once per N epochs, or per 10s, 2m, …")
+    parser.add(
+        "--trigger",
+        metavar="WHEN",
+        suggestions=_TRIGGERS,
+        help="1s, 500ms, 5m …; available-now; once (default: as data arrives)",
+    )
+    parser.add(
+        "--sink", default="noop", suggestions=_SINKS, help="noop, memory, console or FORMAT:PATH (default: noop)"
+    )
+    add_store(parser, "where the snapshots go (default: the last store used)")
+    parser.add("--checkpoint", metavar="DIR", completes="checkpoint", help="default: beside the store")
+    parser.add("--every", metavar="N", type=every, suggestions=PACES, help=_EVERY)
     parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
-    parser.add("-o", dest="output", metavar="VAR", type=identifier, help="keep the handle in a variable")
+    add_output(parser, "keep the handle in a variable")
     return parser
 
 
@@ -58,14 +72,15 @@ def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuer
     require_cell(cell, "%%stream", _EXAMPLE)
     trigger_options(args.trigger)
     sink.check(args.mode)
-    check_store(Layout.at(store))
+    layout = Layout.at(store, notebook.options(store, args.storage_options))
+    check_store(layout)
     frame = _sql_frame(notebook, cell) if args.sql else _python_frame(notebook, cell)
     check_state(frame)
     check_mode(frame, args.mode)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, name))
-    check_name_free(Layout.at(store), name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
+    check_name_free(layout, name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
     launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions)
-    handle = run_launch(notebook, launch, store, args.every)
+    handle = run_launch(notebook, launch, store, args.every or notebook.settings.every)
     notebook.use_store(store)
     notebook.assign(args.output, handle)
     return handle
@@ -93,8 +108,9 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: Every) -> 
     query = launch.start()
     try:
         # At once, so that the next cell can look although nothing is captured yet; the plan is known to keep state.
-        register(Layout.at(store), launch.name, str(query.id), launch.checkpoint)
-        capture = follow(query, store, launch.name, every=every, spark=spark)
+        options = notebook.options(store)
+        register(Layout.at(store, options), launch.name, str(query.id), launch.checkpoint)
+        capture = follow(query, store, launch.name, every=every, spark=spark, storage_options=options)
     except BaseException:
         query.stop()
         raise

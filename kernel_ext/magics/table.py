@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Table"]
+__all__ = ["Shown", "Table"]
+
+# What JupyterLab's own style says of tables is for data: numbers to the right, lines that alternate.
+_CELL = "text-align:{};padding:.25em .8em;vertical-align:top;white-space:{}"
+_HEAD = "text-align:{};padding:.25em .8em;white-space:nowrap;border-bottom:1px solid var(--jp-border-color1, #8888)"
+_CAPTION = "text-align:left;caption-side:top;padding:.25em .8em;color:inherit;opacity:.75"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value, and how it is shown.
+
+    Args:
+        value: what ``to_pandas`` gives.
+        text: what is read; by default the value as people write it.
+        title: what is said in full where a pointer rests on it.
+        sign: a sign before the text.
+        colour: CSS of the sign's colour; it says nothing that the sign does not.
+    """
+
+    value: Any
+    text: str | None = None
+    title: str | None = None
+    sign: str = ""
+    colour: str = ""
+
+    @property
+    def plain(self) -> str:
+        """As text."""
+        text = _text(self.value) if self.text is None else self.text
+        return f"{self.sign} {text}" if self.sign else text
+
+    def html(self) -> str:
+        """As escaped HTML."""
+        text = escape(_text(self.value) if self.text is None else self.text)
+        return f"{self.sign_html()} {text}" if self.sign else text
+
+    def sign_html(self) -> str:
+        """The sign alone; who hears the page hears the text beside it."""
+        return f'<span aria-hidden="true" style="color:{escape(self.colour)}">{escape(self.sign)}</span>'
 
 
 class Table:
@@ -17,16 +57,17 @@ class Table:
 
     Args:
         columns: the names.
-        rows: one value per column; None is shown as a dash.
+        rows: one value per column, or how it is :class:`Shown`; None is shown as a dash. The first names the row.
         empty: what is shown where there are no rows.
-        caption: what the table is about, for screen readers.
+        caption: what the table is about.
     """
 
     def __init__(
         self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str = "", caption: str = ""
     ) -> None:
         self.columns = list(columns)
-        self.rows = [list(row) for row in rows]
+        self._shown = [[one if isinstance(one, Shown) else Shown(one) for one in row] for row in rows]
+        self.rows = [[one.value for one in row] for row in self._shown]
         self._empty = empty
         self._caption = caption
 
@@ -45,23 +86,43 @@ class Table:
     def __repr__(self) -> str:
         if not self.rows:
             return self._empty
-        lines = [self.columns, *([_text(value) for value in row] for row in self.rows)]
+        lines = [self.columns, *([one.plain for one in row] for row in self._shown)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        numbers = self._numbers()
         return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+            "  ".join(
+                cell.rjust(width) if number else cell.ljust(width)
+                for cell, width, number in zip(line, widths, numbers, strict=True)
+            ).rstrip()
+            for line in lines
         )
 
     def _repr_html_(self) -> str:
         if not self.rows:
             return f"<p>{escape(self._empty)}</p>"
-        head = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in self.columns)
-        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
-        caption = f"<caption>{escape(self._caption)}</caption>" if self._caption else ""
+        sides = ["right" if number else "left" for number in self._numbers()]
+        head = "".join(
+            f'<th scope="col" style="{_HEAD.format(side)}">{escape(name)}</th>'
+            for name, side in zip(self.columns, sides, strict=True)
+        )
+        body = "".join(f"<tr>{self._row_html(row, sides)}</tr>" for row in self._shown)
+        caption = f'<caption style="{_CAPTION}">{escape(self._caption)}</caption>' if self._caption else ""
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
+    def _numbers(self) -> list[bool]:
+        """For each column whether it is of numbers, which stand to the right."""
+        there = [[value for value in column if value is not None] for column in zip(*self.rows, strict=True)]
+        return [bool(column) and all(type(value) in (int, float) for value in column) for column in there]
 
-def _cell(value: object) -> str:
-    return f'<td style="text-align:left">{escape(_text(value))}</td>'
+    def _row_html(self, row: list[Shown], sides: list[str]) -> str:
+        cells = []
+        for at, (one, side) in enumerate(zip(row, sides, strict=True)):
+            # Long texts, such as paths and errors, may be broken; what is glanced at may not.
+            style = _CELL.format(side, "nowrap" if len(one.plain) <= 30 else "normal")
+            title = f' title="{escape(one.title)}"' if one.title else ""
+            tag, scope = ("th", ' scope="row"') if at == 0 else ("td", "")
+            cells.append(f'<{tag}{scope} style="{style}"{title}>{one.html()}</{tag}>')
+        return "".join(cells)
 
 
 def _text(value: object) -> str:

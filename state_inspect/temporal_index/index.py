@@ -72,6 +72,11 @@ class Index:
                     if manifest.generation == before:
                         raise
 
+    def held(self, query: str, name: str) -> IntervalTable | None:
+        """The interval table as far as it was read before; None where it was not: nothing is read for this."""
+        found = self._tables.get((query, name))
+        return None if found is None or found.low is None else found
+
     def advance(self, query: str, manifest: Manifest) -> None:
         """Bring those tables of a query forward that were read before."""
         with self._loading:

@@ -38,6 +38,7 @@ from streamstate.snapshots.errors import StoreError
 from streamstate.snapshots.keyframes import keyframes_in
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
+from streamstate.state_inspect.temporal_index.loading import told
 from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
 
 NEVER = 2**63 - 1
@@ -75,7 +76,10 @@ class IntervalTable:
         self._table = table
         self._version = version
         self._sorted = self._unsorted = 0  # rows
+        self._expected = 0  # rows to be loaded, about
+        self._unsure = False  # whether a load was broken off where nobody knows if it was committed
         self._db = database.cursor()
+        self._name = name
         self._know_columns()
 
     @property
@@ -104,7 +108,7 @@ class IntervalTable:
 
     def covers(self, first: int, last: int) -> bool:
         """Whether the index has the epochs between two."""
-        return self.low is not None and self.low <= first and self.high >= last
+        return not self._unsure and self.low is not None and self.low <= first and self.high >= last
 
     def cover(self, entries: Sequence[Entry], first: int) -> None:
         """Load what the index lacks of an epoch and all after it.
@@ -118,7 +122,12 @@ class IntervalTable:
         """
         update(self._version.place, self._version.table)
         check_generation(self._version, self.generation)
-        if self.low is not None and (self._version.schema != self.schema or self._far_back(entries, first)):
+        if self._unsure:
+            with contextlib.suppress(duckdb.Error):
+                self._db.execute("ROLLBACK")
+        if self.low is not None and (
+            self._unsure or self._version.schema != self.schema or self._far_back(entries, first)
+        ):
             # A restarted query brought a new column, or what is there is little beside what is lacking.
             first = min(first, self.low)
             self.low, self.high = None, -1
@@ -129,12 +138,25 @@ class IntervalTable:
         runs = runs_of(entries, self._table, held)
         if not runs:
             return
+        self._expected = self._lacking(entries, first)
         with self._all_or_nothing():
             low, high = self._load(runs, first)
         self.low, self.high = low, high
+        self._unsure = False
         if self._unsorted > max(_UNSORTED, self._sorted // 2):
             with self._all_or_nothing():
                 self._sort()
+            self._unsure = False
+
+    def _lacking(self, entries: Sequence[Entry], first: int) -> int:
+        """About how many rows of the log have to be read for an epoch and all after it."""
+        own = [one for one in entries if self._table in one.tables and one.epoch >= first]
+        lacking = [one.tables[self._table].changes for one in own if not self._has(one.epoch)]
+        base = own[0].tables[self._table] if self.low is None and own else None
+        return sum(lacking) + (base.rows if base is not None and base.keyframe is not None else 0)
+
+    def _has(self, epoch: int) -> bool:
+        return self.low is not None and self.low <= epoch <= self.high
 
     def _far_back(self, entries: Sequence[Entry], first: int) -> bool:
         """Whether reading everything again is less work than adding the epochs from one on to what is there."""
@@ -146,23 +168,29 @@ class IntervalTable:
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """A transaction of the index: what fails leaves it as it was."""
+        self._unsure = True  # until it is known that the index and what is noted of it agree, an interrupt or not
         self._db.execute("BEGIN")
         try:
             with cannot_read(self._version.place):
                 yield
             self._db.execute("COMMIT")
         except duckdb.OutOfMemoryException as error:
-            self._db.execute("ROLLBACK")
+            self._roll_back()
             raise StoreError(
                 f"The index of {self._version.place} needs more memory or room for temporary files.\n"
                 f"Open the store with more, ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
             ) from error
         except duckdb.Error as error:
-            self._db.execute("ROLLBACK")
+            self._roll_back()
             raise StoreError(f"The index of {self._version.place} could not be loaded: {error}") from error
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self._roll_back()
             raise
+
+    def _roll_back(self) -> None:
+        """Only where there is something to roll back is it known that nothing of it stands."""
+        self._db.execute("ROLLBACK")
+        self._unsure = False
 
     def load_one(self, epoch: int, keyframe: int | None) -> None:
         """Load a single epoch from the log as it stands."""
@@ -170,6 +198,7 @@ class IntervalTable:
             self._create()
             self._stream(rows_since(self._version, keyframe, epoch))
         self.low = self.high = epoch
+        self._unsure = False
 
     def _know_columns(self) -> None:
         self.schema = self._version.schema
@@ -269,7 +298,7 @@ class IntervalTable:
 
     @contextlib.contextmanager
     def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
-        self._db.register("feed", rows)
+        self._db.register("feed", told(self._name, rows, self._expected))
         try:
             yield
         finally:

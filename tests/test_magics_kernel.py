@@ -1,0 +1,110 @@
+"""The magics in a real kernel with Spark: they wait, can be interrupted, and say nothing unless they are asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from notebook_kernel import Kernel, kernel  # noqa: F401 (a fixture)
+
+SETUP = """
+import streamstate as ss
+spark = ss.session(**{{
+    "spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g", "spark.ui.enabled": "false"
+}})
+counted = (spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 1)
+           .parquet({folder!r}).groupBy("k").count())
+"""
+STATUS = "get_ipython().run_line_magic('stream', 'status counts').to_pandas()"
+
+
+def add(folder: Path, number: int) -> None:
+    """One more epoch's input."""
+    hidden = folder / f"_{number}"
+    pd.DataFrame({"k": ["a", "b"], "v": [number, number]}).to_parquet(hidden)
+    hidden.rename(folder / f"{number:03}.parquet")
+
+
+@pytest.fixture
+def notebook(kernel: Kernel, tmp_path: Path) -> Iterator[tuple[Kernel, Path]]:
+    """The kernel with a query ``counts`` that runs, and the folder that it reads."""
+    folder = tmp_path / "input"
+    folder.mkdir()
+    add(folder, 0)
+    kernel.works("%reload_ext streamstate")
+    kernel.works(SETUP.format(folder=str(folder)))
+    kernel.works(f"%%stream counts --store {tmp_path}/data/store -o handle\ncounted")
+    kernel.works("%stream wait counts --epoch 0")
+    kernel.unasked()
+    yield kernel, folder
+    kernel.works("%unload_ext streamstate")
+
+
+def until(kernel: Kernel, expression: str) -> None:
+    """Ask again and again until an expression is true; the asking itself says nothing."""
+    end = time.monotonic() + 60
+    while kernel.value(f"bool({expression})") != "True":
+        assert time.monotonic() < end, f"{expression} did not become true"
+
+
+def test_waiting_shows_a_bar_and_is_interrupted_alone(notebook: tuple[Kernel, Path]) -> None:
+    """The query goes on and takes more input; a second wait reaches its end and leaves one line."""
+    kernel, folder = notebook
+    kernel.works("from streamstate.magics import progress; progress.SHOW_AFTER = 0")
+
+    def bar(message: dict[str, Any]) -> bool:
+        return "application/vnd.jupyter.widget-view+json" in message["content"].get("data", {})
+
+    ran = kernel.run("%stream wait counts --epoch 1", when=bar)
+    assert ran.failed == "KeyboardInterrupt"
+    assert ran.traceback == "KeyboardInterrupt: only the waiting ended; counts goes on."
+    assert ran.outputs()[0]["text/plain"].startswith("Interrupted. counts is running: captured up to epoch 0")
+    add(folder, 1)
+    ran = kernel.works("%stream wait counts --epoch 1 -o reached")
+    assert ["application/vnd.jupyter.widget-view+json" in one for one in ran.outputs()] == [False]
+    assert "captured up to epoch 1" in ran.outputs()[0]["text/plain"]
+    assert int(kernel.value("reached")) >= 1
+    assert kernel.value("handle.state") == "running"
+
+
+def test_nothing_is_said_from_the_background(notebook: tuple[Kernel, Path], tmp_path: Path) -> None:
+    """A capture that fails is told where somebody asks, on no output and to no front end before."""
+    kernel, folder = notebook
+    assert kernel.value(f"{STATUS}['last error'][0]") == "None"
+    (tmp_path / "data" / "store").rename(tmp_path / "gone")
+    (tmp_path / "data" / "store").write_text("no folder")
+    add(folder, 1)
+    until(kernel, f"{STATUS}['last error'][0] is not None")
+    assert "StoreError" in kernel.value(f"{STATUS}['last error'][0]")
+    assert kernel.unasked() == []
+    (tmp_path / "data" / "store").unlink()
+    (tmp_path / "gone").rename(tmp_path / "data" / "store")
+    until(kernel, f"{STATUS}['epoch'][0] == 1")
+    assert kernel.value(f"{STATUS}['last error'][0]") == "None"
+    assert kernel.unasked() == []
+
+
+def test_the_kernel_completes_and_explains(notebook: tuple[Kernel, Path]) -> None:
+    """As a notebook asks it to; help is the same text wherever it is asked for."""
+    kernel, _folder = notebook
+    assert kernel.completions("x = 1\n%state counts --at |") == ["0", "live"]
+    assert kernel.completions("%stream stop c|") == ["counts"]
+    assert kernel.completions("%%statesql\nSELECT c.| FROM counts c") == ["c.k", "c.count"]
+    printed = kernel.works("%state --help").printed.strip()
+    assert printed.startswith("usage: %state")
+    assert printed in kernel.inspected("%state")
+    assert kernel.works("%stream wait?").printed == kernel.works("%stream wait --help").printed
+
+
+def test_stopping_waits_for_what_was_committed(notebook: tuple[Kernel, Path]) -> None:
+    """And says so in the table that it gives."""
+    kernel, folder = notebook
+    add(folder, 1)
+    until(kernel, "handle.query.lastProgress and handle.query.lastProgress['batchId'] >= 1")
+    ran = kernel.works("%stream stop counts -o ended")
+    assert "■ stopped" in ran.outputs()[-1]["text/plain"]
+    assert kernel.value("ended[['epoch', 'behind']].values.tolist()") == "[[1, 0]]"
