@@ -72,6 +72,16 @@ class Diff:
         self.b = b
         """The epoch compared to."""
 
+    @property
+    def key_columns(self) -> list[str]:
+        """The table's key columns, in the order on disk."""
+        return list(self._table.key_columns)
+
+    @property
+    def value_columns(self) -> dict[str, bool]:
+        """The table's value columns, in the order on disk, and whether each can be subtracted."""
+        return {name: at in self._sql.deltas for at, name in enumerate(self._table.value_columns)}
+
     @cached_property
     def added(self) -> pd.DataFrame:
         """Keys that are there at ``b`` only, with their values."""
