@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from streamstate.widgets.browser.state_browser import StateBrowser
+from streamstate.widgets.diffs.diff_view import DiffView
+from streamstate.widgets.key_life.key_history_view import KeyHistoryView
 from streamstate.widgets.model import Focus
 from streamstate.widgets.view import View, close_all, link
 
-__all__ = ["Focus", "StateBrowser", "View", "close_all", "link"]
+__all__ = ["DiffView", "Focus", "KeyHistoryView", "StateBrowser", "View", "close_all", "link"]

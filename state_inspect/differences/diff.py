@@ -15,6 +15,7 @@ from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import Keys
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
+from streamstate.state_inspect.differences.held_rows import HeldRows
 from streamstate.state_inspect.frames import to_pandas
 
 if TYPE_CHECKING:
@@ -81,6 +82,16 @@ class Diff:
         """The epoch compared to."""
         self.history = history
         """The history that was asked."""
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The table's key columns, in the order on disk."""
+        return list(self._table.key_columns)
+
+    @property
+    def value_columns(self) -> dict[str, bool]:
+        """The table's value columns, in the order on disk, and whether each can be subtracted."""
+        return {name: at in self._sql.deltas for at, name in enumerate(self._table.value_columns)}
 
     @cached_property
     def added(self) -> pd.DataFrame:
@@ -154,7 +165,7 @@ class Diff:
         if column not in names:
             raise UnknownColumnError.among("column with differences", column, names, where=f"in {self.table}")
         at = next(at for at, name in self._sql.deltas.items() if name == column)
-        return self._frame(self._sql.movers(at, n))
+        return self._frame(self._index.query(self._sql.movers(at, n)))
 
     def page(
         self,
@@ -189,7 +200,19 @@ class Diff:
         _not_negative(offset=offset, limit=limit)
         if change is not None and change not in _CHANGES:
             raise InvalidArgumentError(f"change={change!r} cannot be meant: give one of {', '.join(_CHANGES)}.")
-        return self._frame(self._sql.page(change, self._order(order_by, descending=descending), offset, limit))
+        order = self._order(order_by, descending=descending)
+        return self._frame(self._index.query(self._sql.page(change, order, offset, limit)))
+
+    def held(self) -> HeldRows:
+        """The keys that differ, held for reading many pages of them, sorted by any column and searched by key.
+
+        The two epochs are compared once; :meth:`page` compares them at every call. Close it, or use it in ``with``.
+
+        Example:
+            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            ...     rows.page(limit=5, contains="jfk", order_by="count_delta", by_size=True, descending=True)
+        """
+        return HeldRows(self._index, self._sql, [*self._columns().items()], len(self), self._frame)
 
     def to_pandas(self) -> pd.DataFrame:
         """All three as one frame: ``_change`` (``added``, ``removed``, ``changed``), the key, old and new values."""
@@ -246,9 +269,9 @@ class Diff:
             )
         return [f"{found} {'DESC' if descending else 'ASC'} NULLS LAST"]
 
-    def _frame(self, page: str) -> pd.DataFrame:
+    def _frame(self, found: pa.Table) -> pd.DataFrame:
+        """Rows that a statement found, as a page shows them."""
         named = self._columns()
-        found = self._index.query(page)
         columns = [self._as_shown(number, found[number]) for number in named]
         caused = self._caused(found)
         last_there = REMOVED if self.a < self.b else ADDED

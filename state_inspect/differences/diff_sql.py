@@ -75,7 +75,7 @@ class DiffSQL:
         """Some rows of any kind, in an order; ``_row`` numbers them from 0."""
         ordered = ", ".join([*order, *(f"{key} ASC NULLS LAST" for key in self.keys)])
         return (
-            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM ({self._joined(change)}"
+            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM ({self.joined(change)}"
             f" ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
         )
 
@@ -88,7 +88,7 @@ class DiffSQL:
                 f"count(*) FILTER (d{at} <> 0), sum(d{at}) FILTER ({number}),"
                 f" max(d{at}) FILTER (d{at} > 0 AND {number}), min(d{at}) FILTER (d{at} < 0 AND {number})"
             )
-        return f"SELECT {', '.join(numbers)} FROM ({self._joined(CHANGED)})"
+        return f"SELECT {', '.join(numbers)} FROM ({self.joined(CHANGED)})"
 
     def number_where(self, at: int) -> str:
         """The condition that a column's delta is a number other than 0."""
@@ -98,14 +98,14 @@ class DiffSQL:
         """The rows whose column moved the most, as :meth:`page` gives them."""
         order = f"abs(d{at}) DESC, {', '.join(f'{key} ASC NULLS LAST' for key in self.keys)}"
         return (
-            f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM ({self._joined(CHANGED)}"
+            f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM ({self.joined(CHANGED)}"
             f" WHERE {self.number_where(at)} ORDER BY {order} LIMIT {limit}) ORDER BY _row"
         )
 
     def _kind(self, at: int) -> pa.DataType:
         return self._table.schema.field(self._table.value_columns[at]).type
 
-    def _joined(self, kind: str | None) -> str:
+    def joined(self, kind: str | None) -> str:
         """All rows that differ, or those of one kind: ``_change``, ``_hash``, keys, each value's old, new, delta."""
         keys = [
             f"coalesce(new.{quoted(name)}, old.{quoted(name)}) AS {number}"

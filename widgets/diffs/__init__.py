@@ -1,0 +1,1 @@
+"""The diff view: what differs between two epochs of a state table."""
