@@ -1,0 +1,226 @@
+"""The operators of a query as boxes in layers, from its sources down to its sink.
+
+With a query of this process the boxes are those of Spark's plan. A store alone does not say how operators are
+connected; then there is one box for each source and each stateful operator, and no line between them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streamstate.widgets.dashboard.figures import amount, milliseconds, size
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
+
+__all__ = ["Box", "Operators", "from_plan", "from_store"]
+
+_FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}
+"""Operators that choose columns or turn them into rows: they have nothing to tell."""
+_OPERATOR = re.compile(r"^op(\d+)")
+_TIMES = ("pipelineTime", "scanTime", "sortTime", "aggTime")
+_STATE_TIMES = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
+_BYTES = (("dataSize", "shuffled"), ("stateMemory", "in memory"), ("filesSize", "read"))
+_DETAIL = 60
+
+
+@dataclass(frozen=True)
+class Box:
+    """One operator as it is drawn."""
+
+    id: int
+    label: str
+    detail: str
+    """What it reads, groups by or writes, cut."""
+    whole: str
+    kind: str
+    rows: str = ""
+    bytes: str = ""
+    time: str = ""
+    state: str = ""
+    """What a stateful operator holds."""
+    tables: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+    feeds: str = ""
+    row: int = 1
+    column: int = 1
+    columns: int = 1
+    """How many columns it spans: those of all that feeds it."""
+
+    def told(self) -> str:
+        """Its figures in a line."""
+        return " · ".join(part for part in (self.rows, self.bytes, self.time, self.state) if part)
+
+
+@dataclass(frozen=True)
+class Operators:
+    """All boxes, those that feed others before them, and what has to be known to read them."""
+
+    note: str
+    boxes: tuple[Box, ...] = ()
+    linked: bool = True
+
+    def message(self) -> dict[str, Any]:
+        """In JSON types."""
+        return {"note": self.note, "linked": self.linked, "boxes": [asdict(box) for box in self.boxes]}
+
+
+def from_plan(
+    graph: PlanGraph, *, complete: bool, progress: Mapping[str, Any] | None, tables: Sequence[str]
+) -> Operators:
+    """The boxes of a plan.
+
+    Args:
+        graph: the plan.
+        complete: whether its batch has ended.
+        progress: Spark's report of a batch, for the names of sources and sink.
+        tables: the query's state tables.
+    """
+    kept = _without_folded(graph.nodes)
+    sources = _sources(progress, sum(node.kind == "source" for node in kept))
+    names = iter(sources or ())
+    boxes = [_box(node, next(names, "") if node.kind == "source" else "", tables) for node in kept]
+    if boxes and boxes[-1].kind != "sink":
+        boxes.append(Box(boxes[-1].id + 1, "Sink", "", "", "sink", inputs=(boxes[-1].id,)))
+    boxes[-1] = _named(boxes[-1], "Sink", str(((progress or {}).get("sink") or {}).get("description", "")))
+    ran = "" if complete else ", which is still running: the figures grow"
+    note = f"Spark's plan of epoch {graph.epoch:,}{ran}. Times are summed over tasks and hold what was waited for."
+    return Operators(note, tuple(_placed(boxes)))
+
+
+def from_store(entry: Entry) -> Operators:
+    """A box for each source and each stateful operator that an epoch's row in the manifest names."""
+    offsets: list[Any] = json.loads(entry.offsets or "[]")
+    rows = "" if entry.input_rows is None or len(offsets) != 1 else f"{amount(entry.input_rows, 'row')} in"
+    boxes = []
+    for at, offset in enumerate(offsets):
+        told = "" if offset is None else f"up to {json.dumps(offset)}"
+        label = "Source" if len(offsets) == 1 else f"Source {at + 1}"
+        boxes.append(Box(at, label, _cut(told), told, "source", rows=rows, column=at + 1))
+    operators: dict[str, list[str]] = {}
+    for table in entry.tables:
+        found = _OPERATOR.match(table)
+        operators.setdefault(found[1] if found else table, []).append(table)
+    for at, (number, names) in enumerate(operators.items()):
+        held = sum(entry.tables[name].rows for name in names)
+        changed = sum(entry.tables[name].changes for name in names)
+        boxes.append(
+            Box(
+                len(offsets) + at,
+                f"Operator {number}",
+                "stateful",
+                "",
+                "state",
+                state=f"{amount(held, 'row')} of state, {amount(changed, 'change')}",
+                tables=tuple(names),
+                row=2,
+                column=at + 1,
+            )
+        )
+    note = (
+        f"Epoch {entry.epoch:,}, as the store has it. How operators are connected, and their times, are known"
+        " where the query runs: QueryDashboard(history, query)."
+    )
+    return Operators(note, tuple(boxes), linked=False)
+
+
+def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
+    """The nodes that have something to tell, each fed by the next such ones below it."""
+    stands_for: dict[int, tuple[int, ...]] = {}
+    kept = []
+    for node in nodes:
+        inputs = tuple(one for below in node.inputs for one in stands_for[below])
+        if node.name in _FOLDED and node.inputs:
+            stands_for[node.id] = inputs
+        else:
+            stands_for[node.id] = (node.id,)
+            kept.append(replace(node, inputs=inputs))
+    return kept
+
+
+def _sources(progress: Mapping[str, Any] | None, count: int) -> list[str] | None:
+    """What the sources are called, where the report has as many as the plan: Spark keeps their order."""
+    listed = [str(source.get("description", "")) for source in (progress or {}).get("sources") or []]
+    return listed if len(listed) == count else None
+
+
+def _box(node: PlanNode, source: str, tables: Sequence[str]) -> Box:
+    metrics = node.metrics
+    detail = node.text.removeprefix(node.name).strip().removeprefix("!" + node.name).strip()
+    box = Box(node.id, node.name, _cut(detail), node.text, node.kind, inputs=node.inputs, time=_time(node))
+    rows = metrics.get("numOutputRows", metrics.get("shuffleRecordsWritten"))
+    found = next(((metrics[name], word) for name, word in _BYTES if metrics.get(name)), None)
+    box = replace(
+        box,
+        rows="" if rows is None else amount(rows, "row"),
+        bytes="" if found is None else f"{size(found[0])} {found[1]}",
+    )
+    if node.kind == "source":
+        return _named(box, "Source", source)
+    if node.kind != "state":
+        return box
+    held = (
+        f"{amount(metrics['numTotalStateRows'], 'row')} of state, {metrics.get('numUpdatedStateRows', 0):,} written,"
+        f" {metrics.get('numRemovedStateRows', 0):,} removed"
+    )
+    keys = _cut(detail.partition(", state info")[0])
+    mine = tuple(table for table in tables if (of := _OPERATOR.match(table)) and int(of[1]) == node.operator)
+    return replace(box, detail=keys, state=held, tables=mine)
+
+
+def _named(box: Box, label: str, description: str) -> Box:
+    """A source or a sink under the name that Spark's reports give it."""
+    if not description:
+        return box
+    name, _, rest = description.partition("[")
+    return replace(box, label=f"{label}: {name}", detail=_cut(rest.rstrip("]")), whole=f"{description}\n{box.whole}")
+
+
+def _time(node: PlanNode) -> str:
+    metrics = node.metrics
+    if node.kind == "state":
+        return milliseconds(sum(metrics.get(name, 0) for name in _STATE_TIMES))
+    found = next((metrics[name] for name in _TIMES if name in metrics), None)
+    if found is None and "shuffleWriteTime" in metrics:
+        found = round(metrics["shuffleWriteTime"] / 1_000_000)
+    return "" if found is None else milliseconds(found)
+
+
+def _placed(boxes: Sequence[Box]) -> list[Box]:
+    """Each box in its layer, above the one that it feeds; a tree needs no more."""
+    places: dict[int, tuple[int, int]] = {}
+    taken = 1
+    for box in boxes:
+        below = [places[one] for one in box.inputs]
+        if not below:
+            places[box.id] = (taken, 1)
+            taken += 1
+        else:
+            first = min(column for column, _ in below)
+            places[box.id] = (first, max(column + wide for column, wide in below) - first)
+    depth = {boxes[-1].id: 0}
+    feeds: dict[int, str] = {}
+    for box in reversed(boxes):
+        for one in box.inputs:
+            depth[one] = depth[box.id] + 1
+            feeds[one] = box.label
+    deepest = max(depth.values())
+    return [
+        replace(
+            box,
+            row=deepest - depth[box.id] + 1,
+            column=places[box.id][0],
+            columns=places[box.id][1],
+            feeds=feeds.get(box.id, ""),
+        )
+        for box in boxes
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _DETAIL else text[: _DETAIL - 1] + "…"
