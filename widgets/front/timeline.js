@@ -51,12 +51,11 @@ export function render({ model, root, style }) {
   // Plots: one below the other, and above them all what is pointed at and chosen.
   const pointedAt = element("div", { class: "pointed" });
   const stack = element("div", { class: "stack" });
-  const hatches = element("div", { class: "layer", "aria-hidden": "true" });
   const band = element("div", { class: "band", hidden: true });
   const rule = element("div", { class: "rule", hidden: true });
   const surface = element("div", { class: "layer surface", "aria-hidden": "true" }, band, rule);
   const measures = element("div", { class: "measures" });
-  stack.append(measures, hatches, surface);
+  stack.append(measures, surface);
   const caption = element("p", { class: "caption faint" });
   const legend = element("span", { class: "legend" });
 
@@ -179,17 +178,17 @@ export function render({ model, root, style }) {
     const wanted = view.measures.map((each) => each.name);
     if (wanted.join() !== [...plots.keys()].join()) {
       plots.clear();
-      for (const each of wanted) plots.set(each, { title: element("span"), value: element("output"), drawn: plot(line) });
-      measures.replaceChildren(...[...plots.values()].map(({ title, value, drawn }) =>
-        element("div", { class: "measure" }, element("div", { class: "title" }, title, value), drawn.figure)));
+      for (const each of wanted) plots.set(each, { title: element("span"), value: element("output"), drawn: plot(line), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
+      measures.replaceChildren(...[...plots.values()].map(({ title, value, drawn, hatches }) =>
+        element("div", { class: "measure" }, element("div", { class: "title" }, title, value), drawn.figure, hatches)));
     }
     view.measures.forEach((each, i) => {
-      const { title, drawn } = plots.get(each.name);
-      title.replaceChildren(each.title, each.fold ? element("small", { class: "faint" }, ` ${each.fold}`) : "");
+      const { title, drawn, hatches } = plots.get(each.name);
+      title.replaceChildren(each.title, element("small", { class: "faint" }, each.fold));
+      hatches.replaceChildren(...view.gaps.map((run) => { const node = element("i"); spread(node, run); return node; }));
       title.title = each.meaning;
       drawn.show({ ...view.charts[i], rows });
     });
-    hatches.replaceChildren(...view.gaps.map((run) => { const node = element("i"); spread(node, run); return node; }));
     frame.style.setProperty("--axis", `${view.axis.labels}px`);
   }
 

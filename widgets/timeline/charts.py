@@ -34,10 +34,17 @@ def mark_rows(points: Sequence[Point], marks: Marks) -> list[dict[str, Any]]:
     ends = (points[0].first - 0.5, points[-1].last + 0.5)
     return [
         *({"kind": "end", "epoch": end} for end in ends),
+        *_nothing(points[0]),
         *({"kind": "gap", "first": first, "last": last} for first, last in marks.gaps),
         *({"kind": "restart", "epoch": epoch - 0.5} for epoch in marks.restarts),
         *({"kind": "fork", "epoch": fork.epoch + 0.5} for fork in marks.forks),
     ]
+
+
+def _nothing(point: Point) -> list[dict[str, Any]]:
+    """One mark of each kind that is not seen: Vega warns of a layer without data, on the page's console."""
+    rules = [{"kind": kind, "epoch": point.first, "unseen": True} for kind in ("restart", "fork")]
+    return [{"kind": "gap", "first": point.first, "last": point.first - 1}, *rules]
 
 
 def charts(name: str, points: Sequence[Point], width: int, data: Sequence[Mapping[str, Any]] = ()) -> Iterator[Chart]:
@@ -104,16 +111,20 @@ def _layers(measure: Measure, unit: str, *, last: bool, many: bool) -> list[dict
     line = _layer("point", {"type": "line", "strokeWidth": 1.5, **dots}, {"x": x("middle"), "y": y})
     return [
         _layer("gap", {"type": "rect", "color": "#808080", "opacity": 0.22}, over),
-        _layer("end", {"type": "point", "opacity": 0}, epoch),
+        _layer("end", {"type": "rule", "opacity": 0}, epoch),
         bars if measure.mark == "bars" else line,
-        _layer("restart", {"type": "rule", "strokeDash": [3, 3], "opacity": 0.55}, epoch),
-        _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, epoch),
+        _layer("restart", {"type": "rule", "strokeDash": [3, 3]}, epoch | _unless_unseen(0.55)),
+        _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, epoch | _unless_unseen(1)),
     ]
 
 
 def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[str, Any]:
     only = [{"filter": f"datum.kind === '{kind}'"}]
     return {"transform": only, "mark": mark | {"aria": False, "tooltip": None}, "encoding": encoding}
+
+
+def _unless_unseen(opacity: float) -> dict[str, Any]:
+    return {"opacity": {"condition": {"test": "datum.unseen", "value": 0}, "value": opacity}}
 
 
 def _edge(*, many: bool) -> dict[str, Any]:

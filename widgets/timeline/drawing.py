@@ -109,8 +109,7 @@ class View:
             )
         if self.marks.restarted > len(self.marks.restarts):
             yield f"The newest {len(self.marks.restarts)} of {self.marks.restarted:,} restarts are marked."
-        for fork in self.forks:
-            yield f"{str(fork)[0].upper()}{str(fork)[1:]}" + ("." if fork.outwards else f" after epoch {fork.epoch}.")
+        yield from map(str, self.forks)
         absent = [measure.title.lower() for measure in MEASURES if measure not in shown_measures(self.points)]
         if absent:
             yield f"Not recorded for these epochs: {', '.join(absent)}."

@@ -27,7 +27,7 @@ class Fork:
     outwards: bool
 
     def __str__(self) -> str:
-        return f"{self.other} forked after epoch {self.epoch}" if self.outwards else f"forked from {self.other}"
+        return f"Forked {'into' if self.outwards else 'from'} {self.other} after epoch {self.epoch}."
 
 
 @dataclass(frozen=True)
