@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from streamstate.widgets.browser.state_browser import StateBrowser
 from streamstate.widgets.model import Focus
+from streamstate.widgets.overview.store_overview import StoreOverview
 from streamstate.widgets.timeline.timeline import Timeline
 from streamstate.widgets.view import View, close_all, link
 
-__all__ = ["Focus", "StateBrowser", "Timeline", "View", "close_all", "link"]
+__all__ = ["Focus", "StateBrowser", "StoreOverview", "Timeline", "View", "close_all", "link"]

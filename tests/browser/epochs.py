@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from browser.stores import START
+from browser.stores import LOG, START
+from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts, make_manifest
@@ -41,6 +42,8 @@ def record(path: Path, name: str, entries: Sequence[Entry], fork_of: tuple[str, 
     open_or_create(layout.queries, QUERIES, "queries")
     append_once(layout.queries, f"name/{name}", 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
     make_manifest(layout.manifest(name))
+    for table in {table for one in entries for table in one.tables}:
+        open_or_create(layout.change_log(name, table), log_schema(pa.schema([*LOG, ("k", pa.int64())]), ["k"]), "log")
     manifest = Manifest(layout, name)
     manifest.refresh()
     if entries:
