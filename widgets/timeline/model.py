@@ -59,7 +59,7 @@ class TimelineModel(ViewModel[Selection]):
             if not any(point.captured for point in every):
                 return View(self.name, selection=selection)
             single = every[-selection.window :] if selection.window else every
-            width = bin_width(single[-1].last - single[0].first + 1, limit) if len(single) > limit else 1
+            width = bin_width(single[0].first, single[-1].last, limit) if len(single) > limit else 1
             shown = binned(single, width)
             divided = forks(self._kin(), self.name)
             return View(self.name, every, shown, width, marks(single, shown, divided), divided, selection)

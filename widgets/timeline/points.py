@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -70,24 +70,17 @@ def points(entries: Sequence[Entry]) -> list[Point]:
     return [_point(entry) for entry in entries]
 
 
-def bin_width(span: int, limit: int) -> int:
-    """The number of epochs a bin holds, so that there are at most ``limit`` bins.
+def bin_width(first: int, last: int, limit: int) -> int:
+    """The number of epochs a bin holds, so that there are at most ``limit`` bins from one epoch to another.
 
     It is one of 1, 2, 5, 10, 20, 50, …, so that the bins stay the same while a query goes on for a while.
 
     Example:
-        >>> bin_width(500, 500), bin_width(501, 500), bin_width(10_000, 500)
+        >>> bin_width(0, 499, 500), bin_width(0, 500, 500), bin_width(0, 9_999, 500)
         (1, 2, 20)
     """
-    width, steps = 1, (2, 5, 10)
-    while True:
-        for step in (1, *steps[:2]):
-            # One more than fits the span: the first bin may begin before the first epoch.
-            if width * step == 1 and span <= limit:
-                return 1
-            if width * step > 1 and span // (width * step) + 1 <= limit:
-                return width * step
-        width *= steps[2]
+    widths = (step * int(10**power) for power in count() for step in (1, 2, 5))
+    return next(width for width in widths if last // width - first // width < limit)
 
 
 def binned(found: Sequence[Point], width: int) -> list[Point]:
