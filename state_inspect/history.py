@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.errors import choices
-from streamstate.snapshots.layout import MANIFEST
+from streamstate.snapshots.layout import MANIFEST, Layout
 from streamstate.snapshots.manifest import Entry
 from streamstate.state_inspect.analytics.over_time import StateOverTime
 from streamstate.state_inspect.conditions.over_time import ConditionsOverTime
@@ -28,6 +28,11 @@ class History(ConditionsOverTime, StateOverTime):
 
     # Kept for as long as the manifest has no new epochs.
     _explained: tuple[list[Entry], Causes] | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Where the store's tables are, for parts of streamstate that read them themselves."""
+        return self._layout
 
     def epochs(self) -> pd.DataFrame:
         """The manifest: one row per epoch, captured or a gap, ascending.

@@ -34,6 +34,11 @@ class Store:
         self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
 
+    @property
+    def layout(self) -> Layout:
+        """Where its tables are, for parts of streamstate that read them themselves."""
+        return self._layout
+
     def queries(self) -> list[str]:
         """Names of the queries, sorted."""
         return sorted(registered(self._layout))

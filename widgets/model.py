@@ -39,6 +39,7 @@ class Focus:
         table: a state table.
         key: one key: its columns and their values.
         live: whether the newest epoch is followed.
+        query: a query of a store, where a view shows several.
     """
 
     epoch: int | None = None
@@ -46,6 +47,7 @@ class Focus:
     table: str | None = None
     key: Mapping[str, Any] | None = field(default=None, hash=False)
     live: bool = False
+    query: str | None = None
 
 
 class ViewModel(ABC, Generic[S]):

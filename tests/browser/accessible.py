@@ -1,0 +1,18 @@
+"""What axe-core, the auditor behind most accessibility tools, has to say of a view."""
+
+from __future__ import annotations
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Locator
+
+_AUDIT = """async (node) => {
+    const found = await axe.run(node, {resultTypes: ["violations"]});
+    return found.violations.map((each) => `${each.id}: ${each.help}: ${each.nodes.map((one) => one.html).join(" | ")}`);
+}"""
+
+
+def violations(view: Locator) -> list[str]:
+    """Every rule that a view breaks, with where it does."""
+    view.page.evaluate(AXE_SCRIPT)
+    found: list[str] = view.evaluate(_AUDIT)
+    return found

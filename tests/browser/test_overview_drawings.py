@@ -1,0 +1,205 @@
+"""What a store overview shows, without a browser: facts, forks, sizes, errors, and the forms without kernel."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import synthetic
+
+import streamstate as ss
+from browser.epochs import entry, eventful, record
+from browser.stores import HOSTILE, START, Written, flights, hostile
+from streamstate.snapshots.delta.sizes import TableSize
+from streamstate.snapshots.lineage import Kin, Lineage
+from streamstate.widgets import Focus, StoreOverview
+from streamstate.widgets.overview import static
+from streamstate.widgets.overview.drawing import ROWS, View
+from streamstate.widgets.overview.facts import QueryFacts, as_tree
+from streamstate.widgets.overview.model import OverviewModel, Selection
+
+
+def facts(model: OverviewModel) -> dict[str, QueryFacts]:
+    """What is said of each query."""
+    kept = model.drawing(Selection()).kept
+    assert isinstance(kept, View)
+    return {query.name: query for query in kept.queries}
+
+
+def on_disk(table: Path) -> int:
+    """The bytes of a table's data files, where none was ever replaced."""
+    return sum(file.stat().st_size for file in table.glob("*.parquet"))
+
+
+def test_the_facts_are_those_of_the_store(tmp_path: Path) -> None:
+    """Epochs, gaps, rows of state and bytes, as counting the state and looking at the disk give them."""
+    flights(tmp_path)
+    hostile(tmp_path)
+    store = ss.open_store(tmp_path)
+    found = facts(OverviewModel(store))
+    assert list(found) == ["delays", "hostile"]
+    delays = found["delays"]
+    assert (delays.captured, delays.gaps, delays.epoch) == (6, 1, 6)
+    assert delays.committed == START + dt.timedelta(minutes=6)
+    for name, query in found.items():
+        live = store[name].live()
+        assert {table.name: table.rows for table in query.tables} == {
+            table: live.table(table).count() for table in live.tables()
+        }
+        assert {table.name: table.bytes for table in query.tables} == {
+            table: on_disk(tmp_path / name / table) for table in live.tables()
+        }
+        assert query.bytes == sum(on_disk(folder) for folder in (tmp_path / name).iterdir())
+
+
+def test_forks_stand_below_what_they_were_forked_from(tmp_path: Path) -> None:
+    """By the epoch at which they were; their parent is named whether it is told by name or by id."""
+    eventful(tmp_path)
+    record(tmp_path, "again", [], fork_of=("id of trips", 12))
+    record(tmp_path, "apart", [])
+    record(tmp_path, "deeper", [], fork_of=("trial", 44))
+    found = facts(OverviewModel(ss.open_store(tmp_path)))
+    assert [(name, query.depth) for name, query in found.items()] == [
+        ("apart", 0),
+        ("trips", 0),
+        ("again", 1),
+        ("trial", 1),
+        ("deeper", 2),
+    ]
+    assert (found["again"].parent, found["again"].parent_epoch) == ("trips", 12)
+
+
+def test_a_lineage_that_cannot_be_hides_no_query() -> None:
+    """A parent that is not there, and queries that are each other's."""
+    kin = [Kin("a", "1", "", "b", 1), Kin("b", "2", "", "a", 1), Kin("c", "3", "", "gone", 1)]
+    assert sorted(one.name for one, _ in as_tree(kin)) == ["a", "b", "c"]
+
+
+def test_one_broken_query_does_not_hide_the_others(tmp_path: Path) -> None:
+    """It says why, and is well again when the store is."""
+    flights(tmp_path)
+    record(tmp_path, "bad", [entry(0)])
+    model = OverviewModel(ss.open_store(tmp_path))
+    before = model.newest()
+    log = tmp_path / "bad" / "_epochs" / "_delta_log"
+    broken = log / f"{len(list(log.glob('*.json'))):020}.json"
+    broken.write_text("no JSON")
+    assert model.newest() != before
+    found = facts(model)
+    assert "bad" in found["bad"].problem
+    assert (found["delays"].problem, found["delays"].epoch) == ("", 6)
+    shown = model.drawing(Selection())
+    assert "1 cannot be read" in shown.message["facts"]
+    assert "Cannot be read" in model.html(shown)
+    broken.unlink()
+    assert facts(model)["bad"].problem == ""
+    assert model.newest() == before
+
+
+def test_a_change_log_that_is_gone_is_told(tmp_path: Path) -> None:
+    """What the manifest says stays."""
+    written = flights(tmp_path)
+    log = tmp_path / "delays" / "op0" / "_delta_log"
+    for file in log.iterdir():
+        file.unlink()
+    found = facts(OverviewModel(ss.open_store(tmp_path)))["delays"]
+    assert (found.epoch, found.rows) == (6, len(written.newest()["op0"]))
+    assert "op0" in found.problem
+
+
+def test_a_size_is_computed_once_a_version(tmp_path: Path) -> None:
+    """An unchanged table gives the same object; a commit gives another size."""
+    written = flights(tmp_path)
+    size = TableSize(ss.open_store(tmp_path).layout.change_log("delays", "op0"))
+    before = size.now()
+    assert size.now() is before
+    written.add({"op0": {}})
+    assert size.now().files == before.files + 1
+
+
+def test_a_lineage_is_read_when_it_changes(tmp_path: Path) -> None:
+    """A new query is there; until then it is the same object."""
+    record(tmp_path, "first", [])
+    lineage = Lineage(ss.open_store(tmp_path).layout)
+    before = lineage.queries()
+    assert lineage.queries() is before
+    record(tmp_path, "second", [], fork_of=("first", 3))
+    assert [kin.name for kin in lineage.queries()] == ["first", "second"]
+    assert [kin.name for kin in lineage.forks_of("first")] == ["second"]
+
+
+def test_only_what_is_new_is_drawn(tmp_path: Path) -> None:
+    """Equal as long as no query has a new epoch and no query is new."""
+    written = flights(tmp_path)
+    model = OverviewModel(ss.open_store(tmp_path))
+    before = model.newest()
+    model.drawing(Selection())
+    assert model.newest() == before
+    written.add(None)
+    grown = model.newest()
+    assert grown != before
+    record(tmp_path, "other", [])
+    assert model.newest() != grown
+
+
+def test_a_query_that_is_chosen_is_the_focus(tmp_path: Path) -> None:
+    """By its row; chosen again it is let go of; what cannot be meant changes nothing."""
+    flights(tmp_path)
+    hostile(tmp_path)
+    model = OverviewModel(ss.open_store(tmp_path))
+    kept = model.drawing(Selection()).kept
+    chosen = model.acted(Selection(), "query", 1, kept)
+    assert model.focus(chosen) == Focus(query="hostile")
+    assert [table["name"] for table in model.drawing(chosen).message["chosen"]["tables"]] == ["op0", "op1_left"]
+    assert model.acted(chosen, "query", 1, kept) == Selection()
+    for action, value in (("query", 99), ("query", "delays"), ("drop", 1), ("page", None)):
+        assert model.acted(chosen, action, value, kept) == chosen
+    assert model.focused(Selection(), Focus(query="delays")).query == "delays"
+    assert model.focused(chosen, Focus(query="unknown")) == chosen
+    assert model.focused(chosen, Focus(epoch=3)) == chosen
+
+
+def test_many_queries_come_in_pages(tmp_path: Path) -> None:
+    """A page of rows goes to the page; a page beyond the end is the last."""
+    for number in range(ROWS + 3):
+        record(tmp_path, f"q{number:02}", [])
+    model = OverviewModel(ss.open_store(tmp_path))
+    first, last = (model.drawing(Selection(page=page)).message for page in (0, 9))
+    assert (len(first["rows"]), len(last["rows"]), last["total"]) == (ROWS, 3, ROWS + 3)
+    assert model.focused(Selection(), Focus(query="q26")).page == 1
+
+
+def test_what_is_shown_is_text(tmp_path: Path) -> None:
+    """A fork's parent may be called anything; there is no script in the table."""
+    record(tmp_path, "q", [entry(0)], fork_of=(HOSTILE, 1))
+    overview = StoreOverview(ss.open_store(tmp_path))
+    html = overview._repr_mimebundle_()[0]["text/html"]
+    assert HOSTILE not in html
+    assert "<script" not in html
+    assert "fork of" in html
+
+
+def test_in_a_terminal_it_is_a_line(tmp_path: Path) -> None:
+    """Every query in a few words."""
+    flights(tmp_path)
+    Written(tmp_path, "young", {})
+    said = repr(StoreOverview(ss.open_store(tmp_path)))
+    assert "2 queries" in said
+    assert "delays: epoch 6, 1 gap, 27 rows, " in said
+    assert said.endswith("young: no epoch captured yet")
+
+
+def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:
+    """After retention the overview says what is there."""
+    synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
+    model = OverviewModel(ss.open_store(tmp_path))
+    assert facts(model)["q"].captured == 12
+    ss.keep(tmp_path, "q", last=4)
+    assert facts(model)["q"].captured == 4
+
+
+def test_a_store_without_queries_says_so(tmp_path: Path) -> None:
+    """Nothing is drawn as an error."""
+    shown = View("store", [], START)
+    assert shown.facts() == ["0 queries", "0 B"]
+    assert "<table" in static.html(shown)

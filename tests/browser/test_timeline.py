@@ -1,0 +1,189 @@
+"""The timeline in JupyterLab: what a person does and then sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+import streamstate as ss
+from browser.accessible import violations
+from browser.epochs import entry, eventful, long, record
+from browser.lab import Lab
+from browser.shown import Shown
+from browser.stores import flights
+from streamstate.widgets.timeline.drawing import value_text
+from streamstate.widgets.timeline.model import LIMIT
+from streamstate.widgets.timeline.points import MEASURES, points
+
+pytestmark = pytest.mark.browser
+
+EDGES = """node => {
+    const edges = (each) => { const box = each.getBoundingClientRect(); return [box.left, box.right]; };
+    const plots = [...node.shadowRoot.querySelectorAll(".plot svg path.background")];
+    return plots.map(edges).filter(([left, right]) => right > left);
+}"""
+"""From where to where each plot has its epochs, as Vega drew it."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``trips`` with a gap, a restart and a fork; ``long``; and ``delays``, which has a state to look at."""
+    path = tmp_path_factory.mktemp("timeline") / "store"
+    eventful(path)
+    long(path)
+    flights(path)
+    return path
+
+
+Show = Callable[..., Locator]
+
+
+@pytest.fixture
+def show(opened: Lab, path: Path) -> Iterator[Show]:
+    """Show a timeline, and perhaps more, in a notebook: what a person then sees of the first of them."""
+
+    def shows(code: str, store: Path = path) -> Locator:
+        head = "import streamstate as ss\nfrom streamstate.widgets import *\nfrom IPython.display import display\n"
+        opened.set_source(0, f"{head}store = ss.open_store({str(store)!r})\n{code}")
+        opened.run_all()
+        view = opened.page.locator(".streamstate-live").filter(has=opened.page.locator(".timeline")).last
+        expect(view.locator(".plot svg").last).to_be_visible()
+        return view
+
+    yield shows
+    opened.watched.assert_quiet()
+
+
+def x_of(view: Locator, epoch: float, span: Sequence[int]) -> tuple[float, float]:
+    """Where an epoch is, in the middle of the first plot; ``span`` is the first and the last that are shown."""
+    box = view.locator(".surface").bounding_box()
+    assert box is not None
+    share = (epoch - span[0] + 0.5) / (span[1] - span[0] + 1)
+    return box["x"] + share * box["width"], box["y"] + 40
+
+
+def drag(view: Locator, start: int, end: int, span: Sequence[int]) -> None:
+    """Press at one epoch and let go at another."""
+    view.scroll_into_view_if_needed()
+    mouse = view.page.mouse
+    mouse.move(*x_of(view, start, span))
+    mouse.down()
+    mouse.move(*x_of(view, (start + end) / 2, span))
+    mouse.move(*x_of(view, end, span))
+    mouse.up()
+
+
+def values(view: Locator) -> list[str]:
+    """What the plots say beside their titles."""
+    return view.locator(".measure output").all_inner_texts()
+
+
+def test_plots_stand_below_each_other_on_one_axis(show: Show) -> None:
+    """One for each measure, all from the same pixel to the same, where a person points at them too."""
+    view = show("Timeline(store['trips'])")
+    expect(view.locator("figure")).to_have_count(len(MEASURES))
+    box = view.locator(".surface").bounding_box()
+    assert box is not None
+    edges = [box["x"], box["x"] + box["width"]]
+    assert all(one == pytest.approx(edges, abs=1.5) for one in view.evaluate(EDGES))
+    hatched = view.locator(".hatches i").first.bounding_box()
+    assert hatched is not None
+    assert hatched["x"] == pytest.approx(x_of(view, 19.5, (0, 59))[0], abs=1.5)
+    assert hatched["x"] + hatched["width"] == pytest.approx(x_of(view, 22.5, (0, 59))[0], abs=1.5)
+    expect(view.locator(".sign")).to_have_text(["gap", "restart", "fork"])
+    assert violations(view) == []
+
+
+def test_pointing_at_an_epoch_tells_its_values(show: Show, path: Path) -> None:
+    """All of them, written as in the table; a gap says that it is one; elsewhere the newest epoch is told."""
+    view = show("Timeline(store['trips'])")
+    single = points(ss.open_store(path)["trips"].entries())
+    view.scroll_into_view_if_needed()
+    for epoch in (0, 12, 59):
+        view.page.mouse.move(*x_of(view, epoch, (0, 59)))
+        expect(view.locator(".pointed")).to_contain_text(f"epoch {epoch}committed")
+        assert values(view) == [value_text(measure, single[epoch].values) for measure in MEASURES]
+    view.page.mouse.move(*x_of(view, 21, (0, 59)))
+    expect(view.locator(".pointed")).to_contain_text("a gap")
+    assert values(view) == ["–"] * len(MEASURES)
+    view.page.mouse.move(0, 0)
+    expect(view.locator(".pointed strong")).to_have_text("epoch 59")
+
+
+def test_linked_views_look_at_what_is_chosen(show: Show, path: Path) -> None:
+    """Dragging, clicking and typing in the timeline move the browser; what the browser does comes back."""
+    view = show("a, b = Timeline(store['delays']), StateBrowser(store['delays'])\nlink(a, b)\ndisplay(a, b)")
+    shown = Shown(view.page.locator(".streamstate-live").last)
+    shown.at(6)
+    chosen, span = view.locator(".chosen"), (0, 6)
+    drag(view, 1, 5, span)
+    expect(chosen).to_have_text("epochs 1–5 selected")
+    shown.at(5)
+    shown.expect_rows(ss.open_store(path)["delays"].at(5).table().head(10))
+    view.page.mouse.click(*x_of(view, 2, span))
+    expect(chosen).to_have_text("epoch 2 selected")
+    shown.at(2)
+    view.page.mouse.click(*x_of(view, 4, span))  # a gap: the nearest captured
+    expect(chosen).to_have_text("epoch 3 selected")
+    shown.at(3)
+    shown.button("Next epoch").click()
+    expect(chosen).to_have_text("epoch 5 selected")
+    view.get_by_label("From epoch").fill("0")
+    view.page.keyboard.press("Enter")
+    expect(chosen).to_have_text("epochs 0–5 selected")
+    view.get_by_label("To epoch").fill("3")
+    view.page.keyboard.press("Tab")
+    expect(chosen).to_have_text("epochs 0–3 selected")
+    shown.at(3)
+    shown.button("Follow live").click()
+    expect(chosen).to_have_text("no epoch selected")
+    expect(view.get_by_label("To epoch")).to_have_value("")
+
+
+def test_many_epochs_are_shown_in_bins_and_windows(show: Show) -> None:
+    """No more points than a plot has room for; the titles say what a point stands for; the table has every epoch."""
+    view = show("Timeline(store['long'])")
+    titles = view.locator(".measure .title span")
+    expect(titles.first).to_have_text("Input rows")
+    expect(view.get_by_role("button", name="Last 500")).to_have_attribute("aria-pressed", "true")
+    view.get_by_role("button", name="All").click()
+    expect(titles.first).to_have_text("Input rowssum of 5")
+    expect(view.locator(".caption")).to_contain_text("up to 5 epochs")
+    assert view.locator(".plot").first.locator(".mark-rect path").count() <= LIMIT + 1
+    drag(view, 100, 999, (0, 2_344))
+    expect(view.locator(".chosen")).to_contain_text("selected")
+    view.get_by_role("button", name="Show as table").click()
+    rows = view.get_by_role("table", name="Epochs").locator("tbody tr")
+    expect(rows).to_have_count(20)
+    view.get_by_role("button", name="Older").click()
+    expect(rows.first.locator("th")).to_have_text("2,324")
+    assert violations(view) == []
+
+
+def test_it_follows_and_only_the_data_changes(show: Show, tmp_path: Path) -> None:
+    """A new epoch is there by itself, in the plots that were; a store's first epoch takes the place of the waiting."""
+    record(tmp_path, "q", [entry(n) for n in range(9)])
+    view = show("Timeline(store['q'])", tmp_path)
+    expect(view.locator(".pointed strong")).to_have_text("epoch 8")
+    view.locator(".plot svg").first.evaluate("node => { node.known = true; }")
+    record(tmp_path, "q", [entry(9), entry(10, run="d" * 36)])
+    expect(view.locator(".pointed strong")).to_have_text("epoch 10")
+    expect(view.locator(".sign")).to_have_text(["restart"])
+    expect(view.locator(".plot").last).to_contain_text("10")
+    assert view.locator(".plot svg").first.evaluate("node => node.known")
+
+
+def test_it_fits_a_narrow_window_and_a_dark_one(show: Show, opened: Lab) -> None:
+    """At 400 pixels nothing is cut off, and the plots take the width there is; in the dark it can be read."""
+    view = show("Timeline(store['trips'])")
+    view.evaluate("node => { node.style.width = '400px'; }")
+    expect(view.locator(".plot svg").first).to_have_attribute("width", "370")
+    frame = view.locator(".timeline")
+    assert frame.evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert all(right <= 400 + view.bounding_box()["x"] for _, right in view.evaluate(EDGES))  # type: ignore[index]
+    opened.theme("JupyterLab Dark")
+    assert violations(view) == []
+    opened.theme("JupyterLab Light")

@@ -1,0 +1,280 @@
+"""What a timeline shows, without a browser: measures, bins, marks, what can be chosen, and the forms without kernel."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamstate as ss
+from browser.epochs import entry, eventful, long, record
+from browser.stores import HOSTILE, START, flights
+from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.snapshots.manifest import Entry
+from streamstate.widgets import Focus, StateBrowser, Timeline, link
+from streamstate.widgets.timeline import static
+from streamstate.widgets.timeline.charts import charts
+from streamstate.widgets.timeline.drawing import View
+from streamstate.widgets.timeline.model import LIMIT, TimelineModel
+from streamstate.widgets.timeline.points import MEASURES, bin_width, binned, points
+from streamstate.widgets.timeline.selection import ROWS, Selection, acted
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+    """``trips`` with a gap, a restart and a fork; ``trial``, which is the fork; and ``long``."""
+    path = tmp_path_factory.mktemp("timeline") / "store"
+    eventful(path)
+    long(path)
+    return ss.open_store(path)
+
+
+def view(history: ss.History, **chosen: Any) -> View:
+    """What a timeline shows for a selection."""
+    return TimelineModel(history).view(Selection(**chosen))
+
+
+def test_a_point_says_what_the_manifest_says(store: ss.Store) -> None:
+    """Rows are those of all tables; the watermark and the capture are measured from the commit."""
+    history = store["trips"]
+    shown = {point.first: point for point in view(history).points}
+    epochs: Any = history.epochs().set_index("epoch")
+    lags: Any = history.watermark_lag().set_index("epoch")
+    for epoch in history.captured():
+        row, values = epochs.loc[epoch], shown[epoch].values
+        assert (values["input"], values["rows"]) == (row["input_rows"], sum(row["rows"].values()))
+        assert values["changes"] == sum(row["changes"].values())
+        assert values["lag"] == lags.loc[epoch, "lag"].total_seconds()
+        assert values["capture"] == (row["captured_at"] - row["committed_at"]).total_seconds()
+        assert values["duration"] == 1 + epoch % 3
+
+
+def test_a_gap_has_no_values_and_is_marked(store: ss.Store) -> None:
+    """What was never captured is not drawn as nothing happening."""
+    shown = view(store["trips"])
+    assert list(shown.marks.gaps) == [(20, 22)]
+    assert shown.marks.missing == 3
+    assert {value for point in shown.points[20:23] for value in point.values.values()} == {None}
+
+
+def test_restarts_are_where_the_run_changes(store: ss.Store) -> None:
+    """One rule where another run begins; where the run is not known nothing is claimed."""
+    assert list(view(store["trips"]).marks.restarts) == [33]
+    runs = ["a", None, "a", None, "b"]
+    single = points([replace(entry(n), run_id=run) for n, run in enumerate(runs)])
+    from streamstate.widgets.timeline.marks import marks
+
+    assert list(marks(single, single, []).restarts) == [4]
+
+
+def test_forks_are_marked_on_both_sides(store: ss.Store) -> None:
+    """A query knows what was forked from it, and what it was forked from."""
+    assert list(map(str, view(store["trips"]).forks)) == ["Forked into trial after epoch 40."]
+    assert list(map(str, view(store["trial"]).forks)) == ["Forked from trips after epoch 40."]
+    assert "Forked into trial after epoch 40." in view(store["trips"]).caption()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=400), st.integers(1, 60), st.integers(0, 50))
+def test_bins_hold_each_epoch_once_and_fold_its_values(there: list[bool], limit: int, first: int) -> None:
+    """Sums are sums, the largest is the largest, the last is the last; no more bins than there is room for."""
+    single = points([entry(n) if known else Entry.gap(n) for n, known in enumerate(there, first)])
+    width = bin_width(first, single[-1].last, limit)
+    bins = binned(single, width)
+    assert len(bins) <= limit
+    assert [epoch for one in bins for epoch in sorted(one.captured + one.gaps)] == [one.first for one in single]
+    for measure in MEASURES:
+        folded = [one.values[measure.name] for one in bins if one.values[measure.name] is not None]
+        known = [one.values[measure.name] for one in single if one.values[measure.name] is not None]
+        whole = {"sum": sum, "max": lambda each: max(each, default=None), "last": lambda each: each[-1:]}[measure.fold]
+        assert whole(folded) == whole(known)
+
+
+def test_bins_begin_at_multiples_of_their_width() -> None:
+    """A new epoch changes the newest bin alone."""
+    single = points([entry(n) for n in range(95, 131)])
+    before, after = binned(single[:-1], 10), binned(single, 10)
+    assert [(one.first, one.last) for one in after] == [(95, 99), (100, 109), (110, 119), (120, 129), (130, 130)]
+    assert before == after[:-1]
+
+
+def test_many_epochs_are_a_bounded_message(store: ss.Store) -> None:
+    """All of them in bins, the newest alone each for itself; the caption says which."""
+    model = TimelineModel(store["long"])
+    whole = model.drawing(Selection(window=None)).message
+    assert len(whole["points"]["first"]) <= LIMIT
+    assert len(whole["points"]["first"]) + len(whole["marks"]) < 1_000
+    assert len(json.dumps(whole)) < 100_000
+    assert "up to 5 epochs" in " ".join(whole["caption"])
+    assert [each["fold"] for each in whole["measures"]][:2] == ["sum of 5", "last of 5"]
+    newest = model.drawing(Selection(window=100)).message
+    assert newest["points"]["first"] == list(range(2_245, 2_345))
+
+
+def test_a_new_epoch_changes_only_data(tmp_path: Path) -> None:
+    """The page keeps its plots: what describes them stays equal; and without a new epoch there is nothing to draw."""
+    record(tmp_path, "q", [entry(n) for n in range(30)])
+    model = TimelineModel(ss.open_store(tmp_path)["q"])
+    before, newest = model.drawing(Selection()).message, model.newest()
+    assert model.newest() == newest
+    record(tmp_path, "q", [entry(30)])
+    after = model.drawing(Selection()).message
+    assert model.newest() != newest
+    assert (after["charts"], after["measures"]) == (before["charts"], before["measures"])
+    assert after["points"]["first"] == [*before["points"]["first"], 30]
+
+
+def test_epochs_that_retention_dropped_are_gone(tmp_path: Path) -> None:
+    """Also where they were measured before."""
+    synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
+    model = TimelineModel(ss.open_store(tmp_path)["q"])
+    assert [point.first for point in model.view(Selection()).points] == list(range(12))
+    ss.keep(tmp_path, "q", last=4)
+    assert [point.first for point in model.view(Selection()).points] == [8, 9, 10, 11]
+
+
+def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
+    """A query of another process has no input rows: no empty plot, but a word."""
+    record(tmp_path, "q", [replace(entry(n), input_rows=None, began_at=None) for n in range(3)])
+    shown = view(ss.open_store(tmp_path)["q"])
+    assert [each["name"] for each in shown.message()["measures"]] == ["rows", "changes", "lag", "capture"]
+    assert "Not recorded for these epochs: input rows, duration." in shown.caption()
+
+
+def test_a_watermark_that_stands_at_its_beginning_has_no_lag(tmp_path: Path) -> None:
+    """Spark's watermark is 1970 until the first event has come: 56 years of lag would be no fact."""
+    beginning = START.replace(year=1970)
+    record(tmp_path, "q", [replace(entry(0), watermark=beginning), entry(1)])
+    assert [point.values["lag"] for point in view(ss.open_store(tmp_path)["q"]).points] == [None, 61]
+
+
+CAPTURED = [0, 1, 2, 3, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("action", "value", "chosen"),
+    [
+        ("epoch", 3, (None, 3)),
+        ("epoch", 99, (None, 6)),
+        ("between", [6, 1], (1, 6)),
+        ("between", [4, 9], (5, 6)),
+        ("between", [3, 4], (None, 3)),
+        ("between", [-9, -3], (None, 0)),
+        ("between", ["1", None], (None, None)),
+        ("epoch", "everything", (None, None)),
+        ("drop", 1, (None, None)),
+    ],
+)
+def test_only_captured_epochs_can_be_chosen(action: str, value: Any, chosen: tuple[int | None, int | None]) -> None:
+    """An interval shrinks to the captured epochs in it; what cannot be meant changes nothing."""
+    now = acted(Selection(), action, value, CAPTURED)
+    assert (now.start, now.epoch) == chosen
+
+
+def test_the_focus_is_the_interval_and_its_later_end(store: ss.Store) -> None:
+    """Views that compare take both ends, others the later one."""
+    model = TimelineModel(store["trips"])
+    chosen = model.acted(Selection(), "between", [12, 40], None)
+    assert model.focus(chosen) == Focus(40, (12, 40))
+    assert model.focus(Selection()) == Focus()
+    assert model.focused(chosen, Focus(40, live=False)) == chosen
+    assert model.focused(chosen, Focus(41)) == Selection(epoch=41)
+    assert model.focused(chosen, Focus(live=True)) == Selection()
+    assert model.focused(Selection(), Focus(between=(3, 9))) == Selection(epoch=9, start=3)
+    assert model.focused(chosen, Focus(3, query="another")) == chosen
+
+
+def test_linked_views_follow_each_other(tmp_path: Path) -> None:
+    """An interval chosen in the timeline has the browser show its later end; an epoch chosen there comes back."""
+    flights(tmp_path)
+    history = ss.open_store(tmp_path)["delays"]
+    timeline, browser = Timeline(history), StateBrowser(history)
+    link(timeline, browser)
+    timeline.look(between=(1, 5))
+    assert timeline.selection.between == (1, 5)
+    heard: list[Focus] = []
+    timeline.on_look(heard.append)
+    timeline._chosen(timeline.selection)
+    assert heard == [Focus(5, (1, 5))]
+    assert browser.selection.epoch == 5
+    browser._chosen(replace(browser.selection, epoch=2))
+    assert timeline.selection == Selection(epoch=2)
+
+
+def test_what_is_chosen_is_told_in_words_and_numbers(store: ss.Store) -> None:
+    """The interval, its gaps, and what it amounts to."""
+    told = view(store["trips"], epoch=40, start=12).selected()
+    assert told is not None
+    assert told["text"] == "epochs 12–40 selected"
+    read = sum(100 + epoch for epoch in range(12, 41) if epoch not in (20, 21, 22))
+    assert told["told"][:2] == ["29 epochs, 3 of them gaps", f"{read:,} input rows"]
+    outside = view(store["long"], epoch=3, window=100).selected()
+    assert outside is not None
+    assert outside["outside"]
+
+
+def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
+    """The newest first, twenty a page, whatever the window; a page beyond the end is the last."""
+    pages = [view(store["trips"], table=True, page=page).message()["table"] for page in range(3)]
+    assert [row["epoch"] for page in pages for row in page["rows"]] == list(range(59, -1, -1))
+    assert {len(page["rows"]) for page in pages} == {ROWS}
+    assert view(store["trips"], table=True, page=99).message()["table"]["page"] == 2
+    assert pages[0]["rows"][0]["cells"] == ["159", "1,069", "10", "3.0 s", "1 min 3 s", "500 ms"]
+    assert view(store["trips"]).message()["table"] is None
+
+
+def test_in_a_terminal_it_is_a_line(store: ss.Store) -> None:
+    """What the newest epoch brought."""
+    assert repr(Timeline(store["trips"])).startswith("trips: 57 epochs captured · 3 gaps · newest 59, committed 2026")
+    assert "state rows 1,069" in repr(Timeline(store["trips"]))
+
+
+@pytest.mark.parametrize("query", ["trips", "trial", "long"])
+def test_without_a_kernel_it_is_pictures_and_a_table(store: ss.Store, query: str) -> None:
+    """A picture for each measure, named, without a script, small enough to stay in a notebook."""
+    html = Timeline(store[query], window=None)._repr_mimebundle_()[0]["text/html"]
+    assert html.count('<svg role="img"') + html.count('role="img"') >= len(MEASURES)
+    assert "<script" not in html
+    assert len(html) < 200_000
+    assert "The newest epochs of" in html
+
+
+def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
+    """A fork's parent may be called anything."""
+    record(tmp_path, "q", [entry(n) for n in range(3)], fork_of=(HOSTILE, 1))
+    shown = view(ss.open_store(tmp_path)["q"])
+    assert HOSTILE in " ".join(shown.caption())
+    assert HOSTILE not in static.html(shown)
+
+
+def test_before_the_first_epoch_it_says_so(tmp_path: Path) -> None:
+    """In every form; also where all there is are gaps."""
+    record(tmp_path, "young", [])
+    record(tmp_path, "purged", [Entry.gap(0)])
+    for name in ("young", "purged"):
+        timeline = Timeline(ss.open_store(tmp_path)[name])
+        assert repr(timeline) == f"{name}: no epoch captured yet"
+        assert "no epoch captured yet" in timeline._repr_mimebundle_()[0]["text/html"]
+        assert timeline.model.drawing(timeline.selection).message == {"name": name, "waiting": True}
+
+
+def test_axes_of_time_have_a_unit_that_fits(tmp_path: Path) -> None:
+    """Days of lag are not written in seconds, nor milliseconds of capture."""
+    record(tmp_path, "q", [replace(entry(n), watermark=START.replace(year=2013)) for n in range(3)])
+    plots = {chart.label: json.dumps(chart.spec) for chart in charts("q", points([entry(0)]), 1)}
+    assert "' ms'" in plots["Capture lag of q by epoch"]
+    shown = view(ss.open_store(tmp_path)["q"])
+    lag = next(chart for chart in charts("q", shown.points, 1) if "Watermark" in chart.label)
+    assert "' days'" in json.dumps(lag.spec)
+
+
+def test_a_window_that_is_not_offered_is_refused(store: ss.Store) -> None:
+    """With those that are."""
+    with pytest.raises(InvalidArgumentError, match="100 or 500"):
+        Timeline(store["trips"], window=7)

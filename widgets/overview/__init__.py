@@ -1,0 +1,1 @@
+"""The store overview: every query of a store, its freshness and its size."""

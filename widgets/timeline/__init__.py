@@ -1,0 +1,1 @@
+"""The timeline: every epoch of a query, measured, on one axis."""
