@@ -163,6 +163,7 @@ class View:
             "selection": chosen,
             "page": _rows_message(self.page),
             "marks": [vars(one) for one in self.marks.drawn],
+            "told": self.marks.facts,
         }
         for part in ("counts", "value", "history"):
             known = content[part]

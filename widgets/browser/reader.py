@@ -83,7 +83,7 @@ class Reader:
             columns=[*table.key_columns, *table.value_columns],
             captured=captured,
             epoch=epoch,
-            facts=[*_facts(snapshot), *told.facts],
+            facts=_facts(snapshot),
             marks=told,
             total=snapshot.rows()[name],
             counts=counts,
