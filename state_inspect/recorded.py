@@ -10,6 +10,7 @@ from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.cuts.source_offsets import epoch_at_offset
+from streamstate.state_inspect.forks import Forked, forks
 from streamstate.state_inspect.moments import FromLive, epoch_named
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.timestamps import aware
@@ -44,6 +45,15 @@ class Recorded:
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
         return [entry.epoch for entry in self._entries() if entry.captured]
+
+    def forks(self) -> list[Forked]:
+        """The forks that the store knows of this query, and of which other it is one: each with the shared epoch.
+
+        Example:
+            >>> history.forks()  # doctest: +SKIP
+            [Forked(name='what_if', parent='delays', epoch=12)]
+        """
+        return [one for one in forks(self._layout) if self.name in (one.name, one.parent)]
 
     def live(self) -> Snapshot:
         """The newest captured epoch's snapshot.

@@ -23,10 +23,12 @@ class Drawing:
     Attributes:
         message: what a page needs to draw it, in JSON types.
         kept: what an action may refer to by number and the page need not hold, such as the keys of the rows.
+        unfinished: whether something slower is still missing, which :meth:`ViewModel.drawing` has.
     """
 
     message: Mapping[str, Any]
     kept: Any = None
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,10 @@ class ViewModel(ABC, Generic[S]):
     @abstractmethod
     def drawing(self, selection: S) -> Drawing:
         """What ``selection`` shows now."""
+
+    def quick(self, selection: S) -> Drawing:
+        """The drawing without what takes long, so that a page shows the rest at once; by default the whole."""
+        return self.drawing(selection)
 
     @abstractmethod
     def acted(self, selection: S, action: str, value: Any, kept: Any) -> S:

@@ -79,6 +79,10 @@ class DiffSQL:
             f" ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
         )
 
+    def differing(self) -> str:
+        """All rows that differ, in no order, with the columns by their numbers."""
+        return self._joined(None)
+
     def summed(self) -> str:
         """For each column that has deltas four numbers: how many differ, their sum, the largest and the smallest."""
         numbers = []

@@ -11,10 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from streamstate.widgets.browser.marks import Marks
 from streamstate.widgets.browser.selection import Selection
 from streamstate.widgets.values import Cell
 
-__all__ = ["Column", "Counts", "KeyChange", "KeyHistory", "Row", "Rows", "View", "described", "ranges"]
+__all__ = [
+    "Column",
+    "Counts",
+    "KeyChange",
+    "KeyHistory",
+    "Row",
+    "Rows",
+    "View",
+    "WholeValue",
+    "Window",
+    "described",
+    "ranges",
+]
 
 RUNS = 4
 """Runs of epochs that are named one by one."""
@@ -50,6 +63,28 @@ class Rows:
     matching: int = 0
     keys: Sequence[Mapping[str, Any]] = ()
     chosen: int | None = None
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which of many value columns are shown: so many from the first, of those whose name was looked for."""
+
+    first: int
+    shown: int
+    found: int
+    total: int
+    named: str
+
+
+@dataclass(frozen=True)
+class WholeValue:
+    """One cell's whole value; ``size`` is its length in characters, which may be more than the text has."""
+
+    column: str
+    key: str
+    text: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +95,11 @@ class Counts:
     added: int
     changed: int
     removed: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.added + self.changed + self.removed
 
     def __str__(self) -> str:
         return f"+{self.added:,} ~{self.changed:,} −{self.removed:,} since epoch {self.since}"
@@ -89,18 +129,23 @@ class KeyChange:
 
 @dataclass(frozen=True)
 class View:
-    """Everything one drawing needs."""
+    """Everything one drawing needs; ``counting`` says that the counts are still to come."""
 
     name: str
     tables: Sequence[str] = ()
     table: str | None = None
+    columns: Sequence[str] = ()
     captured: Sequence[int] = ()
     epoch: int | None = None
     facts: Sequence[tuple[str, str]] = ()
+    marks: Marks = field(default_factory=Marks)
     total: int = 0
     counts: Counts | None = None
+    counting: bool = False
     page: Rows = field(default_factory=Rows)
     history: KeyHistory | None = None
+    value: WholeValue | None = None
+    problem: str = ""
     selection: Selection = field(default_factory=Selection)
 
     @property
@@ -110,9 +155,40 @@ class View:
 
     def message(self) -> dict[str, Any]:
         """The view as JSON types, epochs as ranges: what goes to a page."""
-        content = asdict(self) | {"captured": ranges(self.captured), "following": self.selection.following}
-        del content["selection"]["key"], content["page"]["keys"]
+        chosen = dict(vars(self.selection))
+        for large in ("key", "cell"):
+            del chosen[large]
+        content = dict(vars(self)) | {"captured": ranges(self.captured), "following": self.selection.following}
+        content |= {
+            "selection": chosen,
+            "page": _rows_message(self.page),
+            "marks": [vars(one) for one in self.marks.drawn],
+            "told": self.marks.facts,
+        }
+        for part in ("counts", "value", "history"):
+            known = content[part]
+            content[part] = asdict(known) if known else None
         return content
+
+
+def _rows_message(page: Rows) -> dict[str, Any]:
+    """Written out, because ``asdict`` takes its time over thousands of cells."""
+    rows = [
+        {
+            "mark": row.mark,
+            "cells": [vars(cell) for cell in row.cells],
+            "was": {at: vars(cell) for at, cell in row.was.items()},
+        }
+        for row in page.rows
+    ]
+    return {
+        "columns": [vars(column) for column in page.columns],
+        "rows": rows,
+        "offset": page.offset,
+        "matching": page.matching,
+        "chosen": page.chosen,
+        "window": vars(page.window) if page.window else None,
+    }
 
 
 def ranges(numbers: Sequence[int]) -> list[list[int]]:

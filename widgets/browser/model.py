@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import UnknownEpochError, UnknownTableError
 from streamstate.widgets.browser import static
-from streamstate.widgets.browser.changes import changed_page, counts, marked
-from streamstate.widgets.browser.drawing import Column, Rows, View
-from streamstate.widgets.browser.key_history import key_history
+from streamstate.widgets.browser.drawing import View
+from streamstate.widgets.browser.reader import Reader, chosen_epoch
 from streamstate.widgets.browser.selection import Selection, changed
 from streamstate.widgets.model import Drawing, Focus, ViewModel
-from streamstate.widgets.values import canonical, plain, records, timestamp
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect import Diff, History, StateTable
+    from streamstate.state_inspect import History
 
 __all__ = ["BrowserModel"]
 
@@ -33,8 +29,7 @@ class BrowserModel(ViewModel[Selection]):
         self.history = history
         self.name = history.name
         self._lock = threading.Lock()
-        self._manifest: tuple[int, dict[int, Mapping[str, Any]]] = (-1, {})
-        self._diff: Diff | None = None
+        self._reader = Reader(history)
 
     def newest(self) -> object:
         """The epochs there are now."""
@@ -51,10 +46,15 @@ class BrowserModel(ViewModel[Selection]):
         view = self.view(selection)
         return Drawing(view.message(), view)
 
+    def quick(self, selection: Selection) -> Drawing:
+        """The same without counts that take long: they come next."""
+        view = self.view(selection, whole=False)
+        return Drawing(view.message(), view, unfinished=view.counting)
+
     def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
         """Rows are named by number, never by value."""
-        if action == "key" and value is not None:
-            value = kept.page.keys[int(value)] if kept else selection.key
+        if action in ("key", "cell") and value is not None:
+            value = _meant(value, kept) if kept else getattr(selection, action)
         return changed(selection, action, value)
 
     def text(self, drawing: Drawing) -> str:
@@ -89,7 +89,7 @@ class BrowserModel(ViewModel[Selection]):
     def focused(self, selection: Selection, focus: Focus) -> Selection:
         """Another table has other columns and keys; of two epochs the later is shown."""
         moved = selection
-        if focus.table is not None and focus.table != self._table_name(selection.table):
+        if focus.table is not None and focus.table != self._reader.table_name(selection.table):
             moved = changed(moved, "table", focus.table)
         if focus.live:
             moved = changed(moved, "follow", None)
@@ -102,114 +102,31 @@ class BrowserModel(ViewModel[Selection]):
         """Raise what :meth:`drawing` would for a table or an epoch that does not exist."""
         captured = self.history.captured()
         if captured:
-            _epoch(selection, captured)
-            self._table_name(selection.table)
+            chosen_epoch(selection, captured)
+            self._reader.table_name(selection.table)
 
-    def view(self, selection: Selection) -> View:
-        """What ``selection`` shows now.
+    def view(self, selection: Selection, *, whole: bool = True) -> View:
+        """What ``selection`` shows now; without ``whole``, counts that take long are left for later.
 
         Raises:
             UnknownTableError: the history has no such table.
             UnknownEpochError: the epoch was never captured.
         """
         with self._lock:
-            captured = self.history.captured()
-            if not captured:
-                return View(self.name, selection=selection)
-            return self._view(selection, captured)
-
-    def _view(self, selection: Selection, captured: Sequence[int]) -> View:
-        epoch = _epoch(selection, captured)
-        name = self._table_name(selection.table)
-        table = self.history.at(epoch).table(name)
-        before = captured[captured.index(epoch) - 1] if epoch != captured[0] else None
-        diff = self._difference(before, epoch, name)
-        return View(
-            name=self.name,
-            tables=self.history.tables(),
-            table=name,
-            captured=captured,
-            epoch=epoch,
-            facts=self._facts(epoch, captured),
-            total=table.count(),
-            counts=counts(diff) if diff else None,
-            page=self._page(table, diff, selection),
-            history=key_history(self.history, name, selection.key) if selection.key else None,
-            selection=selection,
-        )
+            return self._reader.view(selection, whole=whole)
 
     def release(self) -> None:
         """Let go of what is kept between views."""
         with self._lock:
-            self._diff = None
-            self._manifest = (-1, {})
-
-    def _table_name(self, name: str | None) -> str:
-        tables = self.history.tables()
-        if name is not None and name not in tables:
-            raise UnknownTableError.among("table", name, tables, where=f"in {self.name!r}")
-        return name or tables[0]
-
-    def _page(self, table: StateTable, diff: Diff | None, selection: Selection) -> Rows:
-        keys = set(table.key_columns)
-        columns = [Column(name, name in keys) for name in (*table.key_columns, *table.value_columns)]
-        if selection.rows == "changed":
-            return changed_page(diff, columns, selection) if diff else Rows(columns)
-        return self._state_page(table, diff, columns, selection)
-
-    def _state_page(
-        self, table: StateTable, diff: Diff | None, columns: Sequence[Column], selection: Selection
-    ) -> Rows:
-        contains = {selection.column: selection.text} if selection.text and selection.column else None
-        matching = table.count(contains=contains)
-        start = min(selection.page, max(0, (matching - 1) // selection.size)) * selection.size
-        frame = table.page(
-            start, selection.size, order_by=selection.order_by, descending=selection.descending, contains=contains
-        )
-        page = records(frame)
-        keys = [{name: record[name] for name in table.key_columns} for record in page]
-        rows = marked(page, columns, diff)
-        return Rows(columns, rows, start, matching, keys, _chosen(keys, selection.key))
-
-    def _difference(self, before: int | None, epoch: int, table: str) -> Diff | None:
-        """The diff to the previous captured epoch, kept while the same epoch is looked at."""
-        if before is None:
-            return None
-        kept = self._diff
-        if kept is None or (kept.a, kept.b, kept.table) != (before, epoch, table):
-            self._diff = kept = self.history.diff(before, epoch, table=table)
-        return kept
-
-    def _facts(self, epoch: int, captured: Sequence[int]) -> list[tuple[str, str]]:
-        """What the manifest says of the epoch."""
-        if self._manifest[0] != captured[-1]:
-            frame = self.history.epochs()
-            rows = records(frame[frame["status"] == "captured"])
-            self._manifest = (captured[-1], {int(row["epoch"]): row for row in rows})
-        row = self._manifest[1].get(epoch, {})
-        known = (
-            (label, plain(row.get(column)))
-            for label, column in (("committed", "committed_at"), ("watermark", "watermark"))
-        )
-        return [(label, _shown(value)) for label, value in known if value is not None]
+            self._reader.forget()
 
 
-def _chosen(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None) -> int | None:
-    """The row of the key whose history is open, if it is on the page."""
-    wanted = canonical(key)
-    return next((at for at, each in enumerate(keys) if key and canonical(each) == wanted), None)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dt.datetime):
-        return "none yet" if value.timestamp() <= 0 else timestamp(value)
-    return str(value)
-
-
-def _epoch(selection: Selection, captured: Sequence[int]) -> int:
-    if selection.epoch is None:
-        return captured[-1]
-    if selection.epoch in captured:
-        return selection.epoch
-    near = sorted(sorted(captured, key=lambda known: abs(known - (selection.epoch or 0)))[:2])
-    raise UnknownEpochError(f"Epoch {selection.epoch} was not captured.\nThe nearest that were: {near}.")
+def _meant(value: Any, kept: View) -> Any:
+    """The key of a row, or the cell of a row and a column; None where there is no such row."""
+    row = int(value["row"] if isinstance(value, Mapping) else value)
+    if not 0 <= row < len(kept.page.keys):
+        return None
+    if not isinstance(value, Mapping):
+        return kept.page.keys[row]
+    column = int(value["column"])
+    return (kept.page.keys[row], kept.page.columns[column].name) if 0 <= column < len(kept.page.columns) else None

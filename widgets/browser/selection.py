@@ -17,7 +17,9 @@ class Selection:
     """One state of the controls.
 
     ``epoch`` is ``None`` while the newest epoch is followed. ``key`` holds the key columns and
-    values of the row whose history is shown.
+    values of the row whose history is shown, ``cell`` those of a row and the column whose whole value is shown.
+    ``column`` and ``text`` are what rows are to contain, ``where`` is an SQL condition; of many columns those
+    are shown that are ``named`` so, from ``from_column`` on.
     """
 
     table: str | None = None
@@ -29,6 +31,10 @@ class Selection:
     descending: bool = False
     column: str | None = None
     text: str = ""
+    where: str = ""
+    from_column: int = 0
+    named: str = ""
+    cell: tuple[Mapping[str, Any], str] | None = None
     key: Mapping[str, Any] | None = None
     playing: bool = False
 
@@ -53,7 +59,15 @@ def _sort(now: Selection, column: str) -> Selection:
 
 
 def _filter(now: Selection, value: Mapping[str, str]) -> Selection:
-    return replace(now, column=str(value["column"]), text=str(value["text"]), page=0)
+    column, text = value.get("column", now.column), value.get("text", now.text)
+    where = value.get("where", now.where)
+    return replace(now, column=None if column is None else str(column), text=str(text), where=str(where), page=0)
+
+
+def _columns(now: Selection, value: Mapping[str, Any]) -> Selection:
+    """Other columns of many; looking for a name begins at the first that has it."""
+    named = str(value.get("named", now.named))
+    return replace(now, named=named, from_column=max(0, int(value.get("from", 0))))
 
 
 def _rows(now: Selection, value: str) -> Selection:
@@ -75,6 +89,8 @@ _ACTIONS: dict[str, Callable[[Selection, Any], Selection]] = {
     "sort": lambda now, value: _sort(now, str(value)),
     "filter": _filter,
     "key": lambda now, value: replace(now, key=value),
+    "cell": lambda now, value: replace(now, cell=value),
+    "columns": _columns,
     "play": _play,
 }
 

@@ -33,7 +33,7 @@ def _parts(view: View) -> Iterator[str]:
     yield f"{view.total:,} rows"
     if view.counts:
         yield str(view.counts)
-    yield from (f"{label} {value}" for label, value in view.facts)
+    yield from (f"{label} {value}" for label, value in (*view.facts, *view.marks.facts))
 
 
 def html(view: View) -> str:
@@ -41,13 +41,18 @@ def html(view: View) -> str:
     style = resource("static.css")
     told = f"<p><strong>{escape(view.name)}</strong> · {' · '.join(escape(part) for part in _parts(view))}</p>"
     body = "" if view.waiting else _table(view)
-    return f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_HINT}</small></p>"
+    return f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_columns_shown(view)}{_HINT}</small></p>"
 
 
 def _shown(view: View) -> str:
     if view.waiting or view.page.matching <= len(view.page.rows):
         return ""
     return f"The first {len(view.page.rows)} of {view.page.matching:,} rows. "
+
+
+def _columns_shown(view: View) -> str:
+    window = view.page.window
+    return f"{window.shown} of {window.total} value columns. " if window else ""
 
 
 def _table(view: View) -> str:

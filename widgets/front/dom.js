@@ -45,10 +45,14 @@ export function fill(select, names, value) {
 // The sign of a row: what a sighted person sees, and what is read aloud.
 export const mark = (sign) => element("td", { class: "mark" }, element("span", { "aria-hidden": "true" }, sign), element("span", { class: "hidden" }, SAID[sign]));
 
-// Rows are drawn anew each time: give the focus back to where it was.
+// Rows are drawn anew each time: give the focus back to where it was, to what has the same name (data-at) or number.
 export function keep(parent, draw) {
   const nodes = () => [...parent.querySelectorAll("button, tr[tabindex]")];
-  const focused = nodes().indexOf(parent.getRootNode().activeElement);
+  const active = parent.getRootNode().activeElement;
+  const focused = nodes().indexOf(active);
+  const named = active?.dataset.at;
   draw();
-  if (focused >= 0) nodes()[focused]?.focus();
+  if (focused < 0) return;
+  const again = named ? nodes().find((node) => node.dataset.at === named) : nodes()[focused];
+  again?.focus({ preventScroll: true });
 }

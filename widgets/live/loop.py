@@ -20,11 +20,12 @@ class Loop:
     """Calls ``turn`` when woken, and again after the seconds it returned.
 
     Args:
-        turn: one turn of the loop; returns the seconds until the next, even if nothing wakes it.
+        turn: one turn of the loop; returns the seconds until the next, even if nothing wakes it, and whether it drew.
+            Only after a drawing the period has to pass: who acts after a pause is answered at once.
         name: the thread's name.
     """
 
-    def __init__(self, turn: Callable[[], float], name: str) -> None:
+    def __init__(self, turn: Callable[[], tuple[float, bool]], name: str) -> None:
         self._turn = turn
         self._woken = threading.Event()
         self._stopped = threading.Event()
@@ -50,5 +51,6 @@ class Loop:
             if self._stopped.is_set():
                 return
             started = time.monotonic()
-            rest = self._turn()
-            self._stopped.wait(max(0.0, PERIOD - (time.monotonic() - started)))
+            rest, drew = self._turn()
+            if drew:
+                self._stopped.wait(max(0.0, PERIOD - (time.monotonic() - started)))

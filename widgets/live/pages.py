@@ -22,6 +22,8 @@ STEP = 0.4
 """Seconds an epoch stays while playing."""
 PAGES = 3
 """Pages of a notebook that show one view at once; one that left without a word makes way."""
+UNFINISHED = 4
+"""Quick drawings in a row; the next is a whole one, although something newer is asked for."""
 REMEMBERED = 20
 """Drawings whose rows can be clicked: while it follows, a new one may be drawn just before a click arrives."""
 
@@ -65,6 +67,7 @@ class Live(Generic[S]):
         self._number = 0
         self._problem = ""
         self._stepped = 0.0
+        self._unfinished = 0
 
     @property
     def kind(self) -> str:
@@ -144,21 +147,39 @@ class Live(Generic[S]):
         if self._loop:
             self._loop.wake()
 
-    def _turn(self) -> float:
-        """Draw if there is something new; returns the seconds until the next look."""
+    def _turn(self) -> tuple[float, bool]:
+        """Draw if there is something new; returns the seconds until the next look, and whether it drew."""
         with self._lock:
             asked, selection = self._asked, self.selection
             pages = [(page, page.handled) for page in self._pages]
+        drew = True
         try:
             newest = self.model.newest()
             selection = self._played(selection)
-            if self._drawn != (asked, selection, newest):
-                self._draw(self.model.drawing(selection), pages)
-                self._drawn = (asked, selection, newest)
+            drew = self._draw_news((asked, selection, newest), selection, pages)
         except Exception as problem:  # noqa: BLE001 (whatever it is, the page says it: nobody else sees this thread)
-            self._drawn = None
+            self._drawn, self._unfinished = None, 0
             self._tell(f"{problem}" or type(problem).__name__, pages)
-        return STEP if self.model.playing(selection) else refresh()
+        return self._rests(selection), drew
+
+    def _draw_news(self, news: object, selection: S, pages: Sequence[tuple[Page, int]]) -> bool:
+        """Draw what is new: at first what is quick, then, when nothing newer is asked for, the whole."""
+        if self._drawn == news and not self._unfinished:
+            return False
+        whole = self._drawn == news or self._unfinished >= UNFINISHED
+        drawing = self.model.drawing(selection) if whole else self.model.quick(selection)
+        self._draw(drawing, pages)
+        self._unfinished = self._unfinished + 1 if drawing.unfinished else 0
+        self._drawn = news
+        return True
+
+    def _rests(self, selection: S) -> float:
+        """Seconds until the next look."""
+        if self._unfinished:
+            return 0
+        if self.model.playing(selection):
+            return max(0.0, STEP - (time.monotonic() - self._stepped))
+        return refresh()
 
     def _draw(self, drawing: Drawing, pages: Sequence[tuple[Page, int]]) -> None:
         with self._lock:
@@ -197,7 +218,7 @@ class Live(Generic[S]):
         with self._lock:
             loop, self._loop = self._loop, None
             self.selection = self.model.paused(self.selection)
-            self._drawn = None
+            self._drawn, self._unfinished = None, 0
             self._kept.clear()
         if loop:
             loop.stop()
