@@ -130,6 +130,12 @@ class View(Generic[S]):
         display = uuid.uuid4().hex
         return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
 
+    def __panel__(self) -> Any:
+        """The view as a component of Panel: ``pn.Column(view, other)``, in a notebook or an app."""
+        from streamstate.widgets.live.component import component
+
+        return component(self._live)
+
     def _still(self, script: str = "") -> dict[str, str]:
         """The forms of the current drawing that need no kernel; the script goes beside the still one."""
         drawing = self.model.drawing(self.selection)

@@ -1,0 +1,1 @@
+"""A view as one file that needs no kernel."""

@@ -1,0 +1,12 @@
+import { host } from "./host.js";
+
+// A view as a component of Panel.
+export function render({ model }) {
+  const place = document.createElement("div");
+  let hear = () => {};
+  const heard = (content) => hear(content);
+  model.on("msg:custom", heard);
+  const leave = host({ send: (content) => model.send_msg(content), listen: (hears) => (hear = hears), place });
+  model.on("remove", leave);
+  return place;
+}

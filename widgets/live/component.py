@@ -1,0 +1,46 @@
+"""A view as a component of Panel, for layouts and apps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import panel as pn
+from panel.custom import JSComponent
+
+from streamstate.widgets import front
+from streamstate.widgets.live.hosted import Hosted
+from streamstate.widgets.live.pages import Live
+
+__all__ = ["ViewComponent", "component"]
+
+
+class ViewComponent(JSComponent):  # type: ignore[misc]  # Panel does not type its classes
+    """Shows one view wherever Panel shows components."""
+
+    _esm = front.bundle("panel_host")
+
+    def __init__(self, shown: Live[Any], **params: Any) -> None:
+        super().__init__(**params)
+        self._hosted = Hosted(shown, self._say)
+
+    def _say(self, content: Mapping[str, Any]) -> None:
+        self._send_msg(dict(content))
+
+    def _handle_msg(self, message: Any) -> None:
+        self._hosted.received(message)
+
+    def _cleanup(self, root: Any = None) -> None:
+        """Called when a session ends or a notebook's output goes: nobody looks any more."""
+        super()._cleanup(root)
+        if not self._models:
+            self._hosted.close()
+
+
+def component(shown: Live[Any]) -> pn.viewable.Viewable:
+    """A new component that shows a view, as wide as there is room.
+
+    Args:
+        shown: the view's pages.
+    """
+    return ViewComponent(shown, sizing_mode="stretch_width", margin=0)

@@ -1,0 +1,58 @@
+"""A view as a Jupyter widget: for notebooks where Panel's line to the kernel is missing, such as in VS Code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import anywidget
+
+from streamstate.widgets import front
+from streamstate.widgets.live.hosted import Hosted
+from streamstate.widgets.live.pages import Live
+
+__all__ = ["ViewWidget", "needed"]
+
+_SIGNS = ("VSCODE_PID", "VSCODE_CWD", "VSCODE_IPC_HOOK", "VSCODE_IPC_HOOK_CLI", "VSCODE_IPC_HOOK_EXTHOST")
+
+
+def needed(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this kernel was started by a notebook that shows widgets and lacks Panel's line: VS Code, or Colab.
+
+    Args:
+        environment: the kernel's.
+
+    Example:
+        >>> needed({"VSCODE_PID": "4711"})
+        True
+    """
+    return "google.colab" in sys.modules or any(sign in environment for sign in _SIGNS)
+
+
+class ViewWidget(anywidget.AnyWidget):
+    """Shows one view; it stands in ipywidgets' layouts like any other widget.
+
+    Args:
+        shown: the view's pages.
+    """
+
+    _esm = front.bundle("widget_host")
+
+    def __init__(self, shown: Live[Any]) -> None:
+        super().__init__()
+        self._hosted = Hosted(shown, self._say)
+        self.on_msg(self._heard)
+
+    def _say(self, content: Mapping[str, Any]) -> None:
+        if self.comm is not None:  # closed meanwhile
+            self.send(dict(content))
+
+    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+        self._hosted.received(content)
+
+    def close(self) -> None:
+        """Leave the page and hang up. Idempotent."""
+        self._hosted.close()
+        super().close()

@@ -1,0 +1,7 @@
+"""A store as a page in the browser: read-only, several viewers at once, without Spark."""
+
+from __future__ import annotations
+
+from streamstate.widgets.page.server import Server, serve
+
+__all__ = ["Server", "serve"]
