@@ -12,37 +12,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from streamstate.state_inspect import Store
     from streamstate.widgets.view import View
 
 __all__ = ["register", "unregister"]
 
 
-def _store(store: Store) -> View[Any]:
+def _store(store: Any) -> View[Any]:
     from streamstate.widgets import StoreOverview
 
     return StoreOverview(store)
 
 
-def _history(history: History) -> View[Any]:
+def _history(history: Any) -> View[Any]:
     from streamstate.widgets import Timeline
 
     return Timeline(history)
 
 
-def _snapshot(snapshot: Snapshot) -> View[Any]:
+def _snapshot(snapshot: Any) -> View[Any]:
     from streamstate.widgets import StateBrowser
 
     return StateBrowser(snapshot.history, epoch=snapshot.epoch)
 
 
-def _table(table: StateTable) -> View[Any]:
+def _table(table: Any) -> View[Any]:
     from streamstate.widgets import StateBrowser
 
     return StateBrowser(table.history, table.name, epoch=table.epoch)
 
 
-def _diff(diff: Diff) -> View[Any]:
+def _diff(diff: Any) -> View[Any]:
     from streamstate.widgets import DiffView
 
     return DiffView(diff.history, diff.a, diff.b, diff.table)
@@ -82,4 +81,5 @@ def _displayed(view: Callable[[Any], View[Any]]) -> Callable[[Any], None]:
 
 
 def _formatter(shell: InteractiveShell) -> Any:
-    return shell.display_formatter.ipython_display_formatter
+    registry: Any = shell  # IPython is typed in part
+    return registry.display_formatter.ipython_display_formatter

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
@@ -91,7 +92,8 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
     from streamstate.widgets.page import serve
 
     with serve(str(store)) as server:
-        for suffix, scheme in {"": "light", "-dark": "dark"}.items():
+        schemes: dict[str, Literal["light", "dark"]] = {"": "light", "-dark": "dark"}
+        for suffix, scheme in schemes.items():
             page = browser.new_page(
                 viewport={"width": 1100, "height": 900}, device_scale_factor=1.5, color_scheme=scheme
             )
