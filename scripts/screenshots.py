@@ -108,7 +108,7 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        context = browser.new_context(viewport={"width": 1100, "height": 900}, device_scale_factor=1.5)
+        context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
         shown = run_until_captured(lab)
         lab.run("application:toggle-left-area")
