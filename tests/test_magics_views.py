@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import urllib.request
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
@@ -66,7 +66,7 @@ def test_a_store_is_served_once_until_it_is_stopped(reader: Shell, tmp_path: Pat
     reader.run("%state serve -o server")
     url = reader.names["server"].url
     assert url in reader.said
-    with urllib.request.urlopen(url) as answer:
+    with build_opener(HTTPCookieProcessor()).open(url) as answer:
         assert answer.status == 200
     reader.run("%state serve")
     assert url in reader.said
@@ -78,7 +78,7 @@ def test_a_store_is_served_once_until_it_is_stopped(reader: Shell, tmp_path: Pat
     url = reader.names["server"].url
     unload(reader.ipython)
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(url)
+        build_opener().open(url)
 
 
 def _needs(kind: str) -> None:
