@@ -117,7 +117,7 @@ def test_a_sink_is_a_format_and_a_path(shell: Shell, letters_in: Source, tmp_pat
         ("%%stream", InvalidArgumentError, "NAME"),
         ("%%stream ../x", InvalidNameError, "letters, digits"),
         ("%%stream a/b", InvalidNameError, "letters, digits"),
-        ("%%stream counts --mode upsert", InvalidArgumentError, "'update', 'append', 'complete'"),
+        ("%%stream counts --mode upsert", InvalidArgumentError, "update, append, complete"),
         ("%%stream counts --mode append", QueryError, "Use --mode update (complete would work too)"),
         ("%%stream counts --trigger soon", InvalidArgumentError, "available-now"),
         ("%%stream counts --sink nowhere", InvalidArgumentError, "noop"),

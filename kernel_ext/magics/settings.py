@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import importlib
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from traitlets import TraitType, observe
@@ -79,11 +80,7 @@ class StreamState(Configurable):
     tracebacks = _Checked(False, _truth, "Show where in the code an error was raised.")  # noqa: FBT003 (traitlets' place)
 
     @observe("refresh")
-    def _tell_views(self, _change: object) -> None:
-        self.tell_views()
-
-    def tell_views(self) -> None:
-        """Let the views know what they share with the magics, where their package is loaded."""
-        views: Any = sys.modules.get("streamstate.widgets.settings")
-        if views is not None:
-            views.refresh = self.refresh
+    def _refresh_changed(self, _change: object) -> None:
+        # Views may be made without a magic later on; until somebody changes this, they need not be loaded.
+        if find_spec("streamstate.widgets.settings") is not None:
+            importlib.import_module("streamstate.widgets.settings").set_refresh(self.refresh)

@@ -95,7 +95,6 @@ def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> Any:
     store = notebook.open(args.store, query or None, args.storage_options)
     with reading(notebook.shell):
         value = _answer(notebook, args, store[query], table or None, moment) if args.relation else _overview(store)
-    notebook.settings.tell_views()
     notebook.assign(args.output, value)
     return value
 

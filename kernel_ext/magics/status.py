@@ -30,7 +30,7 @@ def status_rows(statuses: Iterable[QueryStatus]) -> Table:
 
 
 def _row(status: QueryStatus) -> list[Any]:
-    fresh = None if status.freshness is None else f"{status.freshness:.1f} s"
+    fresh = None if status.freshness is None else Shown(f"{status.freshness:.1f} s", number=True)
     rate = Shown(status.rate, None if status.rate is None else _rate(status.rate))
     return [
         status.name,

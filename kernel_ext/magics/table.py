@@ -28,6 +28,7 @@ class Shown:
         title: what is said in full where a pointer rests on it.
         sign: a sign before the text.
         colour: CSS of the sign's colour; it says nothing that the sign does not.
+        number: whether it stands to the right, as numbers do, although it is text.
     """
 
     value: Any
@@ -35,6 +36,7 @@ class Shown:
     title: str | None = None
     sign: str = ""
     colour: str = ""
+    number: bool = False
 
     @property
     def plain(self) -> str:
@@ -107,12 +109,14 @@ class Table:
         )
         body = "".join(f"<tr>{self._row_html(row, sides)}</tr>" for row in self._shown)
         caption = f'<caption style="{_CAPTION}">{escape(self._caption)}</caption>' if self._caption else ""
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<table style="color:inherit">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
     def _numbers(self) -> list[bool]:
         """For each column whether it is of numbers, which stand to the right."""
-        there = [[value for value in column if value is not None] for column in zip(*self.rows, strict=True)]
-        return [bool(column) and all(type(value) in (int, float) for value in column) for column in there]
+        there = [[one for one in column if one.value is not None] for column in zip(*self._shown, strict=True)]
+        return [
+            bool(column) and all(one.number or type(one.value) in (int, float) for one in column) for column in there
+        ]
 
     def _row_html(self, row: list[Shown], sides: list[str]) -> str:
         cells = []
