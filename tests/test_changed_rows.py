@@ -70,7 +70,6 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
 def test_a_state_may_have_columns_that_are_called_as_ours(tmp_path: Path) -> None:
     """The names of the columns in between are chosen around them."""
     import pyarrow as pa
-
     from browser.stores import Written
 
     columns = {"k": pa.int64(), "_was_0": pa.int64(), "o0": pa.int64()}
