@@ -217,7 +217,8 @@ def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
             stdout=subprocess.PIPE,
             text=True,
         )
-        memory, answers = [], []
+        memory: list[tuple[float, int]] = []
+        answers: list[float] = []
         try:
             end = time.monotonic() + seconds
             while time.monotonic() < end and writer.poll() is None:
