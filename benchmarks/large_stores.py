@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.registry import register
 
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -72,6 +74,22 @@ class LargeState:
         append_once(self._layout.change_log("load", "op0"), "load/op0", self._epoch, partial(_all_of, rows))
         self._manifest.append([self._entry(len(chosen))], "load/_epochs")
         self._epoch += 1
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs there are."""
+        return self._epoch
+
+    def go_on(self, epochs: int) -> None:
+        """Take over a store that another process wrote so many epochs of."""
+        self._epoch = epochs
+        self._count += 1
+        self._manifest.refresh()
+
+    def tidy(self) -> None:
+        """Merge small files where that is due, as a capture that follows does."""
+        compact(self._layout.change_log("load", "op0"), EPOCH)
+        compact(self._layout.manifest("load"), "epoch")
 
     def _entry(self, changes: int) -> Entry:
         facts = {"op0": TableFacts(self.keys, changes, self._keyframe)}

@@ -22,6 +22,9 @@ CELL = 60
 WHOLE = 1_000
 """Characters of a cut value that can still be looked at."""
 
+_JOINERS = "\u200c\u200d"
+"""They join and part letters and emoji, and do nothing else."""
+
 Kind = Literal["text", "number", "null"]
 
 
@@ -165,7 +168,9 @@ def _printable(text: str) -> str:
     """``text`` with what cannot be seen (line ends, controls, changes of direction) written as escapes."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii", "replace") for c in text)
+    return "".join(
+        c if c.isprintable() or c in _JOINERS else c.encode("unicode_escape").decode("ascii", "replace") for c in text
+    )
 
 
 def timestamp(value: dt.datetime) -> str:

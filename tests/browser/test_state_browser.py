@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import expect
 
 import streamstate as ss
 from browser.conftest import Show
 from browser.lab import Lab, wait_until
+from browser.shown import Shown
 from browser.stores import HOSTILE
 from streamstate.widgets.values import cell
 
@@ -150,7 +152,7 @@ def test_script_in_the_state_is_shown_as_text(show: Show) -> None:
     shown = show("hostile", table="op0")
     expect(shown.grid.get_by_role("columnheader", name=HOSTILE[:20])).to_be_visible()
     expect(shown.grid.get_by_text(cell(HOSTILE).text, exact=True).first).to_be_visible()
-    shown.rows.filter(has_text="<img").first.click()
+    shown.rows.filter(has_text="<img").first.locator(".text").first.click()
     expect(shown.history).to_contain_text("<img src=x")
     assert shown.view.page.evaluate("window.hacked") is None
     assert shown.view.locator("img, script").count() == 0
@@ -173,6 +175,79 @@ def test_every_control_has_a_name(show: Show) -> None:
     expect(shown.view.get_by_role("table", name="op0 at epoch 1")).to_be_visible()
 
 
+def test_a_condition_finds_rows_and_says_what_is_wrong_with_it(show: Show, delays: ss.History) -> None:
+    """Applied with Enter; what cannot be meant is told beside it, and the rows are there without it."""
+    shown = show("delays", epoch=3)
+    condition = shown.view.get_by_label("Condition in SQL")
+    condition.fill("flights > 12 AND origin <> 'JFK'")
+    condition.press("Enter")
+    shown.expect_rows(delays.at(3).table().page(0, 10, where="flights > 12 AND origin <> 'JFK'"))
+    condition.fill("weight > 1")
+    condition.press("Enter")
+    expect(shown.view.get_by_role("alert")).to_contain_text("weight")
+    expect(condition).to_have_attribute("aria-invalid", "true")
+    shown.expect_rows(delays.at(3).table().head(10))
+
+
+def test_everything_can_be_done_with_the_keyboard(show: Show) -> None:
+    """The slider, playing, the filter, a row, its key's life, the help: each by the key that the help names."""
+    shown = show("delays")
+    press = shown.view.page.keyboard.press
+    shown.slider.focus()
+    press("Home")
+    shown.at(0)
+    press("ArrowRight")
+    shown.at(1)
+    press("End")
+    shown.at(6)
+    press("Space")
+    expect(shown.button("Pause")).to_be_visible()
+    press("Space")
+    expect(shown.button("Play")).to_be_visible()
+    press("/")
+    expect(shown.view.get_by_label("Text to filter for")).to_be_focused()
+    press("?")
+    expect(shown.view.get_by_label("Text to filter for")).to_have_value("?")
+    shown.view.get_by_label("Text to filter for").fill("")
+    shown.rows.first.focus()
+    press("ArrowDown")
+    expect(shown.rows.nth(1)).to_be_focused()
+    press("Enter")
+    expect(shown.history).to_be_visible()
+    press("Escape")
+    expect(shown.history).to_be_hidden()
+    expect(shown.rows.nth(1)).to_be_focused()
+    press("?")
+    expect(shown.view.get_by_role("dialog", name="Keys")).to_be_visible()
+    press("Escape")
+    expect(shown.view.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_a_long_value_can_be_read_and_copied(show: Show) -> None:
+    """⋯ shows all of it, as text; Copy puts it on the clipboard; Escape closes it."""
+    shown = show("hostile", table="op0")
+    shown.view.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shown.rows.filter(has_text="xxx").first.get_by_role("button", name="Whole value of long").click()
+    value = shown.view.get_by_role("region", name="One whole value")
+    expect(value).to_contain_text("5,000 characters")
+    expect(value.locator("pre")).to_have_text("x" * 5_000)
+    value.get_by_role("button", name="Copy").click()
+    expect(value).to_contain_text("Copied.")
+    assert shown.view.page.evaluate("navigator.clipboard.readText()") == "x" * 5_000
+    shown.view.page.keyboard.press("Escape")
+    expect(value).to_be_hidden()
+
+
+def test_gaps_stand_beside_the_slider_and_are_told(show: Show) -> None:
+    """Between the positions that they lie between, with a title, and in words for who cannot see it."""
+    shown = show("delays")
+    gap = shown.view.locator(".strip i.gap")
+    expect(gap).to_have_attribute("title", "Gap: epoch 4 could not be captured")
+    assert gap.evaluate("node => parseFloat(node.style.left)") == pytest.approx(70)
+    expect(shown.view.get_by_role("img", name="Beside the slider: Gap: epoch 4 could not be captured.")).to_be_visible()
+    expect(shown.view.locator(".told")).to_have_text("gap 4")
+
+
 CONTRAST = """node => {
     const light = (color) => {
         const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map((c) => c / 255)
@@ -185,6 +260,12 @@ CONTRAST = """node => {
 }"""
 
 
+def audited(shown: Shown) -> list[str]:
+    """What axe-core has to say against the view."""
+    found = Axe().run(shown.view.page, context=".streamstate-live").response["violations"]
+    return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
+
+
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_it_can_be_read_in_dark_and_in_light(show: Show, opened: Lab, theme: str) -> None:
     """It takes JupyterLab's colours: text stands out as WCAG 2 asks (4.5 to 1)."""
@@ -192,3 +273,16 @@ def test_it_can_be_read_in_dark_and_in_light(show: Show, opened: Lab, theme: str
     shown = show("delays", epoch=2)
     for part in (".epoch", ".head .fact b", "tbody td .text", ".pager", ".head .faint"):
         assert shown.view.locator(part).first.evaluate(CONTRAST) > 4.5, part
+    shown.rows.nth(2).click()
+    expect(shown.history).to_be_visible()
+    assert audited(shown) == []
+    opened.page.evaluate("window.jupyterapp.shell.collapseLeft()")
+    opened.page.set_viewport_size({"width": 400, "height": 1200})
+    overflows = "node => node.scrollWidth > node.clientWidth"
+    try:
+        expect(shown.view.locator(".browser")).to_be_visible()
+        assert audited(shown) == []
+        assert not shown.view.locator(".browser").evaluate(overflows)
+    finally:
+        opened.page.evaluate("window.jupyterapp.shell.expandLeft()")
+        opened.page.set_viewport_size({"width": 1280, "height": 1200})

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from streamstate.widgets.browser.whole_value import LIMIT, whole_value
 from streamstate.widgets.values import CELL, WHOLE, canonical, cell, objects
 
 
@@ -107,3 +108,35 @@ def test_a_missing_number_is_no_nan() -> None:
     """Pandas writes NaN for a missing number; a person reads null."""
     frame = objects(pd.DataFrame({"mean": [1.5, None]}))
     assert [cell(value).text for value in frame["mean"]] == ["1.5", "null"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("two\nlines\u202e", "two\nlines\u202e"),
+        (b"\x00\xff", "0x00ff"),
+        (None, "null"),
+        (True, "true"),
+        (12.123456789, "12.123456789"),
+        (MOMENT, "2013-01-01 06:00:00 +01:00"),
+        ({"legs": ["שדה", None], "at": MOMENT}, '{"legs": ["שדה", null], "at": "2013-01-01 06:00:00 +01:00"}'),
+        ([("EWR", 2)], '[["EWR", 2]]'),
+    ],
+)
+def test_a_whole_value_is_not_shortened_or_escaped(value: Any, text: str) -> None:
+    """It is there to be copied: text as it is, exact numbers, what is nested as JSON."""
+    assert whole_value("column", {"k": 1}, value).text == text
+
+
+def test_a_whole_value_has_a_limit_and_says_its_size() -> None:
+    """A page does not get more than it can show."""
+    found = whole_value("column", {"k": 1}, "x" * (LIMIT + 5))
+    assert (len(found.text), found.size) == (LIMIT, LIMIT + 5)
+
+
+@pytest.mark.parametrize(
+    "text", ["\U0001f469\u200d\U0001f467", "\u0645\u06cc\u200c\u062e", "שלום", "\U0001f1eb\U0001f1f7"]
+)
+def test_text_of_any_script_is_shown_as_it_is(text: str) -> None:
+    """What joins letters and emoji is part of the text, although it cannot be seen."""
+    assert cell(text).text == text

@@ -166,3 +166,74 @@ def test_a_state_can_have_a_column_of_any_name(tmp_path: Path) -> None:
     reader = BrowserModel(ss.open_store(tmp_path)["odd"])
     assert [row.mark for row in reader.view(Selection()).page.rows] == ["~", "+"]
     assert [row.mark for row in reader.view(Selection(rows="changed", order_by="0")).page.rows] == ["+", "~"]
+
+
+def test_counts_that_take_long_come_after_the_rows(delays: ss.History) -> None:
+    """The rows with their marks are there at once; the whole drawing has the counts, and then they are known."""
+    model = BrowserModel(delays)
+    model._reader._took = 1.0  # counting took a second the last time
+    quick = model.quick(Selection(epoch=2))
+    assert (quick.unfinished, quick.kept.counting, quick.kept.counts) == (True, True, None)
+    whole = model.drawing(Selection(epoch=2))
+    assert (whole.unfinished, whole.kept.page) == (False, quick.kept.page)
+    assert model.quick(Selection(epoch=2)).kept.counts == whole.kept.counts
+    assert not model.quick(Selection(epoch=0)).unfinished
+
+
+@pytest.mark.parametrize("rows", ["all", "changed"])
+def test_a_condition_in_sql_chooses_rows(delays: ss.History, rows: str) -> None:
+    """Together with the text that is looked for; the count is of those rows."""
+    chosen = Selection(epoch=2, rows=rows, where="flights > 10", column="origin", text="ew", size=50)  # type: ignore[arg-type]
+    view = BrowserModel(delays).view(chosen)
+    found = [(row.cells[1].text, int(row.cells[2].text)) for row in view.page.rows]
+    assert found
+    assert view.page.matching == len(found)
+    assert all(origin == "EWR" and flights > 10 for origin, flights in found)
+
+
+@pytest.mark.parametrize("where", ["flights >", "nowhere = 1", "SELECT 1", "carrier::INT > 1", "1; DROP TABLE x"])
+def test_a_condition_that_cannot_be_meant_is_told_and_does_not_count(delays: ss.History, where: str) -> None:
+    """The rows are those without it, and it is said why."""
+    model = BrowserModel(delays)
+    view = model.view(Selection(epoch=2, where=where))
+    assert view.problem
+    assert view.page == model.view(Selection(epoch=2)).page
+
+
+def test_of_many_columns_some_are_shown(tmp_path: Path) -> None:
+    """The key always; the others a window at a time, or those that are named so; marks mind them all."""
+    import pyarrow as pa
+
+    names = [f"v{n:03}" for n in range(100)]
+    written = Written(tmp_path, "wide", {"op0": ({"k": pa.int64(), **dict.fromkeys(names, pa.int64())}, 1)})
+    written.add({"op0": {(1,): tuple(range(100))}})
+    written.add({"op0": {(1,): (*range(99), 0)}})
+    model = BrowserModel(ss.open_store(tmp_path)["wide"])
+    first = model.view(Selection())
+    assert [column.name for column in first.page.columns] == ["k", *names[:30]]
+    assert [(row.mark, row.was) for row in first.page.rows] == [("~", {})]
+    last = model.view(changed(Selection(), "columns", {"from": 500}))
+    assert [column.name for column in last.page.columns] == ["k", *names[90:]]
+    assert last.page.rows[0].was[10].text == "99"
+    named = model.view(Selection(named="V04", from_column=90, key={"k": 1}))
+    assert [column.name for column in named.page.columns] == ["k", *names[40:50]]
+    assert named.history is not None
+    assert (named.history.columns, named.history.changes[0].mark) == (names[40:50], "~")
+    assert len(str(first.message())) < 20_000
+
+
+def test_a_cell_tells_its_whole_value(opened_store: ss.Store) -> None:
+    """Named by its row and column; what is no cell is none; of a removed key it is what it was."""
+    model = BrowserModel(opened_store["hostile"])
+    kept = model.drawing(Selection(table="op0")).kept
+    row = next(at for at, key in enumerate(kept.page.keys) if key["key"] == HOSTILE)
+    long = [column.name for column in kept.page.columns].index("long")
+    chosen = model.acted(Selection(table="op0"), "cell", {"row": row, "column": long}, kept)
+    value = model.view(chosen).value
+    assert value is not None
+    assert (value.column, value.text, value.size) == ("long", "x" * 5_000, 5_000)
+    assert model.acted(chosen, "cell", {"row": 99, "column": 0}, kept).cell is None
+    gone = model.view(Selection(table="op1_left", cell=({"k": 0}, "v")))
+    assert gone.value is not None
+    assert gone.value.text == "v0"
+    assert model.view(Selection(table="op1_left", cell=({"k": -5}, "v"))).value is None

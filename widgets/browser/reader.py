@@ -21,11 +21,14 @@ from streamstate.widgets.values import canonical, records, timestamp
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect import History, Snapshot, StateTable
+    from streamstate.state_inspect.forks import Forked
 
 __all__ = ["Reader"]
 
 _QUICK = 0.03
 """Seconds that counting may take to be done before the rows are shown, not after."""
+_FORKS = 5.0
+"""Seconds after which the store is asked again for forks: they are rare, and epochs may come five a second."""
 _KEPT = 4_000
 """Counts that are kept: a few numbers each."""
 
@@ -45,6 +48,7 @@ class Reader:
         self._matching: dict[object, int] = {}
         self._took = 0.0
         self._marked: tuple[object, Marks] = (None, Marks())
+        self._forks: tuple[float, list[Forked]] = (0.0, [])
 
     def view(self, selection: Selection, *, whole: bool = True) -> View:
         """What a selection shows now.
@@ -107,6 +111,7 @@ class Reader:
         self._counts.clear()
         self._matching.clear()
         self._marked = (None, Marks())
+        self._forks = (0.0, [])
 
     def _counted(self, table: str, before: int | None, epoch: int, *, whole: bool) -> Counts | None:
         """How many keys differ from the previous epoch; None before the first, and where that is left for later."""
@@ -193,9 +198,12 @@ class Reader:
 
     def _marks(self, entries: Sequence[Entry]) -> Marks:
         """The marks of the slider, found again when there are new epochs."""
-        state = (len(entries), entries[-1].epoch, entries[0].epoch)
+        now = time.monotonic()
+        if not self._forks[0] or now - self._forks[0] > _FORKS:
+            self._forks = now, self.history.forks()
+        state = (len(entries), entries[-1].epoch, entries[0].epoch, self._forks[1])
         if self._marked[0] != state:
-            self._marked = state, marks(self.history.name, entries, self.history.forks())
+            self._marked = state, marks(self.history.name, entries, self._forks[1])
         return self._marked[1]
 
 

@@ -41,7 +41,9 @@ def html(view: View) -> str:
     style = resource("static.css")
     told = f"<p><strong>{escape(view.name)}</strong> · {' · '.join(escape(part) for part in _parts(view))}</p>"
     body = "" if view.waiting else _table(view)
-    return f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_columns_shown(view)}{_HINT}</small></p>"
+    return (
+        f"<style>{style}</style>{told}{body}<p><small>{escape(_shown(view))}{_columns_shown(view)}{_HINT}</small></p>"
+    )
 
 
 def _shown(view: View) -> str:

@@ -251,7 +251,10 @@ export function render({ model, root, style }) {
   }
 
   // Text that is being selected, to be copied, is no click on a row.
-  const selecting = () => Boolean(String((root.getSelection ? root.getSelection() : document.getSelection()) || ""));
+  function selecting() {
+    const selection = root.getSelection ? root.getSelection() : document.getSelection();
+    return Boolean(selection && !selection.isCollapsed && body.contains(selection.anchorNode));
+  }
 
   function shown(cell, numeric, was, differs, place) {
     const only = view.selection.rows === "changed";
