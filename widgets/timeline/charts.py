@@ -13,7 +13,7 @@ from streamstate.widgets.timeline.spans import unit_for
 __all__ = ["AXIS", "charts", "rows", "shown_measures"]
 
 HEIGHT = 54
-AXIS = 52
+AXIS = 60
 """Pixels that every plot keeps for its labels, so that epochs stand below each other."""
 _MANY = 120
 """Epochs beyond which bars have no space between them and lines no dots."""
@@ -143,6 +143,7 @@ def _y_axis(unit: str) -> dict[str, Any]:
         "ticks": False,
         "domain": False,
         "labelPadding": 6,
+        "labelLimit": AXIS - 6,  # a longer one would move the plot
     }
 
 
