@@ -77,6 +77,7 @@ def test_a_store_at_a_glance(lab: Lab, tmp_path: Path) -> None:
 
     view.evaluate("node => { node.style.width = '400px'; }")
     assert view.locator(".overview").evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert lab.page.evaluate("() => window.ticking.size") > 0
     lab.run_cell(2)
     expect(view).to_have_count(0)
     wait_until(lambda: lab.page.evaluate("() => window.ticking.size") == 0, "the timers to be gone")

@@ -271,7 +271,7 @@ def test_axes_of_time_have_a_unit_that_fits(tmp_path: Path) -> None:
     assert "' ms'" in plots["Capture lag of q by epoch"]
     shown = view(ss.open_store(tmp_path)["q"])
     lag = next(chart for chart in charts("q", shown.points, 1) if "Watermark" in chart.label)
-    assert "' days'" in json.dumps(lag.spec)
+    assert "' d'" in json.dumps(lag.spec)
 
 
 def test_a_window_that_is_not_offered_is_refused(store: ss.Store) -> None:

@@ -21,10 +21,10 @@ export function render({ model, root, style }) {
   });
 
   const path = element("span", { class: "name" });
-  const facts = element("span", { class: "facts", role: "status" });
+  const facts = element("span", { class: "facts" });
   const head = element("div", { class: "bar head transport" }, path, facts);
-  const header = element("thead", {}, element("tr", {}, ...["Query", "Newest epoch", "Epochs", "State tables", "State rows", "On disk"].map((each, i) =>
-    element("th", { scope: "col", class: i === 4 ? "number" : "", title: i === 5 ? "Data files of the newest versions, from Delta's file lists" : null }, each))));
+  const header = element("thead", {}, element("tr", {}, ...["Query", "Newest epoch", "Epochs", "State rows", "On disk", "State tables"].map((each, i) =>
+    element("th", { scope: "col", class: i === 3 ? "number" : "", title: i === 4 ? "Data files of the newest versions, from Delta's file lists" : null }, each))));
   const body = element("tbody");
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Queries" }, element("table", { "aria-label": "Queries of the store" }, header, body));
   const pager = element("span", { class: "pager faint" });
@@ -60,14 +60,14 @@ export function render({ model, root, style }) {
   }
 
   function cells(row) {
-    if (row.problem) return [element("td", { colspan: 5, class: "broken" }, element("strong", {}, "Cannot be read. "), row.problem)];
+    if (row.problem) return [element("td", { colspan: 5, class: "broken" }, element("span", {}, element("strong", {}, "Cannot be read. "), row.problem))];
     const gaps = row.gaps ? element("small", { class: "faint" }, row.gaps) : "";
     const newest = row.epoch === null ? [element("span", { class: "faint" }, "none captured yet")]
-      : [element("span", { title: row.committed }, `${number(row.epoch)} `, row.moment === null ? "" : element("span", { class: "faint", "data-moment": row.moment })),
+      : [element("span", { title: row.committed }, `${row.epoch} `, row.moment === null ? "" : element("span", { class: "faint", "data-moment": row.moment })),
         element("small", { class: "faint" }, row.lag ? `captured ${row.lag}` : "")];
     const named = row.tables.length > 3 ? [...row.tables.slice(0, 2), `${row.tables.length - 2} more`] : row.tables;
-    return [element("td", {}, ...newest), element("td", {}, number(row.captured), gaps), element("td", { title: row.tables.join(", ") }, named.join(", ")),
-      element("td", { class: "number" }, number(row.rows)), element("td", {}, row.size, bar(row.share))];
+    return [element("td", {}, ...newest), element("td", {}, number(row.captured), gaps), element("td", { class: "number" }, number(row.rows)),
+      element("td", {}, row.size, bar(row.share)), element("td", { title: row.tables.join(", ") }, named.join(", "))];
   }
 
   function line(row) {

@@ -28,7 +28,7 @@ export function render({ model, root, style }) {
 
   // Head: which query, which of its epochs.
   const name = element("span", { class: "name" });
-  const facts = element("span", { class: "facts", role: "status" });
+  const facts = element("span", { class: "facts" });
   const windows = element("span", { class: "group push", role: "group", "aria-label": "Epochs shown" });
   const head = element("div", { class: "bar head" }, name, facts, windows);
 
@@ -43,7 +43,10 @@ export function render({ model, root, style }) {
     else if (ends.length === 1) act("epoch", ends[0]);
     else act("clear");
   };
-  for (const each of [from, to]) each.addEventListener("change", typed);
+  for (const each of [from, to]) {
+    each.addEventListener("change", typed);
+    each.addEventListener("keydown", (event) => { if (event.key === "Enter") typed(); }); // JupyterLab keeps Enter from being a change
+  }
   const clear = element("button", { type: "button", onclick: () => act("clear") }, "Clear");
   const choice = element("div", { class: "bar transport" }, chosen, told, element("span", { class: "ends push" },
     element("span", { class: "faint", "aria-hidden": "true" }, "epochs"), from, element("span", { "aria-hidden": "true" }, "–"), to, clear));
@@ -157,7 +160,7 @@ export function render({ model, root, style }) {
     const point = (wanted !== null && holding(wanted)) || newest;
     rule.hidden = pointed === null;
     if (pointed !== null) rule.style.left = `${100 * place((point.first + point.last) / 2)}%`;
-    const said = [point.first === point.last ? `epoch ${number(point.last)}` : `epochs ${number(point.first)}–${number(point.last)}`];
+    const said = [point.first === point.last ? `epoch ${point.last}` : `epochs ${point.first}–${point.last}`];
     if (!point.captured) said.push("a gap: Spark had purged it before it was captured");
     else {
       if (point.gaps) said.push(`${number(point.gaps)} of them gaps`);
@@ -178,7 +181,7 @@ export function render({ model, root, style }) {
     const wanted = view.measures.map((each) => each.name);
     if (wanted.join() !== [...plots.keys()].join()) {
       plots.clear();
-      for (const each of wanted) plots.set(each, { title: element("span"), value: element("output"), drawn: plot(line), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
+      for (const each of wanted) plots.set(each, { title: element("span"), value: element("span", { class: "value" }), drawn: plot(line), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
       measures.replaceChildren(...[...plots.values()].map(({ title, value, drawn, hatches }) =>
         element("div", { class: "measure" }, element("div", { class: "title" }, title, value), drawn.figure, hatches)));
     }
@@ -206,7 +209,7 @@ export function render({ model, root, style }) {
     table.replaceChildren(
       element("thead", {}, element("tr", {}, ...heads.map((each, i) => element("th", { scope: "col", class: i > 1 && i < heads.length - 1 ? "number" : "" }, each)))),
       element("tbody", {}, ...rows.map((row) => element("tr", { class: view.selected && row.epoch >= view.selected.from && row.epoch <= view.selected.to ? "chosen" : "" },
-        element("th", { scope: "row" }, number(row.epoch)),
+        element("th", { scope: "row" }, row.epoch),
         element("td", { class: row.gap ? "null" : "" }, row.gap ? "a gap: not captured" : row.committed),
         ...row.cells.map((cell) => element("td", { class: "number" }, cell)), element("td", { class: "faint" }, row.run)))));
   }

@@ -97,7 +97,7 @@ def forked(query: QueryFacts) -> str:
     """Where a fork comes from; empty where a query is none."""
     if query.parent is None:
         return ""
-    return f"fork of {query.parent}" + ("" if query.parent_epoch is None else f" after epoch {query.parent_epoch:,}")
+    return f"fork of {query.parent}" + ("" if query.parent_epoch is None else f" after epoch {query.parent_epoch}")
 
 
 def gaps_text(query: QueryFacts) -> str:

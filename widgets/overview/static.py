@@ -12,7 +12,7 @@ from streamstate.widgets.values import timestamp
 
 __all__ = ["html", "summary"]
 
-_HEADS = ("Query", "Newest epoch", "Epochs", "State tables", "State rows", "On disk")
+_HEADS = ("Query", "Newest epoch", "Epochs", "State rows", "On disk", "State tables")
 
 
 def summary(view: View) -> str:
@@ -50,14 +50,14 @@ def _line(view: View, query: QueryFacts) -> str:
     if query.problem:
         wide = f'colspan="{len(_HEADS) - 1}" style="white-space:normal"'
         return f"<tr>{name}<td {wide}>Cannot be read. {escape(query.problem)}</td></tr>"
-    newest = "none captured yet" if query.epoch is None else f"{query.epoch:,}"
+    newest = "none captured yet" if query.epoch is None else f"{query.epoch}"
     when = timestamp(query.committed) if query.committed else ""
     cells = (
         f"<td>{newest}{_aside(when)}{_aside(lag(query) and f'captured {lag(query)}')}</td>",
         f"<td>{query.captured:,}{_aside(gaps_text(query) if query.gaps else '')}</td>",
-        f"<td>{escape(', '.join(table.name for table in query.tables))}</td>",
         f'<td class="number">{query.rows:,}</td>',
         f"<td>{size(query.bytes)}{_bar(view, query)}</td>",
+        f"<td>{escape(', '.join(table.name for table in query.tables))}</td>",
     )
     return f"<tr>{name}{''.join(cells)}</tr>"
 

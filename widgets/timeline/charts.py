@@ -13,7 +13,7 @@ from streamstate.widgets.timeline.spans import unit_for
 __all__ = ["AXIS", "charts", "rows", "shown_measures"]
 
 HEIGHT = 54
-AXIS = 52
+AXIS = 60
 """Pixels that every plot keeps for its labels, so that epochs stand below each other."""
 _MANY = 120
 """Epochs beyond which bars have no space between them and lines no dots."""
@@ -133,17 +133,17 @@ def _edge(*, many: bool) -> dict[str, Any]:
 
 
 def _y_axis(unit: str) -> dict[str, Any]:
-    labels = {"labelExpr": f"datum.label + ' {unit}'"} if unit else {}
+    """Few labels, each for itself: Vega's own way with several writes 0 as 0k and 10 as 1e+1."""
     return {
         "title": None,
         "tickCount": 2,
-        "format": ",~g" if unit else "~s",
+        "labelExpr": f"format(datum.value, ',~r') + ' {unit}'" if unit else "format(datum.value, '~s')",
         "minExtent": AXIS,
         "maxExtent": AXIS,
         "ticks": False,
         "domain": False,
         "labelPadding": 6,
-        **labels,
+        "labelLimit": AXIS - 6,  # a longer one would move the plot
     }
 
 

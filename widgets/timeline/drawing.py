@@ -101,7 +101,7 @@ class View:
     def caption(self) -> Iterator[str]:
         """What the plots show, and what they leave out."""
         first, last = self.points[0].first, self.points[-1].last
-        yield f"Epochs {first:,}–{last:,}." if first != last else f"Epoch {first:,}."
+        yield f"Epochs {first}–{last}." if first != last else f"Epoch {first}."
         if self.width > 1:
             yield (
                 f"Each bar or point stands for up to {self.width:,} epochs: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["UNITS", "span", "unit_for"]
 
-UNITS = (("ms", 0.001), ("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("days", 86_400.0))
+UNITS = (("ms", 0.001), ("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0))
 """What an axis of time can be in, with the seconds in one."""
 
 
