@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 __all__ = ["amount", "milliseconds", "percent", "rate", "size", "span"]
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
@@ -73,8 +71,3 @@ def amount(count: int, one: str, many: str | None = None) -> str:
         ('1 row', '12,000 rows')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def since_epoch(moment: dt.datetime) -> bool:
-    """Whether a watermark says anything: Spark's first is the beginning of 1970."""
-    return moment.timestamp() > 0

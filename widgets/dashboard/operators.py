@@ -118,7 +118,7 @@ def from_store(entry: Entry) -> Operators:
                 "state",
                 state=f"{amount(held, 'row')} of state, {amount(changed, 'change')}",
                 tables=tuple(names),
-                row=2,
+                row=2 if offsets else 1,
                 column=at + 1,
             )
         )

@@ -30,14 +30,14 @@ def charts(entries: Sequence[Entry], batches: Sequence[Batch]) -> dict[str, Char
     """
     newest = entries[-BATCHES:]
     found: dict[str, Chart] = {}
-    if rates := list(_rates(newest, batches)):
+    if len({one["epoch"] for one in (rates := list(_rates(newest, batches)))}) > 1:
         found["rates"] = Chart("Rows a second, by epoch", _lines("rows a second", colours=True), rates, height=84)
-    if batches:
+    if len(batches) > 1:
         found["duration"] = _plot("Batch duration", [(one.epoch, one.milliseconds / 1_000) for one in batches])
-    elif gaps := _between_commits(newest):
+    elif len(gaps := _between_commits(newest)) > 1:
         found["duration"] = _plot("Time between commits", gaps)
     lags = [(entry.epoch, lag) for entry in newest if (lag := watermark_lag(entry)) is not None]
-    if lags:
+    if len(lags) > 1:
         found["watermark"] = _plot("Watermark behind the commit", lags)
     return found
 
@@ -86,7 +86,9 @@ def _lines(title: str, *, colours: bool) -> dict[str, Any]:
         legend = {"title": None, "orient": "top", "symbolType": "stroke"}
         names = ["input", "processed"]
         colour = {"field": "what", "scale": {"domain": names, "range": [ACCENT, CHANGED]}, "legend": legend}
-        dash = {"strokeDash": {"field": "what", "scale": {"domain": names, "range": [[1, 0], [4, 3]]}, "legend": legend}}
+        dash = {
+            "strokeDash": {"field": "what", "scale": {"domain": names, "range": [[1, 0], [4, 3]]}, "legend": legend}
+        }
     return {
         "mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.5},
         "encoding": {
