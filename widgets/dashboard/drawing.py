@@ -70,7 +70,7 @@ def _spread(spread: Spread, key: Mapping[str, Any] | None) -> dict[str, Any]:
         "epoch": spread.epoch,
         "epochs": spread.epochs,
         "sentences": spread.sentences,
-        "chart": spread.chart().message() if spread.rows else None,
+        "chart": spread.chart().message() if len(spread.rows) > 1 else None,
         "columns": list(spread.columns),
         "keys": [
             {

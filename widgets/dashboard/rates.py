@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["charts", "watermark_lag"]
 
 _UNITS = ((1.0, "s"), (60.0, "min"), (3_600.0, "h"), (86_400.0, "days"))
+_WHOLE = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''"  # there is no half of an epoch
 
 Points = list[tuple[int, float]]
 
@@ -30,7 +31,8 @@ def charts(entries: Sequence[Entry], batches: Sequence[Batch]) -> dict[str, Char
     """
     newest = entries[-BATCHES:]
     found: dict[str, Chart] = {}
-    if len({one["epoch"] for one in (rates := list(_rates(newest, batches)))}) > 1:
+    rates = list(_rates(newest, batches))
+    if len({one["epoch"] for one in rates}) > 1:
         found["rates"] = Chart("Rows a second, by epoch", _lines("rows a second", colours=True), rates, height=84)
     if len(batches) > 1:
         found["duration"] = _plot("Batch duration", [(one.epoch, one.milliseconds / 1_000) for one in batches])
@@ -97,7 +99,7 @@ def _lines(title: str, *, colours: bool) -> dict[str, Any]:
                 "type": "quantitative",
                 "title": None,
                 "scale": {"zero": False, "nice": False},
-                "axis": {"format": ",d", "tickMinStep": 1, "grid": False},
+                "axis": {"labelExpr": _WHOLE, "grid": False},
             },
             "y": {"field": "value", "type": "quantitative", "title": title, "axis": {"tickCount": 3, "minExtent": 40}},
             "color": colour,

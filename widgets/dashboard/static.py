@@ -54,7 +54,7 @@ def _operators(operators: Operators) -> str:
 
 def _spread(spread: Spread) -> str:
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in spread.sentences)
-    picture = f"<figure>{spread.chart().svg()}</figure>" if spread.rows else ""
+    picture = f"<figure>{spread.chart().svg()}</figure>" if len(spread.rows) > 1 else ""
     rows = [[*(each.text for each in one.cells), f"{one.writes:,}", f"{one.last}"] for one in spread.keys]
     keys = _table("Keys written most often", [*spread.columns, "writes", "last in epoch"], rows) if rows else ""
     return f"<p><strong>{escape(spread.table)}</strong></p>{sentences}{picture}{keys}"

@@ -10,7 +10,7 @@ export function render({ model, root, style }) {
   const { act, frame, busy, problem } = screen({ model, root, style }, "screen dashboard", (drawn) => { view = drawn; draw(); });
 
   const name = element("span", { class: "name" });
-  const state = element("span", { class: "state" });
+  const state = element("span", { class: "status" });
   const facts = element("dl", { class: "facts" });
   const head = element("div", { class: "bar head" }, name, state, facts);
   const troubles = element("div", { class: "troubles", role: "status" });
@@ -56,7 +56,7 @@ export function render({ model, root, style }) {
     name.textContent = view.name;
     frame.setAttribute("aria-label", `Dashboard of ${view.name}`);
     state.textContent = view.state === "waiting" ? "asking Spark…" : view.state;
-    state.className = `state ${view.state}`;
+    state.className = `status ${view.state}`;
     state.hidden = !view.state;
     const told = view.epoch === null ? view.facts : [["epoch", number(view.epoch)], ...view.facts];
     facts.replaceChildren(...told.map(([what, value]) => element("div", { class: "fact" }, element("dt", {}, what), element("dd", {}, value))));
@@ -106,7 +106,7 @@ export function render({ model, root, style }) {
     const numeric = columns.map((_, i) => heavy.some((one) => one.cells[i].kind === "number"));
     const heading = (text, right) => element("th", { scope: "col", class: right ? "number" : "" }, element("span", { class: "title" }, text));
     keep(keys, () => keys.replaceChildren(element("table", { "aria-label": "Keys written most often" },
-      element("thead", {}, element("tr", {}, ...columns.map((each, i) => heading(each, numeric[i])), heading("epochs written", true), heading("last", true), )),
+      element("thead", {}, element("tr", {}, ...columns.map((each, i) => heading(each, numeric[i])), heading("epochs written", true), heading("last", true))),
       element("tbody", {}, ...heavy.map((one, i) => line(one, i, numeric, epochs))))));
   }
 
