@@ -114,7 +114,7 @@ def test_a_query_that_was_stopped_is_stopped_and_calm(
     spark: SparkSession, fed: Source, tmp_path: Path, watched: list[QueryDashboard]
 ) -> None:
     """No trouble, its last plan, and no news any more."""
-    query = start(counts(fed), tmp_path, lambda frame, _: frame.foreach(id))
+    query = start(counts(fed), tmp_path, lambda frame, _: frame.write.format("noop").mode("append").save())
     capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
     capture.wait(1, timeout=120)
     query.stop()
