@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Source
@@ -15,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamstate.snapshots.plan_graph import PlanGraph, PlanNode, graph_of, last_execution
 
-ROWS = {"k": ["a", "b", "a"], "v": [1, 2, 3]}
+ROWS: dict[str, list[Any]] = {"k": ["a", "b", "a"], "v": [1, 2, 3]}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamstate.widgets.browser.state_browser import StateBrowser
+from streamstate.widgets.dashboard.query_dashboard import QueryDashboard
 from streamstate.widgets.diffs.diff_view import DiffView
 from streamstate.widgets.key_life.key_history_view import KeyHistoryView
 from streamstate.widgets.model import Focus
@@ -14,6 +15,7 @@ __all__ = [
     "DiffView",
     "Focus",
     "KeyHistoryView",
+    "QueryDashboard",
     "StateBrowser",
     "StoreOverview",
     "Timeline",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 __all__ = ["amount", "milliseconds", "percent", "rate", "size", "span"]
 
+_SPACE = "\N{NO-BREAK SPACE}"
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
 
@@ -56,13 +55,13 @@ def rate(per_second: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of a whole.
+    r"""A share of a whole, whose sign stays with its number.
 
     Example:
         >>> percent(0.412), percent(0.004)
-        ('41 %', '0.4 %')
+        ('41\xa0%', '0.4\xa0%')
     """
-    return f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+    return f"{share * 100:.0f}{_SPACE}%" if share >= 0.1 or share == 0 else f"{share * 100:.1f}{_SPACE}%"
 
 
 def amount(count: int, one: str, many: str | None = None) -> str:
@@ -73,8 +72,3 @@ def amount(count: int, one: str, many: str | None = None) -> str:
         ('1 row', '12,000 rows')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def since_epoch(moment: dt.datetime) -> bool:
-    """Whether a watermark says anything: Spark's first is the beginning of 1970."""
-    return moment.timestamp() > 0

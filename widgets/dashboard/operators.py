@@ -23,6 +23,7 @@ __all__ = ["Box", "Operators", "from_plan", "from_store"]
 _FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}
 """Operators that choose columns or turn them into rows: they have nothing to tell."""
 _OPERATOR = re.compile(r"^op(\d+)")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12},? ?")
 _TIMES = ("pipelineTime", "scanTime", "sortTime", "aggTime")
 _STATE_TIMES = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
 _BYTES = (("dataSize", "shuffled"), ("stateMemory", "in memory"), ("filesSize", "read"))
@@ -118,7 +119,7 @@ def from_store(entry: Entry) -> Operators:
                 "state",
                 state=f"{amount(held, 'row')} of state, {amount(changed, 'change')}",
                 tables=tuple(names),
-                row=2,
+                row=2 if offsets else 1,
                 column=at + 1,
             )
         )
@@ -152,6 +153,7 @@ def _sources(progress: Mapping[str, Any] | None, count: int) -> list[str] | None
 def _box(node: PlanNode, source: str, tables: Sequence[str]) -> Box:
     metrics = node.metrics
     detail = node.text.removeprefix(node.name).strip().removeprefix("!" + node.name).strip()
+    detail = _UUID.sub("", detail)
     box = Box(node.id, node.name, _cut(detail), node.text, node.kind, inputs=node.inputs, time=_time(node))
     rows = metrics.get("numOutputRows", metrics.get("shuffleRecordsWritten"))
     found = next(((metrics[name], word) for name, word in _BYTES if metrics.get(name)), None)

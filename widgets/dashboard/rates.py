@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["charts", "watermark_lag"]
 
 _UNITS = ((1.0, "s"), (60.0, "min"), (3_600.0, "h"), (86_400.0, "days"))
+_WHOLE = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''"  # there is no half of an epoch
 
 Points = list[tuple[int, float]]
 
@@ -30,14 +31,15 @@ def charts(entries: Sequence[Entry], batches: Sequence[Batch]) -> dict[str, Char
     """
     newest = entries[-BATCHES:]
     found: dict[str, Chart] = {}
-    if rates := list(_rates(newest, batches)):
+    rates = list(_rates(newest, batches))
+    if len({one["epoch"] for one in rates}) > 1:
         found["rates"] = Chart("Rows a second, by epoch", _lines("rows a second", colours=True), rates, height=84)
-    if batches:
+    if len(batches) > 1:
         found["duration"] = _plot("Batch duration", [(one.epoch, one.milliseconds / 1_000) for one in batches])
-    elif gaps := _between_commits(newest):
+    elif len(gaps := _between_commits(newest)) > 1:
         found["duration"] = _plot("Time between commits", gaps)
     lags = [(entry.epoch, lag) for entry in newest if (lag := watermark_lag(entry)) is not None]
-    if lags:
+    if len(lags) > 1:
         found["watermark"] = _plot("Watermark behind the commit", lags)
     return found
 
@@ -86,7 +88,9 @@ def _lines(title: str, *, colours: bool) -> dict[str, Any]:
         legend = {"title": None, "orient": "top", "symbolType": "stroke"}
         names = ["input", "processed"]
         colour = {"field": "what", "scale": {"domain": names, "range": [ACCENT, CHANGED]}, "legend": legend}
-        dash = {"strokeDash": {"field": "what", "scale": {"domain": names, "range": [[1, 0], [4, 3]]}, "legend": legend}}
+        dash = {
+            "strokeDash": {"field": "what", "scale": {"domain": names, "range": [[1, 0], [4, 3]]}, "legend": legend}
+        }
     return {
         "mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.5},
         "encoding": {
@@ -95,7 +99,7 @@ def _lines(title: str, *, colours: bool) -> dict[str, Any]:
                 "type": "quantitative",
                 "title": None,
                 "scale": {"zero": False, "nice": False},
-                "axis": {"format": ",d", "tickMinStep": 1, "grid": False},
+                "axis": {"labelExpr": _WHOLE, "grid": False},
             },
             "y": {"field": "value", "type": "quantitative", "title": title, "axis": {"tickCount": 3, "minExtent": 40}},
             "color": colour,

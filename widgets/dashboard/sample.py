@@ -12,14 +12,12 @@ from streamstate.snapshots.plan_graph import PlanGraph, graph_of, last_execution
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots import CaptureStatus
-
 __all__ = ["BATCHES", "Batch", "Probe", "Sample"]
 
 BATCHES = 120
 """Batches whose durations and rates are remembered; Spark itself keeps a hundred."""
 
-State = Literal["running", "stopped", "failed", "unreachable"]
+State = Literal["waiting", "running", "stopped", "failed", "unreachable"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class Sample:
     """Whether the graph's figures are those of the whole batch: it has ended."""
     problem: str | None = None
     """Why the query failed or cannot be asked, whole."""
-    capture: CaptureStatus | None = None
 
 
 class Probe:

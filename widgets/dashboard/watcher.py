@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.follow import CaptureStatus
@@ -74,7 +73,7 @@ class Watcher:
             thread.join(_PATIENCE)
 
     def sample(self) -> Sample | None:
-        """The newest sample with the capture as it stands now; None where there is no query in this process.
+        """The newest sample; None where there is no query in this process.
 
         Where nobody asks again and again, the query is asked now, and given a moment to answer.
         """
@@ -88,8 +87,7 @@ class Watcher:
             once = threading.Thread(target=self._ask, name=f"streamstate-ask-{self._name}", daemon=True)
             once.start()
             once.join(_PATIENCE)
-        found = self._sample or Sample("unreachable", problem="Spark has not answered yet.")
-        return replace(found, capture=self.captured)
+        return self._sample or Sample("waiting")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
