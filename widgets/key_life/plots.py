@@ -1,7 +1,7 @@
 """Small multiples of one key: a plot for each column, all over the same epochs.
 
 A value holds from its epoch until it is replaced. Null is dotted along the bottom; where the key is not there, there
-is nothing; gaps in what was captured are hatched.
+is nothing; gaps in what was captured are hatched, or grey where there are many.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _STRIPE = {
         for side in (0, 0.999)
     ],
 }
+_HATCHED = 8
+"""Gaps that are hatched; where there are more they are narrow, and grey."""
 _AXIS = 48
 """Pixels that an axis of values takes, so that all plots begin at the same place."""
 _HEIGHTS = {"number": 64, "time": 64, "other": 30}
@@ -51,7 +53,10 @@ def column_chart(story: Story, column: int, epochs: Epochs, marked: Sequence[int
     rows = [*_frame_rows(epochs, marked), *_events(story, limit), *_value_rows(story, drawn, kind)]
     label = f"{story.columns[column]}: {_told(runs, drawn)}"
     layers = _strip_layers() if kind == "other" else _line_layers(kind, _format(drawn))
-    spec: dict[str, Any] = {"layer": [*map(_silent, [*_frame_layers(), *layers, _hover()])], "encoding": {"x": _X}}
+    spec: dict[str, Any] = {
+        "layer": [*map(_silent, [*_frame_layers(epochs), *layers, _hover()])],
+        "encoding": {"x": _X},
+    }
     if kind == "other":
         spec["padding"] = {"left": _AXIS + 5, "right": 5, "top": 5, "bottom": 5}  # as the axis that the others have
     return Chart(label, spec, rows, _HEIGHTS[kind])
@@ -165,11 +170,12 @@ def _of(kind: str) -> list[dict[str, Any]]:
     return [{"filter": f"datum.kind === '{kind}'"}]
 
 
-def _frame_layers() -> list[dict[str, Any]]:
+def _frame_layers(epochs: Epochs) -> list[dict[str, Any]]:
+    gap = _STRIPE if len(epochs.gaps) <= _HATCHED else "rgba(128,128,128,0.3)"
     dots = {"type": "rule", "strokeDash": [1, 3], "opacity": 0.8}
     return [
         {"transform": _of("span"), "mark": {"type": "rect", "opacity": 0}, "encoding": {"x2": _X2}},
-        {"transform": _of("gap"), "mark": {"type": "rect", "color": _STRIPE}, "encoding": {"x2": _X2}},
+        {"transform": _of("gap"), "mark": {"type": "rect", "color": gap}, "encoding": {"x2": _X2}},
         {
             "transform": _of("marked"),
             "mark": {"type": "rule", "strokeDash": [4, 2], "strokeWidth": 1.5},
