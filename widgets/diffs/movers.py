@@ -74,7 +74,12 @@ def _spec(name: str, *, duration: bool) -> dict[str, Any]:
     x = {
         "field": "delta",
         "type": "quantitative",
-        "axis": {"title": f"{name}: difference{' in seconds' if duration else ''}", "tickCount": 5, "format": "+~s"},
+        "axis": {
+            "title": f"{name}: difference{' in seconds' if duration else ''}",
+            "tickCount": 5,
+            "format": "+~s",
+            "labelExpr": "datum.value === 0 ? '0' : datum.label",
+        },
         "scale": {"padding": 56},
     }
     told = [

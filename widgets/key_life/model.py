@@ -183,7 +183,7 @@ def _plots(story: Story, epochs: Epochs, selection: Selection) -> Plots:
     charts = [column_chart(story, at, epochs, selection.marked, limit) for at in columns]
     notes = []
     if len(epochs.gaps) > GAPS:
-        notes.append(f"The {GAPS} longest of {len(epochs.gaps):,} gaps are hatched.")
+        notes.append(f"The {GAPS} longest of {len(epochs.gaps):,} gaps are shown.")
     comings = sum(one.mark in ("+", "−") for one in story.changes)
     if comings > limit:
         notes.append(f"It came or went {comings:,} times; the newest {limit} are marked.")

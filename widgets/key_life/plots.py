@@ -1,7 +1,7 @@
 """Small multiples of one key: a plot for each column, all over the same epochs.
 
 A value holds from its epoch until it is replaced. Null is dotted along the bottom; where the key is not there, there
-is nothing; gaps in what was captured are hatched.
+is nothing; gaps in what was captured are hatched, or grey where there are many.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ _STRIPE = {
     "x2": 0,
     "y2": 1,
     "stops": [
-        {"offset": (stripe + side) / 10, "color": ("rgba(128,128,128,0.45)", "rgba(128,128,128,0.08)")[stripe % 2]}
-        for stripe in range(10)
+        {"offset": (stripe + side) / 16, "color": ("rgba(128,128,128,0.45)", "rgba(128,128,128,0.08)")[stripe % 2]}
+        for stripe in range(16)
         for side in (0, 0.999)
     ],
 }
+_HATCHED = 8
+"""Gaps that are hatched; where there are more they are narrow, and grey."""
+_AXIS = 48
+"""Pixels that an axis of values takes, so that all plots begin at the same place."""
 _HEIGHTS = {"number": 64, "time": 64, "other": 30}
 
 
@@ -48,8 +52,21 @@ def column_chart(story: Story, column: int, epochs: Epochs, marked: Sequence[int
     drawn = binned(runs, limit)
     rows = [*_frame_rows(epochs, marked), *_events(story, limit), *_value_rows(story, drawn, kind)]
     label = f"{story.columns[column]}: {_told(runs, drawn)}"
-    layers = _strip_layers() if kind == "other" else _line_layers(kind)
-    return Chart(label, {"layer": [*_frame_layers(), *layers, _hover()], "encoding": {"x": _X}}, rows, _HEIGHTS[kind])
+    layers = _strip_layers() if kind == "other" else _line_layers(kind, _format(drawn))
+    spec: dict[str, Any] = {
+        "layer": [*map(_silent, [*_frame_layers(epochs), *layers, _hover()])],
+        "encoding": {"x": _X},
+    }
+    if kind == "other":
+        spec["padding"] = {"left": _AXIS + 5, "right": 5, "top": 5, "bottom": 5}  # as the axis that the others have
+    return Chart(label, spec, rows, _HEIGHTS[kind])
+
+
+def _silent(layer: dict[str, Any]) -> dict[str, Any]:
+    """A layer whose marks are not read aloud one by one: the plot has a name, and the table below says all of it."""
+    if "layer" in layer:
+        return layer | {"layer": [*map(_silent, layer["layer"])]}
+    return layer | {"mark": layer["mark"] | {"aria": False}}
 
 
 def gaps_drawn(epochs: Epochs) -> Sequence[tuple[int, int]]:
@@ -136,7 +153,15 @@ _X = {
     "field": "epoch",
     "type": "quantitative",
     "scale": {"zero": False, "nice": False},
-    "axis": {"title": None, "format": "d", "tickMinStep": 1, "tickCount": 8, "grid": False},
+    "axis": {
+        "title": None,
+        "format": "d",
+        "tickMinStep": 1,
+        "tickCount": 8,
+        "grid": False,
+        # The last epoch ends where the next would begin; that one is not there.
+        "labelExpr": "datum.value >= domain('x')[1] ? '' : datum.label",
+    },
 }
 _X2 = {"field": "to"}
 
@@ -145,11 +170,12 @@ def _of(kind: str) -> list[dict[str, Any]]:
     return [{"filter": f"datum.kind === '{kind}'"}]
 
 
-def _frame_layers() -> list[dict[str, Any]]:
+def _frame_layers(epochs: Epochs) -> list[dict[str, Any]]:
+    gap = _STRIPE if len(epochs.gaps) <= _HATCHED else "rgba(128,128,128,0.3)"
     dots = {"type": "rule", "strokeDash": [1, 3], "opacity": 0.8}
     return [
         {"transform": _of("span"), "mark": {"type": "rect", "opacity": 0}, "encoding": {"x2": _X2}},
-        {"transform": _of("gap"), "mark": {"type": "rect", "color": _STRIPE}, "encoding": {"x2": _X2}},
+        {"transform": _of("gap"), "mark": {"type": "rect", "color": gap}, "encoding": {"x2": _X2}},
         {
             "transform": _of("marked"),
             "mark": {"type": "rule", "strokeDash": [4, 2], "strokeWidth": 1.5},
@@ -168,14 +194,28 @@ def _frame_layers() -> list[dict[str, Any]]:
     ]
 
 
-def _line_layers(kind: str) -> list[dict[str, Any]]:
+def _format(runs: Sequence[Run]) -> str:
+    """How an axis writes numbers: as they are, large ones with k, M and so on."""
+    known = [abs(place) for run in runs if isinstance(place := measure(run.value), float)]
+    return "~s" if max(known, default=0) >= 10_000 else ".4~g"
+
+
+def _line_layers(kind: str, numbers: str) -> list[dict[str, Any]]:
     """Steps: the value holds until it is replaced. A bin is a band from its lowest to its highest value."""
+    axis: dict[str, Any] = {
+        "title": None,
+        "tickCount": 3,
+        "minExtent": _AXIS,
+        "maxExtent": _AXIS,
+        "labelLimit": _AXIS - 6,
+    }
+    if kind == "number":
+        axis |= {"format": numbers, "labelExpr": "datum.value === 0 ? '0' : datum.label"}
     y = {
         "field": "y",
         "type": "temporal" if kind == "time" else "quantitative",
-        "scale": {"zero": False, "padding": 6},
-        "axis": {"title": None, "tickCount": 3, "minExtent": 48, "maxExtent": 90}
-        | ({} if kind == "time" else {"format": "~s"}),
+        "scale": {"padding": 6} if kind == "time" else {"padding": 6, "zero": False},
+        "axis": axis,
     }
     line = {"color": ACCENT, "strokeWidth": 2}
     return [

@@ -12,6 +12,8 @@ __all__ = ["html", "summary"]
 
 COLUMNS = 20
 """Value columns a saved notebook holds; the live view shows them all."""
+PICTURES = 120_000
+"""Characters of pictures that a saved notebook holds; columns that come after have none."""
 _HINT = "In JupyterLab with a running kernel, a view that follows the key takes the place of this."
 _KINDS = {"+": "added", "~": "changed", "−": "removed", "": "same"}
 
@@ -43,20 +45,29 @@ def _parts(drawn: KeyDrawing) -> Iterator[str]:
 def html(drawn: KeyDrawing) -> str:
     """A key's history for any browser, without scripts; every text in it is escaped."""
     told = f"<p><strong>{escape(drawn.name)}</strong> · {' · '.join(escape(part) for part in _parts(drawn))}</p>"
-    body = _pictures(drawn) + _table(drawn) if drawn.story else ""
-    return f"<style>{resource('static.css')}</style>{told}{body}<p><small>{_left_out(drawn)}{_HINT}</small></p>"
+    pictures = _pictures(drawn)
+    body = "".join(pictures) + _table(drawn) if drawn.story else ""
+    left = _left_out(drawn, len(pictures))
+    return f"<style>{resource('static.css')}</style>{told}{body}<p><small>{left}{_HINT}</small></p>"
 
 
-def _pictures(drawn: KeyDrawing) -> str:
-    return "".join(f"<p>{escape(chart.label)}</p>{chart.svg()}" for chart in drawn.plots.charts)
+def _pictures(drawn: KeyDrawing) -> list[str]:
+    """The columns' plots, as many as there is room for."""
+    pictures: list[str] = []
+    for chart in drawn.plots.charts:
+        picture = f"<p>{escape(chart.label)}</p>{chart.svg()}"
+        if sum(map(len, pictures)) + len(picture) > PICTURES:
+            break
+        pictures.append(picture)
+    return pictures
 
 
-def _left_out(drawn: KeyDrawing) -> str:
+def _left_out(drawn: KeyDrawing, pictures: int) -> str:
     parts = []
     if drawn.page.total > len(drawn.page.rows):
         parts.append(f"The newest {len(drawn.page.rows)} of {drawn.page.total:,} changes. ")
-    if drawn.plots.total > len(drawn.plots.charts):
-        parts.append(f"Pictures of {len(drawn.plots.charts)} of {drawn.plots.total} columns. ")
+    if drawn.plots.total > pictures:
+        parts.append(f"Pictures of {pictures} of {drawn.plots.total} columns. ")
     if len(drawn.columns) > COLUMNS:
         parts.append(f"The first {COLUMNS} of {len(drawn.columns)} columns. ")
     return "".join(parts)
