@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import webbrowser
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tornado.ioloop import IOLoop
+
+logging.getLogger("bokeh.server.views.ws").addFilter(
+    lambda record: "connection was closed" not in str(record.msg)  # a tab that was closed is no news to anyone
+)
 
 __all__ = ["LOCAL", "Server", "serve"]
 
@@ -115,13 +120,13 @@ class Server:
             loop=loop,
             title="streamstate",
             location=False,
-            websocket_origin="*",  # the guard compares origin and host itself
             unused_session_lifetime_milliseconds=_LIFETIME,
             check_unused_sessions_milliseconds=_LOOK,
             server_id=name,
             use_index=False,
         )
         state._servers.pop(name, None)  # noqa: SLF001 (Panel would keep it and stop it a second time)
+        server._tornado.websocket_origins.add("*")  # noqa: SLF001 (the guard compares origin and host itself)
         hosts = LOCAL if self._host in LOCAL else None
         server._tornado.default_router.rules[:0] = rules(self._token, hosts)  # noqa: SLF001 (Bokeh shows it nowhere else)
         return server
