@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from streamstate.snapshots.errors import StreamStateError
 from streamstate.widgets.export.report import BUDGET, SaveReport
 from streamstate.widgets.live import comms
-from streamstate.widgets.live.pages import Live
 from streamstate.widgets.live.environment import widget_needed
+from streamstate.widgets.live.pages import Live
 from streamstate.widgets.model import Focus, S, ViewModel
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class View(Generic[S]):
         """
         from streamstate.widgets.live.widget import ViewWidget
 
-        if self._widget is None or self._widget.comm is None:
+        if self._widget is None:
             self._widget = ViewWidget(self._live)
             comms.offer(self._live)  # so that it is closed with all others
             if self._closed:

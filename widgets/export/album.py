@@ -32,11 +32,11 @@ class Full(Exception):  # noqa: N818 (it is an answer, not an error)
 
 
 def encoded(value: Any) -> str:
-    """``value`` as JSON that may stand in a script element: nothing in it ends the element or the line.
+    r"""``value`` as JSON that may stand in a script element: nothing in it ends the element or the line.
 
     Example:
         >>> encoded("</script>")
-        '"\\\\u003c/script>"'
+        '"\\u003c/script>"'
     """
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -45,7 +45,11 @@ def save(
         raise InvalidArgumentError(f"{target} exists.\nGive another path, or overwrite=True to replace it.")
     if not target.parent.is_dir():
         raise InvalidArgumentError(f"There is no folder {target.parent}.\nMake it first, or choose another path.")
-    return _Saving(model, selection, target, budget, progress or (lambda done, total: None)).run(epochs)
+    return _Saving(model, selection, target, budget, progress or _untold).run(epochs)
+
+
+def _untold(done: int, total: int) -> None:
+    """Nobody asked how far it is."""
 
 
 class _Saving(Generic[S]):
@@ -80,7 +84,7 @@ class _Saving(Generic[S]):
             ) from None
         self._draw_epochs(album, wanted)
         self._draw_more(album)
-        return self._written(album, document, captured, wanted, asked is not None)
+        return self._written(album, document, captured, wanted, chosen=asked is not None)
 
     def _asked(self, asked: Sequence[int] | None, captured: Sequence[int]) -> list[int]:
         if asked is None:
@@ -154,7 +158,7 @@ class _Saving(Generic[S]):
                 self._left_out.append(note)
 
     def _draw_more(self, album: Album[S]) -> None:
-        """What people are likely to do at each epoch: the likeliest at all epochs, then the next, as long as it fits."""
+        """What people are likely to do at each epoch: the likeliest at all epochs, then the next, while it fits."""
         starts = [self._at(epoch) for epoch in reversed(self._drawn)] or [self._first]
         offers = [
             [(start, drawing, *offer) for offer in self._model.saved_actions(start, drawing)]
@@ -176,9 +180,9 @@ class _Saving(Generic[S]):
                 return
 
     def _written(
-        self, album: Album[S], document: Document, captured: Sequence[int], wanted: Sequence[int], chosen: bool
+        self, album: Album[S], document: Document, captured: Sequence[int], wanted: Sequence[int], *, chosen: bool
     ) -> SaveReport:
-        self._left_out[:0] = self._epochs_left_out(captured, wanted, chosen)
+        self._left_out[:0] = self._epochs_left_out(captured, wanted, chosen=chosen)
         if self._drawn:
             album.overlay("captured", ranges(self._drawn))
         notes = [*self._left_out, _ONLY_DRAWN]
@@ -189,7 +193,7 @@ class _Saving(Generic[S]):
         self._progress(1, 1)
         return SaveReport(self._target, size, self._budget, tuple(self._drawn), len(album), tuple(notes))
 
-    def _epochs_left_out(self, captured: Sequence[int], wanted: Sequence[int], chosen: bool) -> list[str]:  # noqa: FBT001
+    def _epochs_left_out(self, captured: Sequence[int], wanted: Sequence[int], *, chosen: bool) -> list[str]:
         if not captured or not self._drawn:
             return []
         said = []
@@ -197,8 +201,8 @@ class _Saving(Generic[S]):
             said.append(f"{len(captured) - len(wanted):,} of {len(captured):,} epochs: they were not asked for.")
         if len(self._drawn) < len(wanted):
             said.append(
-                f"{len(wanted) - len(self._drawn):,} of {len(wanted):,} epochs: the others, evenly chosen, are what fits "
-                f"into {self._budget:,} bytes."
+                f"{len(wanted) - len(self._drawn):,} of {len(wanted):,} epochs: the others, evenly chosen, are "
+                f"what fits into {self._budget:,} bytes."
             )
         return said
 

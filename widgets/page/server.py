@@ -26,6 +26,7 @@ __all__ = ["LOCAL", "Server", "serve"]
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 """Addresses that only this machine can reach."""
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (what a person may ask for)
 _LIFETIME, _LOOK = 4_000, 1_000
 """Milliseconds for which a tab that is gone is kept, should it only have lost its connection, and between two looks."""
 _WORKERS = 4
@@ -54,7 +55,7 @@ class Server:
         except OSError as error:
             self._work.shutdown()
             raise StoreError(f"{host}:{port} cannot be served: {error}\nChoose another port, or 0 for any.") from error
-        shown = "127.0.0.1" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
+        shown = "127.0.0.1" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/" + (f"?token={token}" if token else "")
 
     @property
