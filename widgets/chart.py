@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-__all__ = ["ACCENT", "ADDED", "CHANGED", "REMOVED", "Chart"]
+__all__ = ["ACCENT", "ADDED", "CHANGED", "REMOVED", "Chart", "still"]
 
 ACCENT, ADDED, CHANGED, REMOVED = "#3b82c4", "#2e9e5b", "#d69414", "#d04437"
 """Colours that can be told apart on light and on dark paper; signs and labels say the same."""
@@ -81,13 +81,7 @@ class Chart:
         Args:
             width: pixels.
         """
-        import vl_convert
-
-        spec = self._whole(width) | {"data": {"values": list(self.rows)}}
-        picture: str = vl_convert.vegalite_to_svg(spec)
-        head, _, rest = picture.partition(">")
-        named = f'{head} role="img" aria-label="{escape(self.label)}" style="max-width:100%;height:auto"'
-        return f"{named}>{rest}"
+        return still(self.message(), width)
 
     def _whole(self, width: int | str) -> dict[str, Any]:
         return {
@@ -100,3 +94,19 @@ class Chart:
             "config": _CONFIG,
             **self.spec,
         }
+
+
+def still(message: Mapping[str, Any], width: int = 640) -> str:
+    """A still picture of what a page was told to draw, as inline SVG in the ink of the text around it.
+
+    Args:
+        message: :meth:`Chart.message`.
+        width: pixels.
+    """
+    import vl_convert
+
+    spec = {**message["spec"], "width": width, "data": {"values": list(message["rows"])}}
+    picture: str = vl_convert.vegalite_to_svg(spec)
+    head, _, rest = picture.partition(">")
+    named = f'{head} role="img" aria-label="{escape(message["label"])}" style="max-width:100%;height:auto"'
+    return f"{named}>{rest}"

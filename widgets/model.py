@@ -6,7 +6,7 @@ One model serves every place that a view can be in: a notebook's output, a serve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -113,6 +113,25 @@ class ViewModel(ABC, Generic[S]):
     def focused(self, selection: S, focus: Focus) -> S:
         """The selection that looks at what another view looks at; what this view has no use for changes nothing."""
         return selection
+
+    def epochs(self) -> Sequence[int]:
+        """The epochs that can be looked at, ascending; none for a view that is not of one query."""
+        history = getattr(self, "history", None)
+        return () if history is None else history.captured()
+
+    def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
+        """What a person is likely to do at a drawing, besides choosing an epoch, the likeliest first.
+
+        A saved file answers as many of them as fit into it.
+
+        Args:
+            selection: what is shown.
+            drawing: how it is shown.
+
+        Returns:
+            Actions with their values, as :meth:`acted` gets them.
+        """
+        return ()
 
     def release(self) -> None:
         """Let go of what is kept between drawings: nobody looks any more."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, Generic
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.snapshots.errors import StreamStateError
+from streamstate.widgets.export.report import BUDGET, SaveReport
 from streamstate.widgets.live import comms
+from streamstate.widgets.live.environment import widget_needed
 from streamstate.widgets.live.pages import Live
 from streamstate.widgets.model import Focus, S, ViewModel
+
+if TYPE_CHECKING:
+    from streamstate.widgets.live.widget import ViewWidget
 
 __all__ = ["View", "close_all", "link"]
 
@@ -32,6 +38,7 @@ class View(Generic[S]):
         self._listeners: list[Callable[[Focus], None]] = []
         self._displays: list[str] = []
         self._closed = False
+        self._widget: ViewWidget | None = None
 
     @property
     def selection(self) -> S:
@@ -127,6 +134,9 @@ class View(Generic[S]):
         address = None if self._closed else comms.offer(self._live)
         if address is None:
             return self._still(), {}
+        if widget_needed():
+            shown = self.widget()._repr_mimebundle_()
+            return (shown[0] if isinstance(shown, tuple) else shown or {}) | self._still(), {}
         display = uuid.uuid4().hex
         return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
 
@@ -135,6 +145,61 @@ class View(Generic[S]):
         from streamstate.widgets.live.component import component
 
         return component(self._live)
+
+    def widget(self) -> ViewWidget:
+        """The view as a Jupyter widget, for notebooks that lack Panel's line to the kernel and for ipywidgets' layouts.
+
+        In VS Code and Colab the view shows itself that way. It is one widget, however often it is shown.
+
+        Example:
+            >>> ipywidgets.HBox([browser.widget(), other.widget()])  # doctest: +SKIP
+        """
+        from streamstate.widgets.live.widget import ViewWidget
+
+        if self._widget is None:
+            self._widget = ViewWidget(self._live)
+            comms.offer(self._live)  # so that it is closed with all others
+            if self._closed:
+                self._widget.close()
+        return self._widget
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        epochs: Sequence[int] | None = None,
+        budget: int = BUDGET,
+        overwrite: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SaveReport:
+        """Write one HTML file that shows the view without a kernel, also tomorrow and elsewhere: its slider works.
+
+        The file holds the view at some epochs and, as far as they fit, the next pages, orders and key histories.
+
+        Args:
+            path: the file.
+            epochs: which epochs; by default all that were captured or, where they do not fit, as many as do, evenly
+                chosen, the newest among them.
+            budget: bytes that the file may have.
+            overwrite: replace a file that is there.
+            progress: called with how many steps of how many are done; twice from the start, for epochs and the rest.
+
+        Returns:
+            What the file holds, and what was left out and why; the file says the same.
+
+        Raises:
+            InvalidArgumentError: the file is there, cannot be written, or the budget is too small for anything.
+            UnknownEpochError: an epoch was not captured.
+
+        Example:
+            >>> print(browser.save("delays.html", epochs=range(10, 20)))  # doctest: +SKIP
+            delays.html: 184,211 of 5,000,000 bytes · 10 epochs · 211 drawings
+        """
+        from streamstate.widgets.export.saving import save
+
+        return save(
+            self.model, self.selection, path, epochs=epochs, budget=budget, overwrite=overwrite, progress=progress
+        )
 
     def _still(self, script: str = "") -> dict[str, str]:
         """The forms of the current drawing that need no kernel; the script goes beside the still one."""
@@ -147,6 +212,8 @@ class View(Generic[S]):
 
     def _settle(self) -> None:
         """Leave what was looked at last in the notebook, still; what cannot be read leaves what is there."""
+        if self._widget is not None:
+            self._widget.close()
         displays, self._displays = self._displays, []
         if not displays:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from streamstate.state_inspect import History
 
 __all__ = ["BrowserModel"]
+
+_SAVED_PAGES = 5
+"""Pages of a table that a saved file is worth filling with."""
 
 
 class BrowserModel(ViewModel[Selection]):
@@ -97,6 +100,17 @@ class BrowserModel(ViewModel[Selection]):
         if epoch is not None:
             moved = changed(moved, "epoch", epoch)
         return moved if focus.key is None else replace(moved, key=focus.key)
+
+    def saved_actions(self, selection: Selection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
+        """The changes, the other tables, each order, the next pages, and the history of each row."""
+        view: View = drawing.kept
+        yield "rows", "all" if selection.rows == "changed" else "changed"
+        yield from (("table", name) for name in view.tables if name != view.table)
+        yield from (("sort", column.name) for column in view.page.columns)
+        pages = -(-view.page.matching // selection.size)
+        yield from (("page", page) for page in range(min(pages, _SAVED_PAGES)) if page != selection.page)
+        yield "key", None
+        yield from (("key", row) for row in range(len(view.page.rows)))
 
     def check(self, selection: Selection) -> None:
         """Raise what :meth:`drawing` would for a table or an epoch that does not exist."""

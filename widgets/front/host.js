@@ -3,7 +3,7 @@
 export function host({ send, listen, place }) {
   const page = crypto.getRandomValues(new Uint32Array(2)).join("-");
   let live = null;
-  let listener = null;
+  const listeners = []; // the view, and its plots while they wait for their library
   let kept = null; // a drawing that arrived while the view's code was loading
   let ended = false;
   const say = (content) => send({ from: page, content });
@@ -16,12 +16,12 @@ export function host({ send, listen, place }) {
     live = document.createElement("div");
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to the notebook
-    code.render({ model: { send: say, on: (draws) => (listener = draws) }, root: live.attachShadow({ mode: "open" }), style: module.style });
+    code.render({ model: { send: say, on: (hears) => listeners.push(hears) }, root: live.attachShadow({ mode: "open" }), style: module.style });
     if (kept) draw(kept);
   }
   function draw(content) {
-    if (!listener) return void (kept = content);
-    listener(content);
+    if (!listeners.length) return void (kept = content);
+    for (const hears of listeners) hears(content);
     if (!live.parentElement) place.replaceChildren(live);
   }
   function hear({ to, content }) {

@@ -4,7 +4,7 @@ import { host } from "./host.js";
 export function render({ model }) {
   const place = document.createElement("div");
   let hear = () => {};
-  const heard = (content) => hear(content);
+  const heard = (text) => hear(JSON.parse(text));
   model.on("msg:custom", heard);
   const leave = host({ send: (content) => model.send_msg(content), listen: (hears) => (hear = hears), place });
   model.on("remove", leave);

@@ -54,10 +54,15 @@ export function plot(model, chosen = () => {}) {
     if (spec !== JSON.stringify(chart.spec)) return build(chart);
     await live.view.data("rows", chart.rows).runAsync();
   }
+  function picture(svg) { // a saved file that has no room for the library
+    const drawn = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+    place.replaceChildren(document.importNode(drawn, true));
+  }
   function show(chart) {
     if (latest && JSON.stringify(chart) === JSON.stringify(latest)) return; // nothing new to draw
     latest = chart;
     figure.setAttribute("aria-label", chart.label);
+    if (chart.svg) return picture(chart.svg);
     drawing = drawing.then(draw);
   }
   return { figure, show, current: () => live };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,17 +16,17 @@ from streamstate.widgets.live.pages import Live
 __all__ = ["ViewComponent", "component"]
 
 
-class ViewComponent(JSComponent):  # type: ignore[misc]  # Panel does not type its classes
+class ViewComponent(JSComponent):
     """Shows one view wherever Panel shows components."""
 
     _esm = front.bundle("panel_host")
 
     def __init__(self, shown: Live[Any], **params: Any) -> None:
-        super().__init__(**params)
+        super().__init__(**params)  # type: ignore[no-untyped-call]
         self._hosted = Hosted(shown, self._say)
 
     def _say(self, content: Mapping[str, Any]) -> None:
-        self._send_msg(dict(content))
+        self._send_msg(json.dumps(content))  # as text: Bokeh has other ideas of objects whose names are numbers
 
     def _handle_msg(self, message: Any) -> None:
         self._hosted.received(message)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,22 +11,7 @@ from streamstate.widgets import front
 from streamstate.widgets.live.hosted import Hosted
 from streamstate.widgets.live.pages import Live
 
-__all__ = ["ViewWidget", "needed"]
-
-_SIGNS = ("VSCODE_PID", "VSCODE_CWD", "VSCODE_IPC_HOOK", "VSCODE_IPC_HOOK_CLI", "VSCODE_IPC_HOOK_EXTHOST")
-
-
-def needed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this kernel was started by a notebook that shows widgets and lacks Panel's line: VS Code, or Colab.
-
-    Args:
-        environment: the kernel's.
-
-    Example:
-        >>> needed({"VSCODE_PID": "4711"})
-        True
-    """
-    return "google.colab" in sys.modules or any(sign in environment for sign in _SIGNS)
+__all__ = ["ViewWidget"]
 
 
 class ViewWidget(anywidget.AnyWidget):

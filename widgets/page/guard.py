@@ -18,8 +18,9 @@ from tornado.web import RequestHandler
 
 __all__ = ["rules"]
 
-_REFUSED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>streamstate: not allowed</title>
-<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}
+_REFUSED = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>streamstate: not allowed</title><style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 34em; margin: 4em auto; padding: 0 1em; }
 </style></head><body><main><h1>Not allowed</h1><p>This page needs the token of the server that shows it. Open the whole
 address that <code>streamstate serve</code> printed, or ask whoever started it.</p></main></body></html>"""
 

@@ -114,5 +114,3 @@ class PageModel(ViewModel[Address]):
 def _kept(selection: Address) -> Address:
     """What stays when another query is chosen: it has other tables, epochs and keys, and the same sections."""
     return Address(section=selection.section)
-
-

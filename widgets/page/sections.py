@@ -46,8 +46,6 @@ def _between(history: History, address: Address) -> tuple[int, int]:
     return max((epoch for epoch in captured if epoch < last), default=last), last
 
 
-
-
 def _of_key(view: Any, history: History, address: Address) -> View[Any]:
     if not address.key:
         raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row: its key is then shown here.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import webbrowser
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
 
     from tornado.ioloop import IOLoop
 
+logging.getLogger("bokeh.server.views.ws").addFilter(
+    lambda record: "connection was closed" not in str(record.msg)  # a tab that was closed is no news to anyone
+)
+
 __all__ = ["LOCAL", "Server", "serve"]
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 """Addresses that only this machine can reach."""
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (what a person may ask for)
 _LIFETIME, _LOOK = 4_000, 1_000
 """Milliseconds for which a tab that is gone is kept, should it only have lost its connection, and between two looks."""
 _WORKERS = 4
@@ -49,7 +55,7 @@ class Server:
         except OSError as error:
             self._work.shutdown()
             raise StoreError(f"{host}:{port} cannot be served: {error}\nChoose another port, or 0 for any.") from error
-        shown = "127.0.0.1" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
+        shown = "127.0.0.1" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/" + (f"?token={token}" if token else "")
 
     @property
@@ -115,13 +121,13 @@ class Server:
             loop=loop,
             title="streamstate",
             location=False,
-            websocket_origin="*",  # the guard compares origin and host itself
             unused_session_lifetime_milliseconds=_LIFETIME,
             check_unused_sessions_milliseconds=_LOOK,
             server_id=name,
             use_index=False,
         )
         state._servers.pop(name, None)  # noqa: SLF001 (Panel would keep it and stop it a second time)
+        server._tornado.websocket_origins.add("*")  # noqa: SLF001 (the guard compares origin and host itself)
         hosts = LOCAL if self._host in LOCAL else None
         server._tornado.default_router.rules[:0] = rules(self._token, hosts)  # noqa: SLF001 (Bokeh shows it nowhere else)
         return server

@@ -40,6 +40,14 @@ class Shared:
     work: Executor
 
 
+class _Head(View[Address]):
+    """The head of the page, which can be sent to another address."""
+
+    def go(self, address: Address) -> None:
+        """Show an address."""
+        self._live.select(address)
+
+
 class Viewer:
     """What one tab shows.
 
@@ -53,7 +61,7 @@ class Viewer:
         self._shared = shared
         self._document = document
         self._model = PageModel(shared.store, shared.catalogue)
-        self._head: View[Address] = View(self._model, address)
+        self._head = _Head(self._model, address)
         self._head.on_look(self._moved)
         self._place = pn.Column(sizing_mode="stretch_width", margin=0)
         self._shown: View[Any] | None = None
@@ -88,6 +96,7 @@ class Viewer:
     def _go(self, address: Address) -> None:
         """Show another view, as soon as it is open."""
         self._at = address
+        self._head.go(address)
         self._say("working", f"Opening {address.query or 'the store'} …")
         self._shared.work.submit(self._open, address)
 
@@ -125,12 +134,21 @@ class Viewer:
         if before is not None:
             self._shared.work.submit(before.close)
         if view is not None:
-            view.on_look(self._head.look_at)
+            view.on_look(self._looked)
         self._say("wrong" if problem else "", problem)
+
+    def _looked(self, focus: Focus) -> None:
+        """The view looks elsewhere: the address follows; another query is another view."""
+        query = getattr(focus, "query", None)
+        if query is None or query == self._at.query:
+            self._head.look_at(focus)
+            self._at = self._model.focused(self._at, focus)
+        else:
+            self._go(Address(query, table=focus.table, epoch=focus.epoch))
 
     def _say(self, kind: str, text: str) -> None:
         self._model.say(kind, text)
-        self._head.look_at(self._head.focus)
+        self._head.go(self._head.selection)
 
     def _later(self, what: Callable[[], None]) -> None:
         """Do something on the server's thread, where the document may be changed."""

@@ -1,0 +1,141 @@
+"""The file: the page's code, its data, and what it says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.widgets import front
+from streamstate.widgets.export.album import encoded
+from streamstate.widgets.model import Drawing, ViewModel
+from streamstate.widgets.values import timestamp
+
+__all__ = ["Document", "has_plot", "write"]
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><link rel="icon" href="data:,"><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 13px/1.5 system-ui, sans-serif; margin: 8px; background: Canvas; color: CanvasText; }}
+main {{ max-width: 1400px; margin: 0 auto; }}
+h1 {{ font-size: 15px; margin: 4px 2px; }}
+small, footer {{ color: color-mix(in srgb, CanvasText 72%, Canvas); font-weight: normal; font-size: 12px; }}
+footer {{ margin: 8px 4px; }}
+.note {{ min-height: 1.5em; margin: 4px; }}
+summary {{ cursor: pointer; }}
+</style></head><body><main>
+<h1>{name} <small>saved {moment}</small></h1>
+<div class="streamstate"><div class="streamstate-static">{still}</div></div>
+<p class="note" role="status"></p>
+<footer><details><summary>{summary}</summary><ul>{notes}</ul></details></footer>
+</main>
+<script type="application/json" id="data">{data}</script>
+<script type="text/plain" id="library">{library}</script>
+<script type="module">{script}</script>
+</body></html>
+"""
+_OPEN = 0o666
+
+
+class Document:
+    """The file without its drawings.
+
+    Args:
+        model: what is saved.
+        drawing: what stands in the file where scripts do not run.
+        library: the script that draws plots; empty where there are none, or no room.
+    """
+
+    def __init__(self, model: ViewModel[Any], drawing: Drawing, library: str) -> None:
+        self.library = _in_script(library)
+        self._name = model.name
+        self._still = model.html(drawing)
+        self._style = front.style(model.kind)
+        self._script = _in_script(front.bundle(model.kind) + front.resource("saved_host.js"))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all but the drawings and the notes."""
+        parts = (_PAGE, self.library, self._name * 2, self._still, encoded(self._style), self._script)
+        return sum(len(part.encode()) for part in parts)
+
+    def html(self, album: str, order: Sequence[int], notes: Sequence[str], moment: dt.datetime, held: str) -> str:
+        """The whole file.
+
+        Args:
+            album: the drawings, as JSON.
+            order: the epochs in which it plays.
+            notes: what is left out.
+            moment: when it was saved.
+            held: which epochs there are, in words.
+        """
+        data = (
+            f'{{"style":{encoded(self._style)},"order":{encoded(list(order))},"held":{encoded(held)},"album":{album}}}'
+        )
+        about = f"Epochs {held}. " if held else ""
+        return _PAGE.format(
+            title=escape(f"{self._name} · streamstate"),
+            name=escape(self._name),
+            moment=escape(timestamp(moment.replace(microsecond=0))),
+            still=self._still,
+            summary=escape(f"{about}This file is a saved copy. What it leaves out"),
+            notes="".join(f"<li>{escape(note)}</li>" for note in notes),
+            data=data,
+            library=self.library,
+            script=self._script,
+        )
+
+
+def _in_script(text: str) -> str:
+    r"""JavaScript that may stand in a script element: what would end it is spelled as strings and patterns may.
+
+    Example:
+        >>> _in_script("'</script>'")
+        "'<\\/script>'"
+    """
+    return text.replace("</", "<\\/").replace("<!--", "<\\!--")
+
+
+def has_plot(message: Any) -> bool:
+    """Whether there is a plot in what a page is told."""
+    if isinstance(message, Mapping):
+        return {"label", "spec", "rows"} <= set(message) or any(map(has_plot, message.values()))
+    return isinstance(message, list | tuple) and any(map(has_plot, message))
+
+
+def write(target: Path, text: str) -> int:
+    """Put a whole file in its place, or leave what is there; returns its bytes.
+
+    Raises:
+        InvalidArgumentError: it cannot be written there.
+    """
+    content = text.encode()
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(name).chmod(_OPEN & ~_umask())
+            Path(name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise InvalidArgumentError(f"{target} cannot be written: {error}\nChoose another path.") from error
+    return len(content)
+
+
+def _umask() -> int:
+    """The rights that new files of this process lack, without touching them where other threads make files."""
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    return 0o022
