@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Locator, expect, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Locator, ViewportSize, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -37,6 +37,9 @@ VIEWS = {
     "overview": "StoreOverview(store)",
 }
 """Each view's picture and the cell that shows it."""
+QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 900}
+WINDOW: ViewportSize = {"width": 1100, "height": 1600}
+"""High enough for a whole view."""
 SETTLED = 1500
 """Milliseconds in which plots are drawn and laid out."""
 
@@ -90,6 +93,7 @@ def picture(lab: Lab, view: Locator, name: str) -> None:
 def look_at_the_page(browser: Browser, store: Path) -> None:
     """The store's page, as a colleague opens it."""
     from streamstate.widgets.page import serve
+    from streamstate.widgets.page.address import Address
 
     with serve(str(store)) as server:
         schemes: dict[str, Literal["light", "dark"]] = {"": "light", "-dark": "dark"}
@@ -97,7 +101,7 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
             page = browser.new_page(
                 viewport={"width": 1100, "height": 900}, device_scale_factor=1.5, color_scheme=scheme
             )
-            page.goto(server.url)
+            page.goto(server.url + Address("delays", epoch=2).text().replace("?", "&"))
             page.wait_for_timeout(2 * SETTLED)
             page.screenshot(path=PICTURES / f"page{suffix}.png")
             print(PICTURES / f"page{suffix}.png")
@@ -117,7 +121,7 @@ def main() -> None:
             lab.theme(theme)
             shown.view.evaluate("node => node.closest('.jp-CodeCell').scrollIntoView()")
             lab.page.mouse.move(0, 0)
-            lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png")
+            lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png", clip=QUICKSTART)
             print(PICTURES / f"quickstart{suffix}.png")
         look_at_each_view(lab)
         look_at_the_page(browser, server.folder / "streamstate-data" / "store")

@@ -81,7 +81,7 @@ class DiffSQL:
 
     def differing(self) -> str:
         """All rows that differ, in no order, with the columns by their numbers."""
-        return self._joined(None)
+        return self.joined(None)
 
     def summed(self) -> str:
         """For each column that has deltas four numbers: how many differ, their sum, the largest and the smallest."""

@@ -56,7 +56,9 @@ def _of_key(view: Any, history: History, address: Address) -> View[Any]:
 _ALL = (
     Section("browser", "State", "StateBrowser", lambda view, history, at: view(history, at.table, epoch=at.epoch)),
     Section("timeline", "Timeline", "Timeline", lambda view, history, _: view(history)),
-    Section("diff", "Differences", "DiffView", lambda view, history, at: view(history, *_between(history, at))),
+    Section(
+        "diff", "Differences", "DiffView", lambda view, history, at: view(history, *_between(history, at), at.table)
+    ),
     Section("key", "Key", "KeyHistoryView", _of_key),
     Section("dashboard", "Query", "QueryDashboard", lambda view, history, _: view(history)),
 )
