@@ -28,7 +28,8 @@ SETUP = """import streamstate as ss
 from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StoreOverview, Timeline
 store = ss.open_store("streamstate-data/store")
 history = store["delays"]
-running = delays  # what %%stream left in the notebook"""
+from streamstate.extension import loaded
+running = loaded(get_ipython()).notebook.query("delays")"""
 VIEWS = {
     "timeline": "Timeline(history)",
     "diff": "DiffView(history, 1, 2)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped] # it has no types
+from axe_playwright_python.base import AXE_SCRIPT  # it has no types
 from playwright.sync_api import Locator
 
 _AUDIT = """async (node) => {

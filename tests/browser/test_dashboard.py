@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no stubs
+from axe_playwright_python.sync_playwright import Axe  # it has no stubs
 from playwright.sync_api import expect
 
 from browser.lab import Lab

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
+from axe_playwright_python.sync_playwright import Axe  # it has no types
 from playwright.sync_api import expect
 
 import streamstate as ss

@@ -46,6 +46,11 @@ def _between(history: History, address: Address) -> tuple[int, int]:
     return max((epoch for epoch in captured if epoch < last), default=last), last
 
 
+def _difference(view: Any, history: History, address: Address) -> View[Any]:
+    made: View[Any] = view(history, *_between(history, address), address.table)
+    return made
+
+
 def _of_key(view: Any, history: History, address: Address) -> View[Any]:
     if not address.key:
         raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row: its key is then shown here.")
