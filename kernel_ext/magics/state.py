@@ -115,17 +115,19 @@ def _answer(
         state = history.live().table(table)
         return history.key_history(state.name, **typed_key(state, args.key))
     if not (args.at is not None or moment or args.key or args.where or args.top or args.by):
-        return _view(args, history, table)
+        return _view(notebook, args, history, table)
     state = _snapshot(history, args.at, moment).table(table)
     return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
 
 
-def _view(args: argparse.Namespace, history: History, table: str | None) -> Any:
+def _view(notebook: Notebook, args: argparse.Namespace, history: History, table: str | None) -> Any:
     """Something to look at."""
     views = _views()
     if args.timeline:
         return views.Timeline(history)
-    return views.QueryDashboard(history) if args.dashboard else views.StateBrowser(history, table)
+    if args.dashboard:
+        return views.QueryDashboard(history, notebook.running.get(history.name))
+    return views.StateBrowser(history, table)
 
 
 def _views() -> Any:

@@ -65,7 +65,7 @@ def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Pa
     saved = json.loads(written.read_text())
     assert "widgets" not in saved["metadata"] or not saved["metadata"]["widgets"]
     assert "widget-view" not in written.read_text()
-    exporter: Any = HTMLExporter  # nbconvert is typed in part
+    exporter: Any = HTMLExporter  # nbconvert is not typed
     body, _ = exporter().from_filename(str(written))
     assert "Read 4,000,000 rows of delays.op0" in body
 
