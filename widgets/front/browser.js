@@ -65,8 +65,15 @@ export function render({ model, root, style }) {
   const column = element("select", { "aria-label": "Column to filter", onchange: () => sought() });
   const text = element("input", { type: "search", placeholder: "contains…", "aria-label": "Text to filter for" });
   let typing;
-  const sought = () => act("filter", { column: column.value, text: text.value, where: where.value });
-  const where = element("input", { type: "search", class: "where", placeholder: "SQL: count > 10", "aria-label": "Condition in SQL", spellcheck: "false", autocomplete: "off", onchange: () => sought() });
+  const sought = () => act("filter", { column: column.value, text: text.value, where: condition });
+  const where = element("input", { type: "search", class: "where", placeholder: "SQL: count > 10", "aria-label": "Condition in SQL", spellcheck: "false", autocomplete: "off",
+    onchange: () => stated(), onsearch: () => stated(), onkeydown: (event) => { if (event.key === "Enter") stated(); } });
+  let condition = ""; // as the kernel heard it last
+  function stated() {
+    if (where.value === condition) return;
+    condition = where.value;
+    sought();
+  }
   const wrong = element("div", { class: "wrong", role: "alert", hidden: true });
   text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(sought, 250); });
   const span = element("span", { class: "pager faint" });
@@ -169,7 +176,7 @@ export function render({ model, root, style }) {
     const names = view.columns;
     fill(column, names, names.includes(chosen.column) ? chosen.column : names.includes(column.value) ? column.value : names[0]);
     if (answered() && root.activeElement !== text) text.value = chosen.text;
-    if (answered() && root.activeElement !== where) where.value = chosen.where;
+    if (answered() && root.activeElement !== where) where.value = condition = chosen.where;
     wrong.hidden = !view.problem;
     if (view.problem) wrong.textContent = `The condition does not count: ${view.problem}`;
     where.setAttribute("aria-invalid", Boolean(view.problem));
