@@ -177,6 +177,7 @@ def test_it_follows_and_only_the_data_changes(show: Show, tmp_path: Path) -> Non
     expect(view.locator(".sign")).to_have_text(["restart"])
     expect(view.locator(".plot").last).to_contain_text("10")
     assert view.locator(".plot svg").first.evaluate("node => node.known")
+    assert view.evaluate(EDGES) == edges
 
 
 def test_before_the_first_epoch_it_says_so_and_waits(show: Show, tmp_path: Path) -> None:
