@@ -98,6 +98,13 @@ def test_plots_stand_below_each_other_on_one_axis(show: Show) -> None:
     assert violations(view) == []
 
 
+def test_a_label_near_the_end_moves_no_plot(show: Show, tmp_path: Path) -> None:
+    """Epoch 500 of 502 has its label at the very end of the axis: the last plot ends where the others do."""
+    record(tmp_path, "q", [entry(n) for n in range(503)])
+    edges = show("Timeline(store['q'], window=None)", tmp_path).evaluate(EDGES)
+    assert edges == [edges[0]] * len(MEASURES)
+
+
 def test_pointing_at_an_epoch_tells_its_values(show: Show, path: Path) -> None:
     """All of them, written as in the table; a gap says that it is one; elsewhere the newest epoch is told."""
     view = show("Timeline(store['trips'])")
@@ -177,6 +184,7 @@ def test_it_follows_and_only_the_data_changes(show: Show, tmp_path: Path) -> Non
     expect(view.locator(".sign")).to_have_text(["restart"])
     expect(view.locator(".plot").last).to_contain_text("10")
     assert view.locator(".plot svg").first.evaluate("node => node.known")
+    assert view.evaluate(EDGES) == edges
 
 
 def test_before_the_first_epoch_it_says_so_and_waits(show: Show, tmp_path: Path) -> None:

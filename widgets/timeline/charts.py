@@ -154,6 +154,7 @@ _X_AXIS = {
     "tickMinStep": 1,
     "grid": False,
     "labelFlush": True,
+    "labelBound": True,  # a label beyond the end would make room for itself and move the plot
     "tickCount": {"expr": "width / 70"},
 }
 _NO_LABELS = {"title": None, "labels": False, "ticks": False, "grid": False}
