@@ -54,7 +54,7 @@ def test_heavy_keys_and_partitions_are_those_of_the_history(opened_store: ss.Sto
     spread = shown(QueryDashboard(delays)).spread
     assert spread is not None
     assert (spread.since, spread.epochs) == (-1, 6)
-    frame = delays.heavy_keys("op0", since=spread.since, n=len(spread.keys))
+    frame = delays.heavy_keys("op0", n=len(spread.keys))
     assert [(one.key["carrier"], one.key["origin"], one.writes, one.last) for one in spread.keys] == [
         tuple(row) for row in frame.itertuples(index=False, name=None)
     ]

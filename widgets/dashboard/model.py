@@ -55,7 +55,8 @@ class DashboardModel(ViewModel[Selection]):
         newest = _newest(entries)
         epoch = None if newest is None else newest.epoch
         with self._lock:
-            shown = {name: spread.epoch if self._resting() else epoch for name, spread in self._spreads.items()}
+            kept = next(iter(self._spreads.values()), None)
+            shown = kept.epoch if kept is not None and self._resting() else epoch
         return len(entries), epoch, self._watcher.sample(), self._watcher.captured, self._watcher.late, shown
 
     def drawing(self, selection: Selection) -> Drawing:

@@ -7,7 +7,14 @@ const FIGURES = ["rates", "duration", "watermark"];
 
 export function render({ model, root, style }) {
   let view = null;
-  const { act, frame, busy, problem } = screen({ model, root, style }, "screen dashboard", (drawn) => { view = drawn; draw(); });
+  let shownBoxes = "";
+  const { act, frame, busy, problem } = screen({ model, root, style }, "screen dashboard", (drawn) => { view = drawn; if (pressed) late = true; else draw(); });
+
+  // What is under a pressed pointer stays until it is let go: a button that is drawn anew meanwhile hears no click.
+  let pressed = false;
+  let late = false;
+  const release = () => setTimeout(() => { pressed = false; if (late) draw(); late = false; }, 0);
+  frame.addEventListener("pointerdown", () => { pressed = true; for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, release, { once: true }); });
 
   const name = element("span", { class: "name" });
   const state = element("span", { class: "status" });
@@ -71,6 +78,9 @@ export function render({ model, root, style }) {
     if (!view.operators) return;
     const { boxes: all, note: told, linked } = view.operators;
     note.textContent = told;
+    const same = JSON.stringify([view.operators, view.spread && view.spread.table]);
+    if (same === shownBoxes) return;
+    shownBoxes = same;
     boxes.className = linked ? "boxes linked" : "boxes";
     const columns = Math.max(...all.map((box) => box.column + box.columns - 1));
     boxes.style.gridTemplateColumns = `repeat(${columns}, minmax(200px, 1fr))`;
