@@ -49,7 +49,7 @@ def test_from_a_bar_to_the_key_and_its_epoch(opened: Lab, stored: Path) -> None:
     expect(key).to_contain_text("Choose a key of op0 (carrier, origin)")
     largest = history.diff(0, 6).movers("flights", 1).iloc[0]
     diff.locator(".chart svg .mark-rect path").first.click()
-    expect(key.get_by_label("carrier")).to_have_value(largest["carrier"])
+    expect(key.get_by_label("carrier", exact=True)).to_have_value(largest["carrier"])
     expect(diff.locator("tr.chosen")).to_contain_text(largest["origin"])
     epochs = history.key_history("op0", carrier=largest["carrier"], origin=largest["origin"])["epoch"].tolist()[::-1]
     listed = key.locator("tbody button")
@@ -78,7 +78,8 @@ def test_sorted_searched_and_moved_by_keyboard(opened: Lab, stored: Path) -> Non
     diff.get_by_role("button", name="−6 removed").click()
     diff.get_by_label("Text to find in the key").fill("c02")
     expect(diff.locator(".pager")).to_have_text("1–1 of 1")
-    diff.get_by_label("From epoch").locator("input").fill("4")
+    diff.get_by_label("From epoch").locator("input").select_text()
+    opened.page.keyboard.type("4")
     opened.page.keyboard.press("Enter")
     expect(diff.get_by_text("Epoch 4 was not captured: this is epoch 3.")).to_be_visible()
     diff.get_by_role("button", name="⇄ Swap").click()

@@ -21,7 +21,7 @@ function library(model) {
 }
 
 const dark = (node) => {
-  const [red, green, blue] = getComputedStyle(node).color.match(/[\d.]+/g).map(Number);
+  const [red, green, blue] = (getComputedStyle(node).color.match(/[\d.]+/g) || [0, 0, 0]).map(Number); // no colour once the view is gone
   return red + green + blue > 382; // light ink is on dark paper
 };
 

@@ -5,7 +5,8 @@ function (target, view, display) {
   if (!output) return;
   const still = output.querySelector(".streamstate-static");
   const kernels = () => (window.PyViz && window.PyViz.kernels) || {};
-  let kernel, line, live, watch, listener, kept;
+  let kernel, line, live, watch, kept;
+  let listeners = []; // the view, and what else of the page waits for the kernel, such as its plots
   let asked = 0;
 
   function send(content) {
@@ -16,11 +17,11 @@ function (target, view, display) {
     if (content.kind === "module") bring(content);
     else if (content.kind === "here") stay();
     else if (content.kind === "closed") end();
-    else if (listener) draw(content);
+    else if (listeners.length) draw(content);
     else kept = content; // the view's code is still loading
   }
   function draw(content) {
-    listener(content);
+    for (const hears of [...listeners]) hears(content);
     if (live.parentElement) return;
     output.appendChild(live);
     still.hidden = true;
@@ -34,7 +35,7 @@ function (target, view, display) {
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
     const root = live.attachShadow({ mode: "open" });
-    code.render({ model: { send, on: (draws) => (listener = draws) }, root, style: module.style });
+    code.render({ model: { send, on: (hears) => listeners.push(hears) }, root, style: module.style });
     if (kept) draw(kept);
     setTimeout(send, 500, { do: "here" }); // by now JupyterLab may speak to the kernel beside the cells that run
   }
@@ -43,7 +44,8 @@ function (target, view, display) {
     window.removeEventListener("pagehide", leave);
     if (live) live.remove();
     still.hidden = false;
-    line = live = listener = undefined;
+    line = live = undefined;
+    listeners = [];
   }
   function leave() {
     send({ do: "leave" });
