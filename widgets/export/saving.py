@@ -14,7 +14,7 @@ from streamstate.widgets.export.album import Album, Full
 from streamstate.widgets.export.document import Document, has_plot, write
 from streamstate.widgets.export.report import BUDGET, SaveReport
 from streamstate.widgets.front import plot_library
-from streamstate.widgets.model import Focus, S, ViewModel
+from streamstate.widgets.model import Drawing, Focus, S, ViewModel
 
 __all__ = ["save"]
 
@@ -160,13 +160,9 @@ class _Saving(Generic[S]):
     def _draw_more(self, album: Album[S]) -> None:
         """What people are likely to do at each epoch: the likeliest at all epochs, then the next, while it fits."""
         starts = [self._at(epoch) for epoch in reversed(self._drawn)] or [self._first]
-        offers = [
-            [(start, drawing, *offer) for offer in self._model.saved_actions(start, drawing)]
-            for start in starts
-            for drawing in [album.add(start)]
-        ]
-        rounds = range(max(map(len, offers)))
-        steps = [each[at] for at in rounds for each in offers if at < len(each)]
+        steps = [step for start in starts for step in self._offers(start, album.add(start))]
+        kinds = list(dict.fromkeys(action for *_, action, _ in steps))
+        steps.sort(key=lambda step: kinds.index(step[2]))  # epoch by epoch within a kind: what they share is read once
         for done, (start, drawing, action, value) in enumerate(steps):
             self._progress(done, len(steps))
             try:
@@ -178,6 +174,9 @@ class _Saving(Generic[S]):
                     f"{self._budget:,} bytes is used up."
                 )
                 return
+
+    def _offers(self, start: S, drawing: Drawing) -> list[tuple[S, Drawing, str, Any]]:
+        return [(start, drawing, action, value) for action, value in self._model.saved_actions(start, drawing)]
 
     def _written(
         self, album: Album[S], document: Document, captured: Sequence[int], wanted: Sequence[int], *, chosen: bool
