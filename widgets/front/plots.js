@@ -2,22 +2,29 @@ import { element } from "./dom.js";
 
 // Plots that the kernel describes in Vega-Lite. The library is asked for when the first plot of a page is drawn, and
 // kept for all of its views; until it is there, and where it cannot come, the plot's label stands in its place.
-function library(model) {
+const PATIENCE = 5000; // milliseconds after which a view asks itself: the one that asked may be gone
+
+function library(model, place) {
   if (window.vegaEmbed) return Promise.resolve(window.vegaEmbed);
-  if (!window.streamstateLibrary) {
-    window.streamstateLibrary = new Promise((resolve) => {
-      model.on((content) => {
-        if (content.kind !== "library" || window.vegaEmbed) return;
-        const script = element("script");
-        script.textContent = content.script;
-        document.head.append(script);
-        script.remove();
-        resolve(window.vegaEmbed);
-      });
+  return new Promise((resolve) => {
+    model.on((content) => {
+      if (content.kind !== "library" || window.vegaEmbed) return;
+      const script = element("script");
+      script.textContent = content.script;
+      document.head.append(script);
+      script.remove();
     });
-    model.send({ do: "library" });
-  }
-  return window.streamstateLibrary;
+    let waited = 0;
+    const looks = setInterval(look, 50);
+    function look() {
+      if (window.vegaEmbed || (waited++ > 20 && !place.isConnected)) clearInterval(looks);
+      if (window.vegaEmbed) return resolve(window.vegaEmbed);
+      if (Date.now() - (window.streamstateAsked || 0) < PATIENCE) return;
+      window.streamstateAsked = Date.now();
+      model.send({ do: "library" });
+    }
+    look();
+  });
 }
 
 const dark = (node) => {
@@ -37,7 +44,7 @@ export function plot(model, chosen = () => {}) {
   sizes.observe(place);
 
   async function build(chart) {
-    const embed = await library(model);
+    const embed = await library(model, place);
     if (live) live.finalize();
     place.replaceChildren();
     place.style.minHeight = `${chart.spec.height}px`;

@@ -16,15 +16,12 @@ function span(seconds) {
 
 // The timeline: every epoch of a query on one axis, and the place to choose one or an interval of them.
 export function render({ model, root, style }) {
-  const hearing = []; // the frame and the plots both hear what comes
-  model.on((content) => hearing.forEach((hear) => hear(content)));
-  const line = { send: model.send, on: (hear) => hearing.push(hear) };
   const plots = new Map();
   let view = null;
   let points = []; // what is drawn: one object a point
   let pointed = null; // the epoch under the pointer
   let dragged = null; // where an interval began and where the pointer is
-  const { act, answered, frame, busy, problem } = screen({ model: line, root, style }, "timeline screen", (drawn) => { view = drawn; draw(); });
+  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "timeline screen", (drawn) => { view = drawn; draw(); });
 
   // Head: which query, which of its epochs.
   const name = element("span", { class: "name" });
@@ -181,7 +178,7 @@ export function render({ model, root, style }) {
     const wanted = view.measures.map((each) => each.name);
     if (wanted.join() !== [...plots.keys()].join()) {
       plots.clear();
-      for (const each of wanted) plots.set(each, { title: element("span"), value: element("span", { class: "value" }), drawn: plot(line), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
+      for (const each of wanted) plots.set(each, { title: element("span"), value: element("span", { class: "value" }), drawn: plot(model), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
       measures.replaceChildren(...[...plots.values()].map(({ title, value, drawn, hatches }) =>
         element("div", { class: "measure" }, element("div", { class: "title" }, title, value), drawn.figure, hatches)));
     }
