@@ -146,8 +146,8 @@ def test_the_core_is_small_and_the_rest_is_extra(wheel: Path) -> None:
     needed = map(Requirement, metadata(wheel).get_all("Requires-Dist") or [])
     core = {canonicalize_name(requirement.name) for requirement in needed if requirement.marker is None}
     assert core == {
-        "anywidget", "deltalake", "duckdb", "ipython", "ipywidgets", "numpy", "pandas", "panel", "protobuf", "pyarrow", "pyspark",
-        "sqlglot", "vl-convert-python", "xxhash",
+        "anywidget", "deltalake", "duckdb", "ipython", "ipywidgets", "numpy", "pandas", "panel", "protobuf", "pyarrow",
+        "pyspark", "sqlglot", "vl-convert-python", "xxhash",
     }  # fmt: skip
     assert set(metadata(wheel).get_all("Provides-Extra") or []) >= {"jdk", "lab", "lint", "test", "tutorials"}
 
