@@ -30,8 +30,9 @@ export function render({ model, root, style }) {
   function side(which, label) {
     const place = () => positionOf(view.captured, view.sides[which === "a" ? 0 : 1].epoch);
     const step = (by) => act(which, at(view.captured, place() + by));
-    const go = () => (input.value === "" ? draw() : act(which, Number(input.value)));
-    const input = element("input", { type: "number", step: 1, "aria-label": label, onchange: go });
+    let typed = false; // what is being typed stays until it is meant
+    const go = () => { typed = false; return input.value === "" ? draw() : act(which, Number(input.value)); };
+    const input = element("input", { type: "number", step: 1, "aria-label": label, onchange: go, oninput: () => { typed = true; } });
     const back = element("button", { type: "button", "aria-label": `${label}: the one before`, title: "The epoch before", onclick: () => step(-1) }, icon("previous"));
     const on = element("button", { type: "button", "aria-label": `${label}: the next`, title: "The next epoch", onclick: () => step(1) }, icon("next"));
     const facts = element("div", { class: "facts" });
@@ -42,7 +43,7 @@ export function render({ model, root, style }) {
       const end = count(view.captured) - 1;
       input.min = at(view.captured, 0);
       input.max = at(view.captured, end);
-      if (answered() || root.activeElement !== input) input.value = epoch;
+      if (answered() && !typed) input.value = epoch;
       back.disabled = place() === 0;
       on.disabled = place() === end;
       const known = [["rows", number(rows)], ["committed", committed], ["watermark", watermark]].filter(([, value]) => value);
