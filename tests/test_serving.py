@@ -172,7 +172,12 @@ def test_a_key_keeps_its_types() -> None:
 def test_many_viewers_ask_for_the_queries_once() -> None:
     """What all of them show is looked up for all of them."""
     asked: list[int] = []
-    catalogue = Catalogue(lambda: asked.append(1) or ["delays"])  # type: ignore[func-returns-value]
+
+    def queries() -> list[str]:
+        asked.append(1)
+        return ["delays"]
+
+    catalogue = Catalogue(queries)
     assert [catalogue.queries() for _ in range(20)] == [["delays"]] * 20
     assert len(asked) == 1
 

@@ -135,8 +135,7 @@ class View(Generic[S]):
         if address is None:
             return self._still(), {}
         if widget_needed():
-            shown = self.widget()._repr_mimebundle_()
-            return (shown[0] if isinstance(shown, tuple) else shown or {}) | self._still(), {}
+            return self.widget().mimebundle() | self._still(), {}
         display = uuid.uuid4().hex
         return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
 

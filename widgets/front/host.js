@@ -40,8 +40,16 @@ export function host({ send, listen, place }) {
     window.removeEventListener("pagehide", leave);
     if (live) live.inert = true; // what was seen last stays, and can no longer be used
   }
+  function lose() {
+    if (ended) return;
+    end();
+    const said = document.createElement("p");
+    said.setAttribute("role", "alert");
+    said.textContent = "The connection is lost; this is what was seen last. Load the page again to go on.";
+    place.prepend(said);
+  }
   window.addEventListener("pagehide", leave);
   listen(hear);
   say({ do: "join" });
-  return leave;
+  return { leave, lose };
 }

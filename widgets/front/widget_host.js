@@ -5,7 +5,7 @@ function render({ model, el }) {
   let hear = () => {};
   const heard = (content) => hear(content);
   model.on("msg:custom", heard);
-  const leave = host({ send: (content) => model.send(content), listen: (hears) => (hear = hears), place: el });
+  const { leave } = host({ send: (content) => model.send(content), listen: (hears) => (hear = hears), place: el });
   return () => {
     leave();
     model.off("msg:custom", heard);

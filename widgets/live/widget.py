@@ -35,6 +35,11 @@ class ViewWidget(anywidget.AnyWidget):
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         self._hosted.received(content)
 
+    def mimebundle(self) -> dict[str, Any]:
+        """What a notebook needs to show it."""
+        shown: Any = self._repr_mimebundle_()
+        return dict(shown[0] if isinstance(shown, tuple) else shown)
+
     def close(self) -> None:
         """Leave the page and hang up. Idempotent."""
         self._hosted.close()
