@@ -19,7 +19,7 @@ from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.browser.selection import Selection
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.export.album import encoded
-from streamstate.widgets.export.saving import evenly, save
+from streamstate.widgets.export.saving import MORE, evenly, save
 from streamstate.widgets.model import Drawing
 
 BARS = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}
@@ -130,6 +130,18 @@ def test_epochs_that_are_not_there_are_refused(store: ss.Store, tmp_path: Path) 
     """By number, with those that are."""
     with pytest.raises(UnknownEpochError, match=r"\[4\].*\n.*0–3, 5–39"):
         StateBrowser(store["delays"]).save(tmp_path / "a.html", epochs=[3, 4])
+
+
+def test_saving_ends_soon_and_says_what_that_costs(store: ss.Store, tmp_path: Path) -> None:
+    """With many epochs not everything is drawn; where the file opens, all of it is."""
+    report = StateBrowser(store["delays"], epoch=20).save(tmp_path / "a.html")
+    assert report.drawings <= MORE + 2 * len(report.epochs) + 1
+    assert any(f"{MORE} of them at most" in note for note in report.left_out)
+    album = held(report.path)["album"]
+    actions = album["entries"][",".join(map(str, album["first"]))]["actions"]
+    model = BrowserModel(store["delays"])
+    offered = model.saved_actions(Selection(epoch=20), model.drawing(Selection(epoch=20)))
+    assert len(actions) == len(list(offered))
 
 
 def test_progress_is_told(store: ss.Store, tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from streamstate.widgets.export.report import BUDGET, SaveReport
 from streamstate.widgets.front import plot_library
 from streamstate.widgets.model import Drawing, Focus, S, ViewModel
 
-__all__ = ["save"]
+__all__ = ["MORE", "save"]
 
 _FOR_EPOCHS = 0.7
 """The part of the room that epochs may take where not all of them fit; the rest is for pages, orders and keys."""
+MORE = 300
+"""Drawings besides the epochs' own; each takes some ten milliseconds."""
 _NOTES = 4_000
 """Bytes for what the file says of itself."""
 _ONLY_DRAWN = (
@@ -158,22 +160,27 @@ class _Saving(Generic[S]):
                 self._left_out.append(note)
 
     def _draw_more(self, album: Album[S]) -> None:
-        """What people are likely to do at each epoch: the likeliest at all epochs, then the next, while it fits."""
+        """What people are likely to do: all of it where the file opens, elsewhere the likeliest at all epochs first."""
         starts = [self._at(epoch) for epoch in reversed(self._drawn)] or [self._first]
         steps = [step for start in starts for step in self._offers(start, album.add(start))]
         kinds = list(dict.fromkeys(action for *_, action, _ in steps))
-        steps.sort(key=lambda step: kinds.index(step[2]))  # epoch by epoch within a kind: what they share is read once
-        for done, (start, drawing, action, value) in enumerate(steps):
-            self._progress(done, len(steps))
+        # Within a kind it goes epoch by epoch, so that what the drawings of an epoch share is read once.
+        steps.sort(key=lambda step: (step[0] != self._first, kinds.index(step[2])))
+        for done, (start, drawing, action, value) in enumerate(steps[:MORE]):
+            self._progress(done, min(len(steps), MORE))
             try:
                 with contextlib.suppress(StreamStateError):  # an epoch that was dropped: it is named already
                     album.add(self._model.acted(start, action, value, drawing.kept))
             except Full:
-                self._left_out.append(
-                    f"{len(steps) - done:,} of {len(steps):,} pages, orders and histories: the budget of "
-                    f"{self._budget:,} bytes is used up."
-                )
+                self._lacks(len(steps) - done, len(steps), f"the budget of {self._budget:,} bytes is used up")
                 return
+        if len(steps) > MORE:
+            self._lacks(
+                len(steps) - MORE, len(steps), f"a file holds {MORE:,} of them at most, so that saving is quick"
+            )
+
+    def _lacks(self, count: int, total: int, why: str) -> None:
+        self._left_out.append(f"{count:,} of {total:,} pages, orders and histories: {why}.")
 
     def _offers(self, start: S, drawing: Drawing) -> list[tuple[S, Drawing, str, Any]]:
         return [(start, drawing, action, value) for action, value in self._model.saved_actions(start, drawing)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from streamstate.widgets.live.pages import Live
 
 __all__ = ["ViewComponent", "component"]
 
+_SENDING = threading.Lock()
+"""Views of one layout share a document, whose changes must leave one thread after another."""
+
 
 class ViewComponent(JSComponent):
     """Shows one view wherever Panel shows components."""
@@ -26,7 +30,8 @@ class ViewComponent(JSComponent):
         self._hosted = Hosted(shown, self._say)
 
     def _say(self, content: Mapping[str, Any]) -> None:
-        self._send_msg(json.dumps(content))  # as text: Bokeh has other ideas of objects whose names are numbers
+        with _SENDING:
+            self._send_msg(json.dumps(content))  # as text: Bokeh has other ideas of objects whose names are numbers
 
     def _handle_msg(self, message: Any) -> None:
         self._hosted.received(message)
