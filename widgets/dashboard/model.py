@@ -108,7 +108,7 @@ class DashboardModel(ViewModel[Selection]):
 
     def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
         """A table by its name, a key by its number on the page."""
-        if action == "table" and isinstance(value, str) and value in self.history.tables():
+        if action == "table" and isinstance(kept, View) and value in kept.tables:
             return selection if value == selection.table else Selection(table=value)
         if action == "key" and isinstance(kept, View) and kept.spread and isinstance(value, int):
             keys = kept.spread.keys
