@@ -78,6 +78,13 @@ def test_sorted_and_searched_by_keyboard(opened: Lab, stored: Path) -> None:
     diff.get_by_role("button", name="−6 removed").click()
     diff.get_by_label("Text to find in the key").fill("c02")
     expect(diff.locator(".pager")).to_have_text("1–1 of 1")
+    earlier = diff.get_by_label("From epoch").locator("input")
+    earlier.select_text()
+    opened.page.keyboard.type("4")
+    opened.page.keyboard.press("Enter")
+    expect(diff).to_contain_text("Epoch 4 was not captured: this is epoch 3.")
+    diff.get_by_role("button", name="Swap").click()
+    expect(earlier).to_have_value("6")
     opened.watched.assert_quiet()
 
 

@@ -31,8 +31,13 @@ export function render({ model, root, style }) {
     const place = () => positionOf(view.captured, view.sides[which === "a" ? 0 : 1].epoch);
     const step = (by) => act(which, at(view.captured, place() + by));
     let typed = false; // what is being typed stays until it is meant
-    const go = () => { typed = false; return input.value === "" ? draw() : act(which, Number(input.value)); };
-    const input = element("input", { type: "number", step: 1, "aria-label": label, onchange: go, oninput: () => { typed = true; } });
+    function go() {
+      if (!typed) return;
+      typed = false;
+      input.value === "" ? draw() : act(which, Number(input.value));
+    }
+    const entered = (event) => { if (event.key === "Enter") go(); }; // JupyterLab keeps Enter from being a change
+    const input = element("input", { type: "number", step: 1, "aria-label": label, onchange: go, onkeydown: entered, oninput: () => { typed = true; } });
     const back = element("button", { type: "button", "aria-label": `${label}: the one before`, title: "The epoch before", onclick: () => step(-1) }, icon("previous"));
     const on = element("button", { type: "button", "aria-label": `${label}: the next`, title: "The next epoch", onclick: () => step(1) }, icon("next"));
     const facts = element("div", { class: "facts" });
