@@ -162,6 +162,7 @@ def _measured(chosen: argparse.Namespace, folder: Path) -> Iterator[Figure]:
         with _notebook(folder / name, [_OPEN.format(store=str(place)), _COLD, _SHOWN]) as lab:
             setting = ", ".join(f"{number:,} {what}" for what, number in size.items())
             yield from _looked_at(lab, rows_wanted, chosen.moves, setting)
+    yield from _exported(stores / "-".join(["large", *map(str, large.values())]), folder)
     if chosen.minutes:
         yield from _followed(folder, chosen.minutes * 60)
 
@@ -251,6 +252,34 @@ def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
         "s",
         f"{len(answers)} times; {setting}",
     )
+
+
+def _exported(store: Path, folder: Path) -> Iterator[Figure]:
+    """A saved file of the large store: its bytes, and the time until its rows are seen."""
+    from browser.lab import FLAGS, chromium
+    from playwright.sync_api import sync_playwright
+
+    import streamstate as ss
+    from streamstate.widgets import StateBrowser
+
+    began = time.perf_counter()
+    report = StateBrowser(ss.open_store(store)["load"]).save(folder / "saved.html")
+    took = time.perf_counter() - began
+    setting = f"{len(report.epochs)} epochs, {report.drawings} drawings"
+    yield Figure("save a view as a file, index cold", took, None, "s", setting)
+    yield Figure("the saved file", report.size / 1e6, report.budget / 1e6, "MB", setting)
+    opened = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        for _ in range(5):
+            page = browser.new_page()
+            began = time.perf_counter()
+            page.goto((folder / "saved.html").as_uri())
+            page.locator("tbody tr:visible").first.wait_for()
+            opened.append(time.perf_counter() - began)
+            page.close()
+        browser.close()
+    yield Figure("open the saved file, until rows are seen", statistics.median(opened), 2.0, "s", setting)
 
 
 @contextmanager

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from streamstate.snapshots.follow import CaptureStatus
 from streamstate.widgets.dashboard.sample import Probe, Sample
 from streamstate.widgets.settings import refresh
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
+
+    from streamstate.snapshots.follow import Capture, CaptureStatus
 
 __all__ = ["LATE", "Watcher"]
 
@@ -29,7 +30,7 @@ class Watcher:
         name: the query's name, for the thread's.
     """
 
-    def __init__(self, query: StreamingQuery | None, capture: Any, name: str) -> None:
+    def __init__(self, query: StreamingQuery | None, capture: Capture | None, name: str) -> None:
         self._capture = capture
         self._name = name
         self._lock = threading.Lock()
@@ -44,8 +45,7 @@ class Watcher:
     @property
     def captured(self) -> CaptureStatus | None:
         """How the capture stands; needs no JVM."""
-        status = None if self._capture is None else self._capture.status
-        return status if isinstance(status, CaptureStatus) else None
+        return None if self._capture is None else self._capture.status
 
     @property
     def late(self) -> bool:

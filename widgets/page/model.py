@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
-from streamstate.widgets.page.sections import sections
+from streamstate.widgets.page.sections import SECTIONS
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Store
@@ -65,13 +65,13 @@ class PageModel(ViewModel[Address]):
     def drawing(self, selection: Address) -> Drawing:
         """The links of the page."""
         queries, (kind, text) = self._catalogue.queries(), self._said
-        section = selection.section or sections()[0].name
+        section = selection.section or SECTIONS[0].name
         message = {
             "store": self.name,
             "queries": [self._link(name, replace(_kept(selection), query=name), selection.query) for name in queries],
             "sections": [
                 self._link(each.name, replace(selection, section=each.name), section, each.title)
-                for each in (sections() if selection.query else [])
+                for each in (SECTIONS if selection.query else ())
             ],
             "query": selection.query,
             "epoch": selection.epoch,

@@ -10,14 +10,11 @@ from streamstate import widgets
 from streamstate.snapshots.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect import History, Store
+    from streamstate.state_inspect import History
     from streamstate.widgets.page.address import Address
     from streamstate.widgets.view import View
 
-__all__ = ["STORE", "Section", "sections", "store_view"]
-
-STORE = "StoreOverview"
-"""The view of the store itself."""
+__all__ = ["SECTIONS", "Section"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +24,16 @@ class Section:
     Attributes:
         name: what an address calls it.
         title: what people read.
-        view: the name of its class in ``streamstate.widgets``; a class that is not there has no section.
         opened: makes the view for an address.
     """
 
     name: str
     title: str
-    view: str
-    opened: Callable[[Any, History, Address], View[Any]]
+    opened: Callable[[History, Address], View[Any]]
+
+
+def _difference(history: History, address: Address) -> View[Any]:
+    return widgets.DiffView(history, *_between(history, address), address.table)
 
 
 def _between(history: History, address: Address) -> tuple[int, int]:
@@ -46,35 +45,17 @@ def _between(history: History, address: Address) -> tuple[int, int]:
     return max((epoch for epoch in captured if epoch < last), default=last), last
 
 
-def _difference(view: Any, history: History, address: Address) -> View[Any]:
-    made: View[Any] = view(history, *_between(history, address), address.table)
-    return made
-
-
-def _of_key(view: Any, history: History, address: Address) -> View[Any]:
+def _of_key(history: History, address: Address) -> View[Any]:
     if not address.key:
         raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row: its key is then shown here.")
-    made: View[Any] = view(history, address.table or history.tables()[0], dict(address.key))
-    return made
+    return widgets.KeyHistoryView(history, address.table or history.tables()[0], dict(address.key))
 
 
-_ALL = (
-    Section("browser", "State", "StateBrowser", lambda view, history, at: view(history, at.table, epoch=at.epoch)),
-    Section("timeline", "Timeline", "Timeline", lambda view, history, _: view(history)),
-    Section(
-        "diff", "Differences", "DiffView", lambda view, history, at: view(history, *_between(history, at), at.table)
-    ),
-    Section("key", "Key", "KeyHistoryView", _of_key),
-    Section("dashboard", "Query", "QueryDashboard", lambda view, history, _: view(history)),
+SECTIONS = (
+    Section("browser", "State", lambda history, at: widgets.StateBrowser(history, at.table, epoch=at.epoch)),
+    Section("timeline", "Timeline", lambda history, _: widgets.Timeline(history)),
+    Section("diff", "Differences", _difference),
+    Section("key", "Key", _of_key),
+    Section("dashboard", "Query", lambda history, _: widgets.QueryDashboard(history)),
 )
-
-
-def sections() -> list[Section]:
-    """The sections whose views there are, in the order they are shown."""
-    return [section for section in _ALL if hasattr(widgets, section.view)]
-
-
-def store_view(store: Store) -> View[Any] | None:
-    """The view of the whole store, if there is one."""
-    overview = getattr(widgets, STORE, None)
-    return None if overview is None else overview(store)
+"""In the order in which they are shown; the first is shown first."""

@@ -12,9 +12,10 @@ import panel as pn
 
 from streamstate.snapshots.errors import StreamStateError
 from streamstate.widgets.model import Focus
+from streamstate.widgets.overview.store_overview import StoreOverview
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.model import Catalogue, PageModel
-from streamstate.widgets.page.sections import sections, store_view
+from streamstate.widgets.page.sections import SECTIONS
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
@@ -110,15 +111,12 @@ class Viewer:
             problem = f"{type(error).__name__}: {error}"
         self._later(lambda: self._show(address, view, problem))
 
-    def _view(self, address: Address) -> View[Any] | None:
+    def _view(self, address: Address) -> View[Any]:
         if address.query is None:
-            return store_view(self._shared.store)
+            return StoreOverview(self._shared.store)
         history = self._shared.store[address.query]
-        there = {section.name: section for section in sections()}
-        section = there.get(address.section or "", sections()[0])
-        from streamstate import widgets
-
-        view = section.opened(getattr(widgets, section.view), history, address)
+        section = next((each for each in SECTIONS if each.name == address.section), SECTIONS[0])
+        view = section.opened(history, address)
         if address.key or address.epoch is not None or address.between:
             view.look_at(address.focus)
         return view
@@ -139,7 +137,7 @@ class Viewer:
 
     def _looked(self, focus: Focus) -> None:
         """The view looks elsewhere: the address follows; another query is another view."""
-        query = getattr(focus, "query", None)
+        query = focus.query
         if query is None or query == self._at.query:
             self._head.look_at(focus)
             self._at = self._model.focused(self._at, focus)
