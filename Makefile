@@ -22,7 +22,7 @@ demo: $(DONE)/demo java  ## stream a year of flights and look into the queries' 
 
 test: $(DONE)/dev java  ## run the tests
 	@browser=$$(scripts/chromium $(PY)) && \
-	STREAMSTATE_CHROMIUM="$$browser" $(PY) -m pytest $(PYTESTFLAGS)
+	STREAMSTATE_CHROMIUM="$$browser" $(PY) -m pytest --numprocesses 2 --dist loadfile $(PYTESTFLAGS)
 
 lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
 	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb

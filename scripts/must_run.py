@@ -14,26 +14,37 @@ _PASSED = pytest.StashKey[dict[str, int]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start counting."""
-    config.stash[_PASSED] = {"all": 0, "browser": 0}
+    config.stash[_PASSED] = passed = {"all": 0, "browser": 0}
+    config.pluginmanager.register(_Counter(passed))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Count what passed, and make a skipped browser test a failed one."""
+    """Make a skipped browser test a failed one."""
     report = yield
-    browser = item.get_closest_marker("browser") is not None
-    if report.passed and report.when == "call":
-        item.config.stash[_PASSED]["all"] += 1
-        item.config.stash[_PASSED]["browser"] += browser
-    if report.skipped and browser and not hasattr(report, "wasxfail"):
+    if report.skipped and item.get_closest_marker("browser") is not None and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"A browser test must run here, and was skipped: {report.longrepr}"
     return report
 
 
+class _Counter:
+    """Counts what passed, wherever it ran: reports of all workers arrive at the process that started them."""
+
+    def __init__(self, passed: dict[str, int]) -> None:
+        self._passed = passed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One part of one test is over."""
+        if report.passed and report.when == "call":
+            self._passed["all"] += 1
+            self._passed["browser"] += "browser" in report.keywords
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run when nothing ran."""
-    if exitstatus == pytest.ExitCode.OK and _missing(session.config):
+    worker = hasattr(session.config, "workerinput")  # one of several processes, which need not all have a browser test
+    if exitstatus == pytest.ExitCode.OK and not worker and _missing(session.config):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 

@@ -59,6 +59,12 @@ def detective(detective_folder: Path) -> Shown:
     return _run("02_state_as_a_database", detective_folder)
 
 
+@pytest.fixture(scope="module")
+def watching(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """The notebook on watching a stream; it, too, asserts what it claims."""
+    return _run("03_watching_a_stream", tmp_path_factory.mktemp("watching"))
+
+
 def _run(name: str, folder: Path) -> Shown:
     """Run a notebook from top to bottom in a kernel of its own."""
     notebook = nbformat.read(TUTORIALS / f"{name}.ipynb", as_version=4)
@@ -226,3 +232,12 @@ def test_a_power_cut_ends_a_block_before_its_next_commit(tmp_path: Path) -> None
     commit(2)
     table.update_incremental()
     assert table.to_pyarrow_table().num_rows == 3
+
+
+@pytest.mark.slow
+def test_a_file_that_comes_twice_is_seen_while_watching(watching: Shown) -> None:
+    """The diff of the epoch shows changes alone, the key's life the step, and a page and a file are left to others."""
+    assert "+0 ~65 −0" in _of(watching, "change = history.diff(15, 16)")
+    assert "removed at epoch 18 (watermark)" in _of(watching, "life = KeyHistoryView")
+    assert "is served at http://127.0.0.1:" in _of(watching, "%state serve")
+    assert "10 epochs" in _of(watching, "report = StateBrowser")
