@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from streamstate.snapshots.capture_report import CaptureReport
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.delta.object_store import plain
@@ -26,6 +28,7 @@ from streamstate.snapshots.errors import CaptureError, OvertakenError, StoreErro
 from streamstate.snapshots.executors.frames import FrameReader
 from streamstate.snapshots.executors.table import ScalingTableCapture
 from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.forks.record import ForkRecord, forked_from
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
 from streamstate.snapshots.names import check_name, name_from
@@ -40,38 +43,6 @@ if TYPE_CHECKING:
 # Bound what one pass holds in memory; a capture that is further behind makes several passes.
 _EPOCHS_A_PASS = 50
 _ROWS_A_PASS = 1_000_000
-
-
-@dataclass(frozen=True)
-class CaptureReport:
-    """What a capture did."""
-
-    query: str
-    """The query's name in the store."""
-    store: str
-    """The store's path."""
-    epochs: tuple[int, ...] = ()
-    """Epochs captured now, ascending; none where the store was up to date."""
-    gaps: tuple[int, ...] = ()
-    """Epochs that Spark had purged before they were captured."""
-    rows: int = 0
-    """Change rows written, keyframes included."""
-    seconds: float = 0.0
-    """How long it took."""
-    advice: tuple[str, ...] = ()
-    """Settings that would make capture cheaper."""
-
-    def __add__(self, later: CaptureReport) -> CaptureReport:
-        """Both captures as one."""
-        return CaptureReport(
-            self.query,
-            self.store,
-            self.epochs + later.epochs,
-            self.gaps + later.gaps,
-            self.rows + later.rows,
-            self.seconds + later.seconds,
-            tuple(dict.fromkeys(self.advice + later.advice)),
-        )
 
 
 @dataclass(frozen=True)
@@ -105,6 +76,8 @@ class Capturer:
     _registered: bool = False
     _swept: bool = False
     _epochs_a_pass: int = 1
+    told: dict[int, BatchProgress] = field(default_factory=dict)
+    """What is known of epochs whose query has ended, and that Spark tells nothing of any more."""
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
@@ -121,8 +94,13 @@ class Capturer:
         """
         if self.checkpoint.committed() and not self.checkpoint.has_state():
             raise no_state(self.checkpoint.path)
-        register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path)
+        register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path, self._fork)
         self._registered = True
+
+    @cached_property
+    def _fork(self) -> ForkRecord | None:
+        """Where the checkpoint was forked from; None where it is no fork."""
+        return forked_from(self.checkpoint.path, self.spark)
 
     def run(self) -> CaptureReport:
         """One pass: capture what was committed since the last, at most 50 epochs of it.
@@ -259,8 +237,11 @@ class Capturer:
     def _from(self, epoch: int) -> _Plan:
         """One epoch, whatever comes before it."""
         entries = self.manifest.entries
-        gaps = range(entries[-1].epoch + 1 if entries else 0, epoch)
-        follows = not gaps and (entries[-1].captured if entries else True)
+        # A fork has the epochs up to its own first one in common with its parent: they are no gap of its.
+        first = max(self._fork.epoch, 0) if self._fork else 0
+        gaps = range(entries[-1].epoch + 1 if entries else first, epoch)
+        from_nothing = self._fork is None or self._fork.epoch < 0
+        follows = not gaps and (entries[-1].captured if entries else from_nothing)
         return _Plan(gaps, [epoch], broken=not follows)
 
     def _unreadable(self, plan: _Plan, error: Exception | None) -> CaptureError:
@@ -280,7 +261,7 @@ class Capturer:
         for table, capture in self._table_captures(plan.epochs[-1]).items():
             for epoch, facts in capture.advance(plan.epochs, self._chain(table, plan)).items():
                 captured[epoch][table] = facts
-        progress = progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
+        progress = self.told | progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
         sources = self.manifest.newest.sources if self.manifest.newest else None
         for epoch, tables in captured.items():
             entry = self._entry(epoch, tables, progress.get(epoch), sources)
@@ -325,7 +306,7 @@ class Capturer:
 
 
 def capture(
-    checkpoint: str | Path,
+    checkpoint: str | os.PathLike[str],
     store: str | Path,
     name: str | None = None,
     *,
@@ -334,14 +315,23 @@ def capture(
 ) -> CaptureReport:
     """Bring the store up to date with a checkpoint, once; see :func:`streamstate.capture`."""
     capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
-    report = CaptureReport(capturer.name, capturer.layout.root)
+    report = catch_up(capturer)
     with _same_pool_afterwards(spark):
-        while True:
-            one = capturer.run()
+        capturer.tidy()
+    return report
+
+
+def catch_up(capturer: Capturer) -> CaptureReport:
+    """Capture, pass by pass, everything that is committed; keyframes and merging are left to :meth:`Capturer.tidy`.
+
+    Raises:
+        NoStateError, CaptureError, StoreError, NameTakenError: as :meth:`Capturer.run`.
+    """
+    report = CaptureReport(capturer.name, capturer.layout.root)
+    with _same_pool_afterwards(capturer.spark):
+        while (one := capturer.run()).epochs:
             report += one
-            if not one.epochs:
-                capturer.tidy()
-                return report
+    return report + one
 
 
 @contextlib.contextmanager
@@ -356,7 +346,7 @@ def _same_pool_afterwards(spark: SparkSession) -> Iterator[None]:
 
 
 def capturer_for(
-    checkpoint: str | Path,
+    checkpoint: str | os.PathLike[str],
     store: str | Path,
     name: str | None,
     spark: SparkSession,

@@ -7,11 +7,11 @@ read (one JSON line a source), the watermark that was in force and the settings 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.snapshots.errors import CheckpointReplacedError, NotACheckpointError
@@ -21,7 +21,8 @@ from streamstate.snapshots.sources import sources_after
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SPREAD = "spark.sql.shuffle.partitions"
+SPREAD = "spark.sql.shuffle.partitions"
+"""The setting that says over how many partitions a state is spread; a query is pinned to its first value."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Checkpoint:
         spark: needed where the location is not on the local disk.
     """
 
-    def __init__(self, path: str | Path, spark: SparkSession | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], spark: SparkSession | None = None) -> None:
         self.path = location(path)
         self._files: Files = LocalFiles() if local_path(path) is not None or spark is None else HadoopFiles(spark)
 
@@ -114,9 +115,21 @@ class Checkpoint:
 
     def format_version(self, epoch: int) -> str:
         """Which state store checkpoint format the epoch was written in: format 2 names its files in the commit log."""
+        return "2" if self._unique_ids(epoch) else "1"
+
+    def state_ids(self, upto: int) -> dict[int, dict[str, list[list[str]]]]:
+        """In format 2, the unique ids of the stores' files: by version, operator, partition; empty in format 1.
+
+        Args:
+            upto: the newest epoch to ask about; what the commit log no longer holds is left out.
+        """
+        found = {epoch + 1: self._unique_ids(epoch) for epoch in self.committed() if epoch <= upto}
+        return {version: ids for version, ids in found.items() if ids}
+
+    def _unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
         commit = (self._files.text(f"{self.path}/commits/{epoch}") or "").splitlines()
         metadata = json.loads(commit[1]) if len(commit) > 1 and commit[1].startswith("{") else {}
-        return "2" if metadata.get("stateUniqueIds") else "1"
+        return metadata.get("stateUniqueIds") or {}
 
     def has_state(self) -> bool:
         """Whether a stateful operator has written anything."""
@@ -143,13 +156,23 @@ class Checkpoint:
             found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
         return found
 
+    def partitions(self, epoch: int) -> int | None:
+        """How many partitions the state has at an epoch; None once Spark has purged what says it."""
+        planned = self.planned(epoch)
+        count = planned.conf.get(SPREAD) if planned else None
+        return None if count is None else int(count)
+
+    def begun(self) -> list[int]:
+        """Numbers of the epochs that were planned, committed or not, ascending."""
+        return sorted(int(name) for name in self._files.names(f"{self.path}/offsets") if name.isdigit())
+
     def repartitioned(self, epoch: int) -> bool:
         """Whether the epoch changed nothing but how the state is spread over partitions.
 
         The number of partitions is pinned by the first epoch; only Spark's offline repartitioning changes it.
         """
         before, after = (self.planned(one) for one in (epoch - 1, epoch))
-        return before is not None and after is not None and before.conf.get(_SPREAD) != after.conf.get(_SPREAD)
+        return before is not None and after is not None and before.conf.get(SPREAD) != after.conf.get(SPREAD)
 
 
 def _moment(milliseconds: int) -> datetime | None:

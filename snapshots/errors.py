@@ -26,7 +26,11 @@ StreamStateError
 │   ├── NotACheckpointError (also FileNotFoundError)
 │   ├── CheckpointReplacedError
 │   ├── NoStateError
+│   ├── EpochGoneError (also LookupError)
+│   ├── NotReplayableError
 │   └── UnsupportedStateError (also NotImplementedError)
+├── ForkError (RuntimeError): a fork that cannot be made where it was asked for, or is not what it was forked from
+├── RescaleError (RuntimeError): a state could not be spread anew; it is as it was
 ├── CaptureError (RuntimeError): a capture failed, or was asked for what it cannot do
 ├── WaitTimeoutError (TimeoutError): what was waited for did not come in time
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
@@ -45,6 +49,8 @@ __all__ = [
     "CheckpointReplacedError",
     "DamagedStoreError",
     "EpochDroppedError",
+    "EpochGoneError",
+    "ForkError",
     "InvalidArgumentError",
     "InvalidNameError",
     "InvalidSQLError",
@@ -56,8 +62,10 @@ __all__ = [
     "NotACheckpointError",
     "NotAStoreError",
     "NotAnExportError",
+    "NotReplayableError",
     "OvertakenError",
     "QueryError",
+    "RescaleError",
     "SessionError",
     "StoreError",
     "StreamStateError",
@@ -215,6 +223,41 @@ class CheckpointReplacedError(CheckpointError):
 
 class UnsupportedStateError(CheckpointError, NotImplementedError):
     """The query's state holds what no table can keep; the message says what to change."""
+
+
+class EpochGoneError(CheckpointError, LookupError):
+    """The checkpoint does not hold the epoch: Spark purged it, or never committed it."""
+
+
+class NotReplayableError(CheckpointError):
+    """What an epoch read can no longer be read again; the message says what is missing."""
+
+
+class ForkError(StreamStateError, RuntimeError):
+    """A fork that cannot be made where it was asked for, or that is not what it was forked from."""
+
+
+class RescaleError(StreamStateError, RuntimeError):
+    """A state could not be spread over another number of partitions."""
+
+    @classmethod
+    def taken_back(cls, checkpoint: str, partitions: int, error: BaseException) -> RescaleError:
+        """For one that failed and was taken back."""
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return cls(
+            f"Spark could not spread the state of {checkpoint} anew: {said}\n"
+            f"The checkpoint is as it was, with {partitions} partitions; the query can go on from it."
+        )
+
+    @classmethod
+    def not_the_same(cls, checkpoint: str, partitions: int, differences: Iterable[object]) -> RescaleError:
+        """For one after which the state was another."""
+        told = "\n".join(str(one) for one in differences)
+        return cls(
+            f"Spread anew, the state of {checkpoint} was not the same:\n{told}\n"
+            f"All of it was taken back: the checkpoint is as it was, with {partitions} partitions, and the query can go"
+            " on from it."
+        )
 
 
 class CaptureError(StreamStateError, RuntimeError):

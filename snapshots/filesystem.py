@@ -77,7 +77,8 @@ class HadoopFiles:
     def names(self, path: str) -> list[str]:
         """Names in a folder, none where there is no such folder."""
         system, where = self._at(path)
-        if not system.exists(where):
+        # Listing a file gives the file itself.
+        if not system.exists(where) or not system.getFileStatus(where).isDirectory():
             return []
         return [status.getPath().getName() for status in system.listStatus(where)]
 
@@ -118,16 +119,17 @@ def _whole_lines(end: bytes, start: int) -> str:
     return (end if start == 0 else end.partition(b"\n")[2]).decode()
 
 
-def local_path(path: str | Path) -> Path | None:
+def local_path(path: str | os.PathLike[str]) -> Path | None:
     """The path on the local disk that a path or ``file:`` URI means, None for another file system."""
-    parts = urlsplit(str(path))
+    path = os.fspath(path)
+    parts = urlsplit(path)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     # A single letter is a Windows drive, not a scheme.
     return Path(path).expanduser() if len(parts.scheme) <= 1 else None
 
 
-def location(path: str | Path) -> str:
+def location(path: str | os.PathLike[str]) -> str:
     """A path made absolute; the URI of another file system stays as it is."""
     local = local_path(path)
-    return str(path).rstrip("/") if local is None else str(local.absolute())
+    return os.fspath(path).rstrip("/") if local is None else str(local.absolute())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -13,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.capture import Capturer, CaptureReport, capturer_for
+from streamstate.snapshots.capture import Capturer, capturer_for
+from streamstate.snapshots.capture_report import CaptureReport
 from streamstate.snapshots.errors import (
     CaptureError,
     CheckpointError,
@@ -272,7 +274,7 @@ class Capture:
 
 
 def follow(
-    query_or_checkpoint: StreamingQuery | str | Path,
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
     store: str | Path,
     name: str | None = None,
     *,
@@ -282,8 +284,8 @@ def follow(
 ) -> Capture:
     """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
     pace, ended = Pace.of(every), _never
-    if isinstance(query_or_checkpoint, (str, Path)):
-        capturer = capturer_for(query_or_checkpoint, store, name, spark, storage_options=storage_options)
+    if isinstance(query_or_checkpoint, (str, os.PathLike)):
+        capturer = capturer_for(os.fspath(query_or_checkpoint), store, name, spark, storage_options=storage_options)
     else:
         query = query_or_checkpoint
         capturer = capturer_for(

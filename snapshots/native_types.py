@@ -50,7 +50,7 @@ def native(column: Column, kind: DataType) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
-    if _is_kept(kind):
+    if is_kept(kind):
         return column
     if isinstance(kind, T.StructType):
         return _native_struct(column, kind)
@@ -110,17 +110,17 @@ def by_position(column: Column, kind: StructType) -> list[Column]:
     return [column.cast(numbered).getField(f"f{at}") for at in range(len(kind.fields))]
 
 
-def _is_kept(kind: DataType) -> bool:
+def is_kept(kind: DataType) -> bool:
     """Whether a type stays as it is, all that is nested in it included."""
     from pyspark.sql import types as T
 
     if isinstance(kind, T.StructType):
         names = [one.name.casefold() for one in kind.fields]
-        return len(set(names)) == len(names) and all(_is_kept(one.dataType) for one in kind.fields)
+        return len(set(names)) == len(names) and all(is_kept(one.dataType) for one in kind.fields)
     if isinstance(kind, T.ArrayType):
-        return _is_kept(kind.elementType)
+        return is_kept(kind.elementType)
     if isinstance(kind, T.MapType):
-        return _is_kept(kind.keyType) and _is_kept(kind.valueType)
+        return is_kept(kind.keyType) and is_kept(kind.valueType)
     if isinstance(kind, T.DecimalType):
         return True
     return kind.simpleString() == "string" or kind.simpleString() in _KEPT

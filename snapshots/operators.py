@@ -32,8 +32,8 @@ _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 # The columns that Spark's state reader gives, beside batch_id, change_type and partition_id.
-_KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
-_VALUE_PARTS = ("value", "list_element", "user_map_value", "single_value")
+KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
+VALUE_PARTS = ("value", "list_element", "user_map_value", "single_value")
 
 
 class Shape(Enum):
@@ -76,14 +76,33 @@ def state_sources(spark: SparkSession, checkpoint: str, epoch: int) -> list[Stat
         checkpoint: where the query keeps its state.
         epoch: a restart after it may have added or removed state variables.
     """
-    reader = spark.read.format("state-metadata").option("batchId", str(epoch))
-    listed = reader.load(checkpoint).orderBy("operatorId", "stateStoreName").collect()
     sources: list[StateSource] = []
-    for row in listed:
+    for row in listed_stores(spark, checkpoint, epoch):
         for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
             taken = [other.table for other in sources]
             sources.append(replace(source, table=unused(source.table, taken)))
     return sources
+
+
+def join_counters(spark: SparkSession, checkpoint: str, epoch: int) -> list[StateSource]:
+    """The stores in which joins (of formats 1 and 2) count the rows of their sides, named as Spark names them."""
+    return [
+        StateSource(
+            f"op{row['operatorId']}_{row['stateStoreName']}",
+            Shape.KEYED,
+            {"operatorId": str(row["operatorId"]), "storeName": row["stateStoreName"]},
+            row["operatorName"],
+        )
+        for row in listed_stores(spark, checkpoint, epoch)
+        if row["stateStoreName"] in _JOIN_COUNTERS
+    ]
+
+
+def listed_stores(spark: SparkSession, checkpoint: str, epoch: int) -> list[Row]:
+    """Spark's list of the state stores at an epoch."""
+    reader = spark.read.format("state-metadata").option("batchId", str(epoch))
+    # Sorted here: a few rows are not worth a shuffle.
+    return sorted(reader.load(checkpoint).collect(), key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
 def _sources_of(row: Row, join_format: str) -> list[StateSource]:
@@ -139,7 +158,7 @@ def flatten(schema: StructType, shape: Shape) -> Columns:
 
     names: list[str] = [*RESERVED]
     select: list[Column] = []
-    for part in _KEY_PARTS:
+    for part in KEY_PARTS:
         _flatten_part(schema, part, names, select)
     if len(names) == len(RESERVED):
         names.append(NO_KEY)
@@ -149,7 +168,7 @@ def flatten(schema: StructType, shape: Shape) -> Columns:
         keys.append(POSITION)
         names.append(POSITION)
     before = len(names)
-    for part in _VALUE_PARTS:
+    for part in VALUE_PARTS:
         _flatten_part(schema, part, names, select)
     return Columns(tuple(keys), tuple(names[before:]), tuple(select))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -13,6 +14,9 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, UnknownQueryError, choices
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.forks.record import ForkRecord
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,15 @@ def required_query(layout: Layout, name: str) -> RegisteredQuery:
     return known[name]
 
 
-def register(layout: Layout, name: str, query_id: str, checkpoint: str) -> None:
+def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
     """Take a name for a query; taking it again for the same query changes nothing.
+
+    Args:
+        layout: the store.
+        name: the name.
+        query_id: the query's id.
+        checkpoint: where the query keeps its state.
+        forked_from: which query it was forked from, and at which epoch; None where it is no fork.
 
     Raises:
         NameTakenError: where the name is another query's.
@@ -76,7 +87,7 @@ def register(layout: Layout, name: str, query_id: str, checkpoint: str) -> None:
     open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
     # Names that differ in case alone share one identifier: they would share a folder on some disks, and an SQL name.
     application = f"name/{name.casefold()}"
-    append_once(layout.queries, application, 1, lambda _: _row(name, query_id, checkpoint))
+    append_once(layout.queries, application, 1, lambda _: _row(name, query_id, checkpoint, forked_from))
     check_name_free(layout, name, query_id, checkpoint)
 
 
@@ -124,13 +135,15 @@ def name_of(layout: Layout, query_id: str) -> str | None:
     return next((one.name for one in registered(layout).values() if one.query_id == query_id), None)
 
 
-def _row(name: str, query_id: str, checkpoint: str) -> pa.Table:
+def _row(name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
                 "name": name,
                 "query_id": query_id,
                 "checkpoint": checkpoint,
+                "parent": forked_from.parent_id if forked_from else None,
+                "parent_epoch": forked_from.epoch if forked_from else None,
                 "created_at": datetime.now(UTC),
                 "format": FORMAT,
             }

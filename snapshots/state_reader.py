@@ -19,6 +19,7 @@ from streamstate.snapshots.operators import (
     Shape,
     StateSource,
     flatten,
+    join_counters,
     state_sources,
 )
 
@@ -127,6 +128,18 @@ class StateReader:
             for epoch in epochs
         ]
         return self._rows(reduce(lambda left, right: left.unionAll(right), frames), source)
+
+    def frame(self, source: StateSource, epoch: int) -> DataFrame:
+        """The whole state at one epoch as Spark gives it, not collected."""
+        return self._load(source, epoch, {"batchId": str(epoch)})
+
+    def counters(self, epoch: int) -> list[StateSource]:
+        """What joins count beside their rows: no state tables, but part of the state."""
+        return join_counters(self._reading(epoch), self.checkpoint.path, epoch)
+
+    def session(self, epoch: int) -> SparkSession:
+        """A session of its own with the settings that the query was pinned to at an epoch."""
+        return self._reading(epoch)
 
     def _rows(self, frame: DataFrame, source: StateSource) -> StateRows:
         """Collect a frame of the state data source, flattened."""

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.errors import choices
 from streamstate.snapshots.layout import MANIFEST, Layout
-from streamstate.snapshots.manifest import Entry
 from streamstate.state_inspect.analytics.over_time import StateOverTime
+from streamstate.state_inspect.branches.ancestry import same_history
+from streamstate.state_inspect.branches.difference import difference
+from streamstate.state_inspect.branches.key_line import key_line
+from streamstate.state_inspect.branches.over_time import BranchesOverTime
 from streamstate.state_inspect.conditions.over_time import ConditionsOverTime
-from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.key_life import KeyLife
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.snapshot import Snapshot, choose_table
 from streamstate.state_inspect.state_table import check_key
 
 
-class History(ConditionsOverTime, StateOverTime):
+class History(ConditionsOverTime, StateOverTime, BranchesOverTime):
     """One query's snapshots; ``store["delays"]`` gives it.
 
     Every call looks first whether new epochs have arrived.
     """
-
-    # Kept for as long as the manifest has no new epochs.
-    _explained: tuple[list[Entry], Causes] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -51,27 +50,38 @@ class History(ConditionsOverTime, StateOverTime):
         frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
         return frame
 
-    def diff(self, a: int | str, b: int | str, table: str | None = None) -> Diff:
+    def diff(self, a: int | str | Snapshot, b: int | str | Snapshot, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.
 
         Args:
-            a: the epoch compared from: a number, or ``"live - 10"``.
-            b: the epoch compared to.
+            a: the epoch compared from: a number, or ``"live - 10"``; or a snapshot, of this query, of another one of
+                the same store such as a fork, or of another store.
+            b: the epoch compared to, in the same ways.
             table: may be left out where there is one table.
 
         Raises:
-            UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`.
-        """
-        both = [self.at(epoch) for epoch in (a, b)]
-        tables = list(dict.fromkeys(name for snapshot in both for name in snapshot.tables()))
-        chosen = choose_table(table, tables, self.name)
-        old, new = (snapshot.epoch for snapshot in both)
-        intervals = self.interval_table(chosen, min(old, new))
-        for epoch in (old, new):
-            self._entry_among(self._manifest.entries, epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, old, new, causes=self._causes(), history=self)
+            UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`; and
+                where the two are of branches whose tables, or the keys of them, are not the same.
 
-    def key_history(self, table: str | None = None, **key: Any) -> pd.DataFrame:
+        Example:
+            >>> history.diff(10, 12)  # doctest: +SKIP
+            <Diff of op0 from epoch 10 to 12: 3 added, 1 removed, 412 changed>
+            >>> history.diff(45, store["what_if"].at(45))  # doctest: +SKIP
+            <Diff of op0 from delays at epoch 45 to what_if at epoch 45: 0 added, 0 removed, 7 changed>
+        """
+        old, new = (one if isinstance(one, Snapshot) else self.at(one) for one in (a, b))
+        if not same_history(old.history, new.history):
+            return difference(old, new, table, asked=self)
+        if not same_history(old.history, self) and isinstance(old.history, History):
+            return old.history.diff(old, new, table)
+        tables = list(dict.fromkeys(name for snapshot in (old, new) for name in snapshot.tables()))
+        chosen = choose_table(table, tables, self.name)
+        intervals = self.interval_table(chosen, min(old.epoch, new.epoch))
+        for snapshot in (old, new):
+            self._entry_among(self._manifest.entries, snapshot.epoch)  # retention may have come in between
+        return Diff(self.index, intervals, chosen, old.epoch, new.epoch, causes=self.causes(), history=self)
+
+    def key_history(self, table: str | None = None, *, ancestors: Any = False, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
 
         Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` where the log starts
@@ -80,6 +90,9 @@ class History(ConditionsOverTime, StateOverTime):
 
         Args:
             table: may be left out where there is one table.
+            ancestors: True, for a fork, to begin with what happened in the queries that it was forked from; a last
+                column, ``query``, then says whose epoch each row is. Where the fork's state was edited, a row of the
+                fork at the epoch that both share says to what.
             **key: a value for each key column.
 
         Raises:
@@ -87,7 +100,10 @@ class History(ConditionsOverTime, StateOverTime):
 
         Example:
             >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
+            >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
         """
+        if ancestors:
+            return key_line(self, table, key, lambda one, name: cast("History", one).key_history(name, **key))
         self.live()  # raises where there is nothing
         chosen = choose_table(table, self.tables(), self.name)
         intervals = self.interval_table(chosen, -1)
@@ -116,14 +132,8 @@ class History(ConditionsOverTime, StateOverTime):
         tables = {name: self.interval_table(name, -1) for name in self.tables()}
         return self._key_life().in_tables(tables, key)
 
-    def _causes(self) -> Causes:
-        entries = self._manifest.entries
-        if self._explained is None or self._explained[0] is not entries:
-            self._explained = entries, Causes(self.index, entries, self.interval_table)
-        return self._explained[1]
-
     def _key_life(self) -> KeyLife:
-        return KeyLife(self.index, self._causes(), self._manifest.entries)
+        return KeyLife(self.index, self.causes(), self._manifest.entries)
 
     def __repr__(self) -> str:
         captured = self.captured()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.state_inspect.branches.ancestry import Ancestry
 from streamstate.state_inspect.change_logs import ChangeLog, change_log
 from streamstate.state_inspect.cuts.source_offsets import epoch_at_offset
+from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.forks import Forked, forks
 from streamstate.state_inspect.moments import FromLive, epoch_named
 from streamstate.state_inspect.snapshot import Snapshot
@@ -27,12 +30,24 @@ class Recorded:
     Every call looks first whether new epochs have arrived.
     """
 
-    def __init__(self, layout: Layout, name: str, index: Index) -> None:
+    # Kept for as long as the manifest has no new epochs.
+    _explained: tuple[list[Entry], Causes] | None = None
+
+    def __init__(
+        self, layout: Layout, name: str, index: Index, related: Callable[[str], Recorded] | None = None
+    ) -> None:
         self.name = name
         """The query's name."""
         self.index = index
+        self.ancestry = Ancestry(layout, name, related)
+        """The queries that it was forked from."""
         self._layout = layout
         self._manifest = Manifest(layout, name)
+
+    @property
+    def place(self) -> str:
+        """Where its store is."""
+        return self._layout.root
 
     def tables(self) -> list[str]:
         """Names of all state tables that any epoch has."""
@@ -69,6 +84,9 @@ class Recorded:
     def at(self, epoch: int | str | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
         """The snapshot at an epoch, of the epoch that was in force at a moment, or at a source offset.
 
+        A fork shares its first epochs with the query that it was forked from: those before its own first are that
+        query's, and the snapshot says so (``snapshot.query``). Moments and offsets are looked for in its own.
+
         Args:
             epoch: the epoch's number, or ``"live - 10"`` for the one ten numbers before the newest captured.
             timestamp: an aware datetime, instead of the epoch.
@@ -97,11 +115,23 @@ class Recorded:
             return Snapshot(self, self._in_force(aware(timestamp)))
         wanted = epoch_named(epoch) if isinstance(epoch, str) else epoch
         if isinstance(wanted, FromLive):
-            return Snapshot(self, self._entry(wanted.epoch(self.live().epoch)))
+            return self._snapshot(wanted.epoch(self.live().epoch))
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise InvalidArgumentError(
                 f"An epoch is a whole number, not {epoch!r}, or 'live - 10'; for a moment use at(timestamp=…)."
             )
+        return self._snapshot(epoch)
+
+    def begins_by(self, epoch: int) -> bool:
+        """Whether it has an epoch of its own by then; what a fork has not is what it shares with its parent."""
+        return any(entry.captured and entry.epoch <= epoch for entry in self._entries())
+
+    def _snapshot(self, epoch: int) -> Snapshot:
+        holding = None if self.begins_by(epoch) else self.ancestry.holding(epoch)
+        return (holding or self).own(epoch)
+
+    def own(self, epoch: int) -> Snapshot:
+        """The snapshot at one of the query's own epochs, what it shares with others left aside."""
         return Snapshot(self, self._entry(epoch))
 
     def interval_table(self, table: str, first: int, last: int | None = None) -> IntervalTable:
@@ -119,6 +149,13 @@ class Recorded:
             if self._stays(entry):
                 return found
         return self.index.dropped(self.name, table, entry)
+
+    def causes(self) -> Causes:
+        """Finds the causes of changes, as far as the manifest was read, for parts of streamstate that show them."""
+        entries = self._manifest.entries
+        if self._explained is None or self._explained[0] is not entries:
+            self._explained = entries, Causes(self.index, entries, self.interval_table)
+        return self._explained[1]
 
     def advance(self) -> None:
         """Bring the temporal index of what was read before up to the newest epoch."""

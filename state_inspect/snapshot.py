@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect.recorded import Recorded
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Snapshot:
@@ -33,6 +34,11 @@ class Snapshot:
     def history(self) -> Recorded:
         """The history it is a snapshot of."""
         return self._history
+
+    @property
+    def query(self) -> str:
+        """The name of the query whose epoch it is; for a fork's early epochs that is the one it was forked from."""
+        return self._history.name
 
     @property
     def epoch(self) -> int:
@@ -84,6 +90,14 @@ class Snapshot:
             intervals = self._history.interval_table_of(chosen, self._entry)
             self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch, history=self._history)
         return self._tables[chosen]
+
+    def intervals(self, name: str) -> IntervalTable:
+        """The temporal index of a state table, for parts of streamstate that read it themselves.
+
+        Raises:
+            EpochDroppedError: as :meth:`table`.
+        """
+        return self._history.interval_table_of(name, self._entry)
 
     def summary(self) -> pd.DataFrame:
         """One row per state table.

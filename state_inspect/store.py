@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ class Store:
             known = self.queries()
             if name not in known:
                 raise UnknownQueryError.among("query", name, known, where=f"in {self.path}")
-            self._histories[name] = History(self._layout, name, self._index)
+            self._histories[name] = History(self._layout, name, self._index, _related(self, self._index))
         return self._histories[name]
 
     def __contains__(self, name: object) -> bool:
@@ -108,7 +109,6 @@ class Store:
         queries = self.queries()
         names = statements.Names(
             queries,
-            self.__getitem__,
             self._travel,
             statements.user_data(frames, queries),
             None if at is None else moment(at),
@@ -146,6 +146,17 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.path}: {choices(self.queries())}>"
+
+
+def _related(store: Store, index: Index) -> Callable[[str], History]:
+    """Gives the histories of a store's queries, without keeping the store for the sake of a fork's parent."""
+    layout, there = store.layout, weakref.ref(store)
+
+    def history(name: str) -> History:
+        known = there()
+        return History(layout, name, index, history) if known is None else known[name]
+
+    return history
 
 
 def open_store(

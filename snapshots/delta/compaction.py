@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from streamstate.snapshots.delta.commits import commit_once, open_table
-from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter
+from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 
@@ -27,7 +27,9 @@ _SMALL = 1 << 20
 def compact(place: Place, by: str) -> int:
     """Merge the newest small files of a table into one, where there are many; returns how many there were.
 
-    The rows stay what they are, and readers of older versions keep their files for the grace period.
+    The rows stay what they are, and readers of older versions keep their files for the grace period. What is appended
+    meanwhile only makes the commit be tried again: the merged file is written once while the files that it replaces
+    are there, so a table that is written all the time gets merged too.
 
     Args:
         place: the table; where there is none, nothing is done.
@@ -39,16 +41,38 @@ def compact(place: Place, by: str) -> int:
     table = open_table(place)
     if table is None or not _worth_merging(TableVersion(place, table).files(by)):
         return 0
-    merged: list[Committed] = []
+    merge = _Merge(place, by)
+    commit_once(
+        place,
+        _APPLICATION,
+        table.version() + 1,
+        merge.write,
+        removes=lambda _: removals(merge.files),
+        data_change=False,
+        keeps_files=True,
+    )
+    return len(merge.files)
 
-    def write(now: DeltaTable, _stands: int) -> list[DataFile]:
-        version = TableVersion(place, now)
-        merged[:] = _worth_merging(version.files(by))
-        return rewritten(version, merged)
 
-    number = table.version() + 1
-    commit_once(place, _APPLICATION, number, write, removes=lambda _: removals(merged), data_change=False)
-    return len(merged)
+class _Merge:
+    """The files that are merged, and the one that they became."""
+
+    def __init__(self, place: Place, by: str) -> None:
+        self.files: list[Committed] = []
+        self._place = place
+        self._by = by
+        self._written: list[DataFile] = []
+
+    def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
+        """The merged file, written again only where another commit removed one that it replaces."""
+        version = TableVersion(self._place, table)
+        there = version.files(self._by)
+        if not self._written or not {one.path for one in self.files} <= {one.path for one in there}:
+            delete_files(self._place, [one.path for one in self._written])
+            self._written = []
+            self.files = _worth_merging(there)
+            self._written = rewritten(version, self.files)
+        return self._written
 
 
 def rewritten(version: TableVersion, files: Sequence[Committed]) -> list[DataFile]:

@@ -165,7 +165,7 @@ def verified(place: Place, path: str) -> Path:
     local = folder / path if folder is not None else _fetched(place, path)
     try:
         found = local.stat()
-        digest = _digest(local, found.st_size, found.st_mtime_ns, found.st_ino)
+        digest = _digest(str(local), found.st_size, found.st_mtime_ns, found.st_ino)
     except OSError as error:
         raise DamagedStoreError.unreadable(f"{place}/{path}", error) from error
     named = _NAME.match(local.name)
@@ -179,7 +179,7 @@ def _published(place: Place, written: Path, name: str) -> DataFile:
     statistics, rows = _statistics(pq.read_metadata(written))
     synced(written)
     found = written.stat()
-    final = f"part-{name}-{_digest(written, found.st_size, found.st_mtime_ns, found.st_ino)}.parquet"
+    final = f"part-{name}-{_digest(str(written), found.st_size, found.st_mtime_ns, found.st_ino)}.parquet"
     if place.folder is not None:
         written.rename(place.folder / final)
     else:
@@ -189,10 +189,10 @@ def _published(place: Place, written: Path, name: str) -> DataFile:
 
 
 @functools.lru_cache(maxsize=100_000)
-def _digest(path: Path, _size: int, _modified: int, _inode: int) -> str:
+def _digest(path: str, _size: int, _modified: int, _inode: int) -> str:
     """Of a file that has not changed since it was last looked at, known already."""
     digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
+    with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

@@ -108,16 +108,17 @@ def _check_file(path: Path, *, sealed: bool) -> None:
         return  # committed a moment ago, or by another tool
     try:
         found, seal = path.stat(), path.with_name(_seal_name(path.name)).stat()
-        good = _matches(path, found.st_size, found.st_mtime_ns, found.st_ino, seal.st_mtime_ns)
+        good = _matches(str(path), found.st_size, found.st_mtime_ns, found.st_ino, seal.st_mtime_ns)
     except OSError as error:
         raise DamagedStoreError.unreadable(str(path), error) from error
     if not good:
         raise DamagedStoreError.file(str(path), "it does not match its checksum file")
 
 
-@functools.lru_cache(maxsize=100_000)
-def _matches(path: Path, _size: int, _modified: int, _inode: int, _sealed: int) -> bool:
+@functools.lru_cache(maxsize=1_000)  # those since a table's newest log checkpoint are asked for again, the others never
+def _matches(file: str, _size: int, _modified: int, _inode: int, _sealed: int) -> bool:
     """Of files that have not changed since they were last looked at, known already."""
+    path = Path(file)
     seal = path.with_name(_seal_name(path.name)).read_bytes()
     # Seals are not synced themselves: a loss of power can leave an empty one, which says nothing.
     return not seal or seal == _checksums(path.read_bytes())

@@ -1,17 +1,18 @@
-"""What differs between two epochs of a state table."""
+"""What differs between two epochs of a state table, of one query or of two branches."""
 
 from __future__ import annotations
 
 import html
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.branches.ancestry import branch_names
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import Keys
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
@@ -21,13 +22,21 @@ from streamstate.state_inspect.frames import to_pandas
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamstate.state_inspect.differences.causes import Caused, Causes
+    from streamstate.state_inspect.branches.common import CommonColumns
+    from streamstate.state_inspect.differences.causes import Caused
+    from streamstate.state_inspect.differences.held_rows import Readable
     from streamstate.state_inspect.recorded import Recorded
-    from streamstate.state_inspect.temporal_index.index import Index
     from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _SHOWN = 20
 _CHANGES = (ADDED, REMOVED, CHANGED)
+
+
+class Explains(Protocol):
+    """Finds the causes of changes, as :class:`Causes` does."""
+
+    def of(self, keys: Keys, first: int, last: int) -> dict[int, list[Caused]]:
+        """The changes of some keys after one epoch up to another."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +64,27 @@ class DiffSummary:
 class Diff:
     """Keys added, removed and changed from epoch ``a`` to epoch ``b``.
 
-    Only versions that hold at one of the two epochs and not at the other are looked at, so the work follows what
-    changed, not the state.
+    Between two epochs of one query only versions that hold at one of them and not at the other are looked at, so the
+    work follows what changed, not the state. Between two branches all rows of both are joined by their keys.
     """
 
     def __init__(
         self,
-        index: Index,
-        table: IntervalTable,
+        index: Readable,
+        table: IntervalTable | CommonColumns,
         name: str,
         a: int,
         b: int,
         *,
-        causes: Causes | None = None,
+        causes: Explains | None = None,
         history: Recorded | None = None,
+        sql: DiffSQL | None = None,
+        sides: tuple[Recorded, Recorded] | None = None,
     ) -> None:
         self._index = index
         self._table = table
         self._causes = causes
-        self._sql = DiffSQL(table, a, b)
+        self._sql = DiffSQL(cast("IntervalTable", table), a, b) if sql is None else sql
         self.table = name
         """The state table."""
         self.a = a
@@ -82,6 +93,22 @@ class Diff:
         """The epoch compared to."""
         self.history = history
         """The history that was asked."""
+        self.sides = sides
+        """The histories that the two epochs are of, where they are two; None where both are of :attr:`history`."""
+        self.left_out = tuple(getattr(table, "left_out", ()))
+        """Columns that are not compared, because one of two branches lacks them or has them with another type."""
+
+    @property
+    def queries(self) -> tuple[str, str]:
+        """The names of the queries that the two epochs are of.
+
+        Example:
+            >>> history.diff(45, store["what_if"].at(45)).queries  # doctest: +SKIP
+            ('delays', 'what_if')
+        """
+        if self.sides is not None:
+            return branch_names(*self.sides)
+        return (self.history.name,) * 2 if self.history is not None else ("", "")
 
     @property
     def key_columns(self) -> list[str]:
@@ -115,8 +142,13 @@ class Diff:
 
     @cached_property
     def _counts(self) -> dict[str, int]:
-        [found] = self._index.query(self._sql.counted()).to_pylist()
-        return {change: int(found[change]) for change in _CHANGES}
+        sides = {row["side"]: row["n"] for row in self._index.query(self._sql.sizes()).to_pylist()}
+        n = changed = 0
+        if sides["old"] and sides["new"]:
+            few = sides["old"] + sides["new"] <= self._sql.few
+            both = self._sql.in_both_of_few() if few else self._sql.in_both()
+            [(n, changed)] = (tuple(row.values()) for row in self._index.query(both).to_pylist())
+        return dict(zip(_CHANGES, (sides["new"] - n, sides["old"] - n, changed), strict=True))
 
     def summary(self) -> DiffSummary:
         """The counts and, for each column that can be subtracted, how far it moved in the keys that changed.
@@ -236,11 +268,23 @@ class Diff:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
-        return f"<Diff of {self.table} from epoch {self.a} to {self.b}: {counts}>"
+        return f"<Diff of {self.table} from {' to '.join(self._ends())}: {counts}{self._not_compared()}>"
+
+    def _ends(self) -> tuple[str, str]:
+        """The two epochs in words, with their queries where these are two."""
+        if self.sides is None:
+            return f"epoch {self.a}", f"{self.b}"
+        a, b = self.queries
+        return f"{a} at epoch {self.a}", f"{b} at epoch {self.b}"
+
+    def _not_compared(self) -> str:
+        return f"; not compared: {', '.join(self.left_out)}" if self.left_out else ""
 
     def _repr_html_(self) -> str:
         counts = " ".join(f"{sign}{count:,}" for sign, count in zip("+\u2212~", self.counts.values(), strict=True))
-        title = f"{html.escape(self.table)}: epoch {self.a} → {self.b} ({counts}: added, removed, changed)"
+        ends = html.escape(" → ".join(self._ends()))
+        left_out = html.escape(self._not_compared())
+        title = f"{html.escape(self.table)}: {ends} ({counts}: added, removed, changed{left_out})"
         summary, rows = self.summary().columns, self.page(limit=_SHOWN)
         parts = [f"<p>{title}</p>"]
         if len(summary):
@@ -294,7 +338,8 @@ class Diff:
             return {}
         rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
         first, last = sorted((self.a, self.b))
-        return self._causes.of(Keys(self.table, self._table, rows), first, last)
+        # Branches look each of their tables up themselves.
+        return self._causes.of(Keys(self.table, cast("IntervalTable", self._table), rows), first, last)
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:

@@ -7,7 +7,7 @@ Only versions that held at one of the two epochs and not at the other are looked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,26 @@ ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _MICROSECONDS_A_DAY = 86_400_000_000
 
 
+class Columns(Protocol):
+    """What a comparison has to know of the columns of a state table."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Key columns, then value columns."""
+
+    @property
+    def key_columns(self) -> list[str]:
+        """In the order on disk."""
+
+    @property
+    def value_columns(self) -> list[str]:
+        """In the order on disk."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """With all of them."""
+
+
 class DiffSQL:
     """Statements over one interval table.
 
@@ -30,9 +50,19 @@ class DiffSQL:
         b: the epoch compared to.
     """
 
+    few = 1_000
+    """Up to so many versions, both sides together, are better grouped by their keys than joined."""
+
     def __init__(self, table: IntervalTable, a: int, b: int) -> None:
-        self._table = table
-        self._old, self._new = _only_at(a, b), _only_at(b, a)
+        self._table: Columns = table
+        self._sources = {
+            "old": f"{table.relation} WHERE {_only_at(a, b)}",
+            "new": f"{table.relation} WHERE {_only_at(b, a)}",
+        }
+        self._number_columns()
+
+    def _number_columns(self) -> None:
+        table = self._table
         self.keys = [f"k{at}" for at in range(len(table.key_columns))]
         self.deltas = {
             at: name for at, name in enumerate(table.value_columns) if _delta(table.schema.field(name).type, at)
@@ -59,16 +89,38 @@ class DiffSQL:
             f" WHERE {self._differs} ORDER BY {', '.join(keys)}"
         )
 
-    def counted(self) -> str:
-        """How many rows were added, removed and changed: as those at one epoch only, less those at both."""
-        # Each side is written out again: a common table expression that is read twice would be copied first. Joined by
-        # the hash, the keys are compared once for each pair; as keys of the join they would be hashed again.
-        old, new = (f"(SELECT count(*) FROM {self._table.relation} WHERE {one})" for one in (self._old, self._new))
+    def sizes(self) -> str:
+        """How many versions each side has: a row of ``side`` and ``n`` for either."""
+        return " UNION ALL ".join(
+            f"SELECT '{side}' AS side, count(*) AS n FROM {rows}" for side, rows in self._sources.items()
+        )
+
+    def in_both(self) -> str:
+        """How many keys have a version on both sides, ``n``, and in how many of these values differ, ``changed``."""
+        # Joined by the hash, the keys are compared once for each pair; as keys of the join they would be hashed again.
         keys = same("old", "new", self._table.key_columns)
         return (
-            f"SELECT {new} - n AS added, {old} - n AS removed, changed FROM ("
             f"SELECT count(*) FILTER ({keys}) AS n, count(*) FILTER ({keys} AND {self._differs}) AS changed"
-            f" FROM ({self._side('old')}) AS old JOIN ({self._side('new')}) AS new USING ({HASH}))"
+            f" FROM ({self._side('old')}) AS old JOIN ({self._side('new')}) AS new USING ({HASH})"
+        )
+
+    def in_both_of_few(self) -> str:
+        """As :meth:`in_both`, without a join.
+
+        DuckDB keeps the handles of the blocks that a join took until tens of thousands have gathered: where a view
+        counts what each of many epochs changed, the process grew by five kilobytes each time.
+        """
+        fields = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in self._table.value_columns)
+        values = f"struct_pack({fields})" if fields else "true"
+        named = zip(self._table.key_columns, self.keys, strict=True)
+        keys = ", ".join([HASH, *(f"{quoted(name)} AS {number}" for name, number in named)])
+        both = " UNION ALL ".join(
+            f"SELECT '{side}' AS side, {values} AS row, {keys} FROM {rows}" for side, rows in self._sources.items()
+        )
+        return (
+            f"SELECT count(*) AS n, count(*) FILTER ({self._differs}) AS changed FROM ("
+            f"SELECT first(row) FILTER (side = 'old') AS old, first(row) FILTER (side = 'new') AS new"
+            f" FROM ({both}) GROUP BY {', '.join([HASH, *self.keys])} HAVING count(*) > 1)"
         )
 
     def page(self, change: str | None, order: Sequence[str], offset: int, limit: int) -> str:
@@ -139,8 +191,7 @@ class DiffSQL:
         return f"WITH {', '.join(f'{side} AS ({self._side(side)})' for side in ('old', 'new'))}"
 
     def _side(self, side: str) -> str:
-        columns = listed([HASH, "_valid_from", *self._table.columns])
-        return f"SELECT {columns} FROM {self._table.relation} WHERE {self._old if side == 'old' else self._new}"
+        return f"SELECT {listed([HASH, '_valid_from', *self._table.columns])} FROM {self._sources[side]}"
 
     @property
     def _match(self) -> str:
@@ -148,9 +199,10 @@ class DiffSQL:
 
     @property
     def _differs(self) -> str:
-        values = self._table.value_columns
-        unequal = [f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}" for name in values]
-        return f"({' OR '.join(unequal) or 'false'})"
+        return f"({' OR '.join(self._unequal(name) for name in self._table.value_columns) or 'false'})"
+
+    def _unequal(self, name: str) -> str:
+        return f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}"
 
 
 def _only_at(epoch: int, other: int) -> str:

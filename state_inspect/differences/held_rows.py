@@ -8,8 +8,9 @@ is a small sort.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -17,16 +18,28 @@ from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnErro
 from streamstate.state_inspect.frames import with_whole_numbers
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
 
     from streamstate.state_inspect.differences.diff_sql import DiffSQL
-    from streamstate.state_inspect.temporal_index.index import Index
 
 __all__ = ["HeldRows"]
 
 _WIDEST = 40_000_000
 """Values that are held at most; where a diff has more, each page compares the epochs anew."""
 _CHANGES = ("added", "removed", "changed")
+
+
+class Readable(Protocol):
+    """An index as those need it who only read: see :class:`Index`."""
+
+    def query(
+        self, sql: str, parameters: list[Any] | None = None, frames: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
+        """Run a statement that reads."""
+
+    def connection(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """A connection of one's own."""
 
 
 class HeldRows:
@@ -42,7 +55,7 @@ class HeldRows:
 
     def __init__(
         self,
-        index: Index,
+        index: Readable,
         sql: DiffSQL,
         columns: Sequence[tuple[str, str]],
         rows: int,

@@ -29,7 +29,7 @@ from streamstate.state_inspect.sql.user_data import ArrowData, DuckDBSource, Spa
 from streamstate.state_inspect.timestamps import aware
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.history import History
+    from streamstate.state_inspect.recorded import Recorded
     from streamstate.state_inspect.snapshot import Snapshot
 
 Travel = Callable[[str, "int | datetime | None"], "Snapshot"]
@@ -38,7 +38,7 @@ Travel = Callable[[str, "int | datetime | None"], "Snapshot"]
 S = TypeVar("S")
 """What an engine reads."""
 
-Reading = Callable[["History", "Snapshot", str, str | None], S]
+Reading = Callable[["Recorded", "Snapshot", str, str | None], S]
 """Gives the source for a state table of a snapshot, or for its ``history`` or ``changes``."""
 
 
@@ -48,7 +48,6 @@ class Names:
 
     Args:
         queries: the store's queries.
-        history: gives one.
         travel: gives its snapshot at an epoch.
         data: the user's own tables, by their names in lower case.
         at: the epoch of relations that do not say.
@@ -56,7 +55,6 @@ class Names:
     """
 
     queries: list[str]
-    history: Callable[[str], History]
     travel: Travel
     data: dict[str, UserSource] = field(default_factory=dict)
     at: Moment | None = None
@@ -187,7 +185,7 @@ class _Binder(Generic[S]):
     def _state(self, table: exp.Table) -> S:
         query, chosen, kind = self._meant(table)
         snapshot = self._snapshot(query, self._moment(table))
-        history = self._names.history(query)
+        history = snapshot.history  # a fork's early epochs are its parent's
         tables = history.tables() if kind else snapshot.tables()
         chosen = None if chosen is None else {one.casefold(): one for one in tables}.get(chosen.casefold(), chosen)
         said = ".".join(part for part in (query, chosen, kind) if part)
@@ -254,7 +252,7 @@ def _texts(values: list[Any]) -> Iterator[str]:
             yield from _texts(list(value))
 
 
-def read_in_duckdb(history: History, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
+def read_in_duckdb(history: Recorded, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
     """A state table of a snapshot, its history or its changes, for DuckDB."""
     if kind == CHANGES:
         return ChangesRelation.of(history.change_log(table), snapshot.epoch)
@@ -263,6 +261,6 @@ def read_in_duckdb(history: History, snapshot: Snapshot, table: str, kind: str |
     return StateRelation(snapshot.table(table))
 
 
-def read_in_spark(history: History, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
+def read_in_spark(history: Recorded, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
     """The same for Spark, which reads the change log itself."""
     return SparkRelation(history.change_log(table), snapshot.epoch, kind)

@@ -38,11 +38,9 @@ from streamstate.snapshots.errors import StoreError
 from streamstate.snapshots.keyframes import keyframes_in
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
+from streamstate.state_inspect.temporal_index.few_rows import FEW_ROWS, NEVER, few, patch
 from streamstate.state_inspect.temporal_index.loading import told
 from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
-
-NEVER = 2**63 - 1
-"""``_valid_to`` of what holds."""
 
 FEW_KEYS = 100
 """Up to so many keys, naming their hashes spares looking through all versions."""
@@ -263,11 +261,21 @@ class IntervalTable:
         for run in runs:
             if run.first <= self.high < run.last:
                 changes = pc.field(CHANGE) != KEYFRAME
-                self._take(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
-                self._end_replaced()
-                self._insert()
-                self._db.execute("DROP TABLE incoming")
+                self._follow(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
         self._add([run for run in runs if run.first > self.high], runs[0].first)
+
+    def _follow(self, rows: pa.RecordBatchReader) -> None:
+        """Add rows of epochs that follow the newest that is there."""
+        if self._expected <= FEW_ROWS:
+            read = told(self._name, rows, self._expected).read_all()
+            if few(read):
+                self._added(patch(self._db, self.relation, read, self.key_columns, self.columns))
+                return
+            rows = read.to_reader()
+        self._take(rows)
+        self._end_replaced()
+        self._insert()
+        self._db.execute("DROP TABLE incoming")
 
     def _go_back(self, runs: Sequence[Run], wanted: int, low: int) -> None:
         """Load the epochs before ``low``, the oldest that is there, from ``wanted`` on."""
@@ -319,10 +327,14 @@ class IntervalTable:
             f" {listed([PARTITION, *self.columns])} FROM {incoming} WHERE _change <> '{DELETE}' AND {where}"
             f" ORDER BY {HASH}, _epoch"
         ).fetchall()
+        self._added(added)
+
+    def _added(self, versions: int) -> None:
+        """Note how many versions lie in order and how many behind them."""
         if self._sorted:
-            self._unsorted += added
+            self._unsorted += versions
         else:
-            self._sorted = added
+            self._sorted = versions
 
     def _end_replaced(self) -> None:
         """End the versions that the incoming rows replace or remove."""

@@ -1,0 +1,120 @@
+"""The log of a file source in a fork: the files that were read up to the fork's epoch, and none that came later.
+
+Spark's file source looks there for what it has read already. An entry too many, and the fork would never read that
+file; one too few, and it would read it twice. ``sources/<i>/<batch>`` lists the files of one of the source's batches,
+and every tenth, ``<batch>.compact``, those of all before as well; what was compacted is deleted after a while.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamstate.snapshots.errors import NotReplayableError
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.filesystem import Files
+
+__all__ = ["entries", "log_upto", "source_batch"]
+
+_COMPACT = ".compact"
+_INTERVAL = 10
+# Spark may compact its log, and delete what it compacted, between our listing it and our reading it.
+_ATTEMPTS = 3
+
+
+def source_batch(offset: str | None) -> int | None:
+    """The number of the source's own batch that an epoch ends at; None for sources that are no file sources."""
+    try:
+        parsed = json.loads(offset or "")
+    except ValueError:
+        return None
+    return int(parsed["logOffset"]) if isinstance(parsed, dict) and [*parsed] == ["logOffset"] else None
+
+
+def log_upto(files: Files, folder: str, last: int) -> dict[str, str]:
+    """The files of a log as it was after one of the source's batches: their names and texts.
+
+    Args:
+        files: reads the log.
+        folder: ``<checkpoint>/sources/<i>``.
+        last: the source's batch; -1: before its first.
+
+    Raises:
+        NotReplayableError: the log no longer tells.
+    """
+    for _ in range(_ATTEMPTS):
+        log = _Log.listed(files, folder)
+        if (found := log.upto(last)) is not None:
+            return found
+    raise NotReplayableError(
+        f"{folder} no longer lists the files of the source's batches up to {last}.\n"
+        "Spark's log of the source is damaged, or was cleaned by hand; an epoch after that can be taken."
+    )
+
+
+def entries(text: str) -> Iterator[dict[str, object]]:
+    """What a file of the log lists: ``path``, ``timestamp`` and ``batchId`` of each file that was read."""
+    return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A source's log as it was listed."""
+
+    files: Files
+    folder: str
+    plain: frozenset[int]
+    compact: tuple[int, ...]
+
+    @classmethod
+    def listed(cls, files: Files, folder: str) -> _Log:
+        names = files.names(folder)
+        compact = (name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT))
+        numbers = sorted(int(name) for name in compact if name.isdigit())
+        return cls(files, folder, frozenset(int(name) for name in names if name.isdigit()), tuple(numbers))
+
+    @property
+    def interval(self) -> int:
+        """Every how many batches the log is compacted."""
+        if len(self.compact) > 1:
+            return self.compact[-1] - self.compact[-2]
+        first = self.compact[0] + 1 if self.compact else _INTERVAL
+        return _INTERVAL if first % _INTERVAL == 0 else first
+
+    def upto(self, last: int) -> dict[str, str] | None:
+        """The log's files up to a batch; None where something of it is gone."""
+        base = (last + 1) // self.interval * self.interval - 1
+        found: dict[str, str] = {}
+        if base >= 0:
+            if (whole := self._whole(base)) is None:
+                return None
+            found[f"{base}{_COMPACT}"] = whole
+        for batch in range(base + 1, last + 1):
+            if (text := self._batch(batch)) is None:
+                return None
+            found[str(batch)] = text
+        return found
+
+    def _whole(self, base: int) -> str | None:
+        """What the compacted file of a batch says, or said."""
+        if base in self.compact:
+            return self.files.text(f"{self.folder}/{base}{_COMPACT}")
+        return self._from_later(base, 0)
+
+    def _batch(self, batch: int) -> str | None:
+        if batch in self.plain:
+            return self.files.text(f"{self.folder}/{batch}")
+        return self._from_later(batch, batch)
+
+    def _from_later(self, upto: int, since: int) -> str | None:
+        """The entries of some batches out of a compacted file that was written after them."""
+        later = next((one for one in self.compact if one > upto), None)
+        text = None if later is None else self.files.text(f"{self.folder}/{later}{_COMPACT}")
+        if text is None:
+            return None
+        version, *lines = text.splitlines()
+        kept = [line for line in lines if line.startswith("{") and since <= json.loads(line)["batchId"] <= upto]
+        return "\n".join([version, *kept]) if kept else None
