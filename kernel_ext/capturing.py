@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.capture import CaptureReport
+    from streamstate.snapshots.capture_report import CaptureReport
     from streamstate.snapshots.follow import Capture
     from streamstate.snapshots.pace import Every
 
 
 def capture(
-    checkpoint: str | Path,
+    checkpoint: str | os.PathLike[str],
     store: str | Path,
     name: str | None = None,
     *,
@@ -59,7 +60,7 @@ def capture(
 
 
 def follow(
-    query_or_checkpoint: StreamingQuery | str | Path,
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
     store: str | Path,
     name: str | None = None,
     *,

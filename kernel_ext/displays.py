@@ -44,7 +44,20 @@ def _table(table: Any) -> View[Any]:
 def _diff(diff: Any) -> View[Any]:
     from streamstate.widgets import DiffView
 
-    return DiffView(diff.history, diff.a, diff.b, diff.table)
+    a, b = diff.sides or (diff.history, None)
+    return DiffView(a, diff.a, diff.b, diff.table, other=b)
+
+
+def _session(session: Any) -> View[Any]:
+    from streamstate.widgets import Debugger
+
+    return Debugger(session)
+
+
+def _comparison(comparison: Any) -> View[Any]:
+    from streamstate.widgets import ComparisonView
+
+    return ComparisonView(comparison)
 
 
 # By name: registering them must not load the engines that read state.
@@ -54,11 +67,14 @@ _VIEWS: dict[tuple[str, str], Callable[[Any], View[Any]]] = {
     ("streamstate.state_inspect.snapshot", "Snapshot"): _snapshot,
     ("streamstate.state_inspect.state_table", "StateTable"): _table,
     ("streamstate.state_inspect.differences.diff", "Diff"): _diff,
+    ("streamstate.state_inspect.branches.comparison", "Comparison"): _comparison,
+    ("streamstate.debugger.replay", "Replay"): lambda replay: _comparison(replay.comparison),
+    ("streamstate.debugger.session", "DebugSession"): _session,
 }
 
 
 def register(shell: InteractiveShell) -> None:
-    """Let a notebook show views for stores, histories, snapshots, state tables and diffs."""
+    """Let a notebook show views for stores, histories, snapshots, state tables, diffs and debugging sessions."""
     if not hasattr(shell, "kernel"):
         return
     for (module, name), view in _VIEWS.items():

@@ -12,6 +12,7 @@ from streamstate import displays
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
 from streamstate.magics.notebook import Notebook
+from streamstate.magics.running import ACTIVE
 from streamstate.magics.snapshots_line import SNAPSHOTS
 from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
@@ -69,7 +70,7 @@ class Extension:
         """Take everything back, and say what was stopped."""
         atexit.unregister(self._close_quietly)
         self._unregister()
-        stopped = [one.name for one in self.notebook.running.values() if one.state in ("running", "followed")]
+        stopped = [one.name for one in self.notebook.running.values() if one.state in ACTIVE]
         trouble = self.notebook.close()
         _close_widgets()
         if stopped:

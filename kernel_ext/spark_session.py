@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamstate.interrupted_calls import spare_other_calls
 from streamstate.java import require_java
 from streamstate.snapshots.errors import SessionError
 
@@ -103,8 +104,10 @@ def running_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     # getActiveSession() is per thread and says None in others than the one that started Spark.
-    context = SparkContext._active_spark_context
-    return None if context is None else SparkSession.builder.getOrCreate()
+    if SparkContext._active_spark_context is None:
+        return None
+    spare_other_calls()
+    return SparkSession.builder.getOrCreate()
 
 
 def _start(wanted: dict[str, str]) -> SparkSession:
@@ -112,6 +115,7 @@ def _start(wanted: dict[str, str]) -> SparkSession:
     require_java()
     from pyspark.sql import SparkSession
 
+    spare_other_calls()
     # Without it the workers run whatever `python3` is first on PATH, not the kernel's environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="streamstate-") as folder:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamstate.widgets.browser.state_browser import StateBrowser
+    from streamstate.widgets.comparison.comparison_view import ComparisonView
     from streamstate.widgets.dashboard.query_dashboard import QueryDashboard
+    from streamstate.widgets.debugger.debugger import Debugger
     from streamstate.widgets.diffs.diff_view import DiffView
     from streamstate.widgets.key_life.key_history_view import KeyHistoryView
     from streamstate.widgets.model import Focus
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from streamstate.widgets.view import View, close_all, link
 
 __all__ = [
+    "ComparisonView",
+    "Debugger",
     "DiffView",
     "Focus",
     "KeyHistoryView",
@@ -29,6 +33,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ComparisonView": "comparison.comparison_view",
+    "Debugger": "debugger.debugger",
     "DiffView": "diffs.diff_view",
     "Focus": "model",
     "KeyHistoryView": "key_life.key_history_view",

@@ -63,6 +63,7 @@ class View(Generic[S]):
         table: str | None = None,
         key: Mapping[str, Any] | None = None,
         live: bool = False,
+        query: str | None = None,
     ) -> None:
         """Look somewhere else, as if a person had chosen it; what is left out stays.
 
@@ -72,11 +73,12 @@ class View(Generic[S]):
             table: a state table.
             key: one key, its columns with their values.
             live: follow the newest epoch.
+            query: a query of the store, for views that show several.
 
         Example:
             >>> browser.look(epoch=12, key={"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
         """
-        self.look_at(Focus(epoch, between, table, key, live))
+        self.look_at(Focus(epoch, between, table, key, live, query))
 
     def look_at(self, focus: Focus) -> None:
         """Look where another view looks; a view that is closed stays as it is.

@@ -49,10 +49,13 @@ Completes = Literal[
     "path",
     "variable",
     "frame",
+    "code",
 ]
 """What the value of an argument is completed with."""
 
 _WIDTH = 100
+_SQL = ("--where", "--until", "--edit")
+"""Options whose values are SQL: braces and dollars in them are its own."""
 
 
 class HelpShown(Exception):  # noqa: N818 (nothing went wrong)
@@ -247,7 +250,7 @@ def _expanded(words: list[str], expand: Callable[[str], str]) -> list[str]:
     """The words with Python variables filled in, SQL left as it was written."""
     before = ["", *words]
     return [
-        word if previous == "--where" or word.startswith("--where=") else expand(word)
+        word if previous in _SQL or word.startswith(tuple(f"{flag}=" for flag in _SQL)) else expand(word)
         for previous, word in zip(before, words, strict=False)
     ]
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from streamstate.interrupted_calls import spare_other_calls
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -37,6 +39,7 @@ def own_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    spare_other_calls()
     handler = _Handler()
     before = signal.signal(signal.SIGINT, handler)
     try:

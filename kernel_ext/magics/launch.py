@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamstate.recovery.back_off import BackOff
+
 __all__ = ["Launch", "Sink", "trigger_options"]
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
@@ -85,6 +87,8 @@ class Launch:
     sink: Sink = Sink("noop")
     trigger: str | None = None
     partitions: int | None = None
+    restart: BackOff | None = None
+    """How to start the query again when it fails; None: not."""
 
     @property
     def ends(self) -> bool:

@@ -22,7 +22,7 @@ Completed = tuple[str, list[str]]
 
 _WORD = re.compile(r"(?:[^\s\"']|\"[^\"]*(?:\"|$)|'[^']*(?:'|$))+")
 _NAME = re.compile(r"[\w.]*$")
-_REPEATED = ("--key", "--storage-option", "--frame")
+_REPEATED = ("--key", "--storage-option", "--frame", "--edit", "--conf")
 _PLAIN = re.compile(r"[^\s\"'\\{}$]+")
 
 
@@ -106,6 +106,7 @@ def _named(argument: Argument, line: _Line, begun: str, offers: Offers, notebook
         "time": lambda: offers.times(relation),
         "variable": offers.variables,
         "frame": offers.frames,
+        "code": offers.codes,
         "store": lambda: places(begun, "store", notebook.known_stores()),
         "checkpoint": lambda: places(begun, "checkpoint"),
         "path": lambda: places(begun, "path"),

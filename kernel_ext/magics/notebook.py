@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from pyspark.sql import SparkSession
 
+    from streamstate.debugger.session import DebugSession
+    from streamstate.magics.debugged import Code
     from streamstate.magics.running import RunningQuery
     from streamstate.state_inspect import Store
 
@@ -44,6 +46,10 @@ class Notebook:
         self.settings = StreamState(parent=shell)
         self.running: dict[str, RunningQuery] = {}
         """The queries that this notebook started or follows, by name, the newest last."""
+        self.codes: dict[str, Code] = {}
+        """What makes the queries that were given other code than the one they were forked from, by name."""
+        self.sessions: list[DebugSession] = []
+        """What ``%stream debug`` began."""
         self.served: Served | None = None
         """What ``%state serve`` started."""
         self._stores: dict[str, tuple[object, Store]] = {}
@@ -185,6 +191,10 @@ class Notebook:
                 one.stop()
             except Exception as error:  # noqa: BLE001 (one that does not stop must not keep the others running)
                 trouble.append(f"{one.name} did not stop cleanly: {error}")
+        for session in self.sessions:
+            session.close()
+        self.sessions.clear()
+        self.codes.clear()
         self.running.clear()
         self._stores.clear()
         self._options.clear()

@@ -114,6 +114,12 @@ class Offers:
         names = self._notebook.shell.user_ns
         return {name: names[name] for name in self.variables() if is_frame(names[name])}
 
+    def codes(self) -> list[str]:
+        """The user's functions and streaming DataFrames, the newest first."""
+        user = self._notebook.shell
+        names = [name for name in user.user_ns if not name.startswith("_") and name not in user.user_ns_hidden]
+        return [name for name in reversed(names) if _makes_query(user.user_ns[name])]
+
     def _parts(self, relation: str) -> tuple[str, str, str]:
         """A relation's query, its state table, and whether its history or changes are meant."""
         query, *rest = relation.split(".")
@@ -130,6 +136,12 @@ class Offers:
 
 def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
+
+
+def _makes_query(value: object) -> bool:
+    """Whether a variable may hold what makes a streaming query."""
+    function = callable(value) and not isinstance(value, type) and hasattr(value, "__code__")
+    return function or bool(getattr(value, "isStreaming", False))
 
 
 def _is_code(value: object) -> bool:

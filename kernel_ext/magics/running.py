@@ -8,22 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamstate.magics.failure import failure_of
 from streamstate.magics.signs import signed
 from streamstate.magics.table import Shown
-from streamstate.snapshots.errors import QueryError, WaitTimeoutError
+from streamstate.recovery.failures import failure_of
+from streamstate.snapshots.errors import CaptureError, QueryError, WaitTimeoutError
 from streamstate.snapshots.pace import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.magics.launch import Launch
+    from streamstate.recovery.supervision import Supervised
     from streamstate.snapshots import Capture
     from streamstate.snapshots.pace import Every
 
-__all__ = ["QueryStatus", "RunningQuery", "progress_line"]
+__all__ = ["ACTIVE", "QueryStatus", "RunningQuery", "progress_line"]
 
 _POLL_SECONDS = 0.2
+ACTIVE = ("running", "restarting", "followed")
+"""The states of a query that goes on, here or elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class QueryStatus:
 
     name: str
     state: str
-    """'running', 'finished' (it had an end and reached it), 'stopped', 'failed', or 'followed': it runs elsewhere."""
+    """'running', 'restarting' (it failed and will be started again), 'finished' (it had an end and reached it),
+    'stopped', 'failed', or 'followed': it runs elsewhere."""
     epoch: int | None
     """The newest captured epoch."""
     behind: int
@@ -47,6 +51,8 @@ class QueryStatus:
     """'waiting', 'running', 'stopped' or 'failed'."""
     error: str | None
     """The first error, the query's before the capture's."""
+    restart: str | None = None
+    """Of a query that will be started again: which attempt that is, and when."""
 
 
 class RunningQuery:
@@ -56,8 +62,8 @@ class RunningQuery:
         name: its name in the store.
         store: the store's path.
         checkpoint: its checkpoint's path.
-        query: Spark's own handle; None where the query runs elsewhere and is only followed.
         capture: the capture in the background.
+        supervised: what starts the query again when it fails; None where nothing does.
     """
 
     def __init__(
@@ -70,19 +76,28 @@ class RunningQuery:
         query: StreamingQuery | None = None,
         launch: Launch | None = None,
         every: Every = 1,
+        supervised: Supervised | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self.checkpoint = checkpoint
         self.capture = capture
-        self.query = query
+        self.supervised = supervised
+        self._query = query
         self.launch = launch
         self.every = every
         self._stopped = False
 
     @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's own handle, as it was started last; None where the query runs elsewhere and is only followed."""
+        return self._query if self.supervised is None else self.supervised.query
+
+    @property
     def state(self) -> str:
         """What the query does, in the words of :class:`QueryStatus`."""
+        if self._supervising:
+            return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
         if self.query is None:
             return "stopped" if self._stopped else "followed"
         if self.query.isActive:
@@ -104,6 +119,7 @@ class RunningQuery:
             rows=self._rows(),
             capture=captured.state,
             error=self._failure() or captured.error or captured.tidy_error,
+            restart=self.supervised.next_start if self.supervised is not None else None,
         )
 
     def wait(
@@ -147,6 +163,9 @@ class RunningQuery:
             progress: called about five times a second with the status. Interrupted meanwhile, the capture goes on
                 until it has what was committed, and ends then.
         """
+        if self._supervising and self.supervised is not None:
+            self._stopped = True
+            self.supervised.stop()
         if self.query is not None and self.query.isActive:
             self._stopped = True
             self.query.stop()
@@ -160,7 +179,8 @@ class RunningQuery:
 
     def _reached(self, epoch: int | None) -> int | None:
         """The newest captured epoch, once what is waited for has happened."""
-        if failure := self._failure():
+        # In this order: what is no longer supervised has failed for good, and then says why it is not started again.
+        if not self._supervising and (failure := self._failure()):
             raise QueryError(f"{self.name} failed: {failure}\n{self.name}'s handle has all of it: .query.exception()")
         if not self._ended:
             return self._reached_running(epoch)
@@ -175,12 +195,22 @@ class RunningQuery:
         """The same for a query that runs on."""
         if epoch is None and self.launch is not None and self.launch.ends:
             return None
-        newest = self._captured(epoch)
+        try:
+            newest = self._captured(epoch)
+        except CaptureError:
+            if self._ended:
+                return None  # it ended meanwhile, and the capture with it; why is found when it is looked at again
+            raise
         return None if newest is None or newest < 0 else newest
 
     @property
+    def _supervising(self) -> bool:
+        """Whether the query is started again if it fails."""
+        return self.supervised is not None and not self.supervised.over
+
+    @property
     def _ended(self) -> bool:
-        return self.query is not None and not self.query.isActive
+        return self.query is not None and not self._supervising and not self.query.isActive
 
     def _captured(self, epoch: int | None) -> int | None:
         """The newest captured epoch; None while the one asked for (or, with none, a committed one) is not captured."""
@@ -190,6 +220,10 @@ class RunningQuery:
             return None
 
     def _failure(self) -> str | None:
+        """Why the query failed; while it is to be started again, why that is."""
+        if self.supervised is not None and (self.supervised.restarting or self.supervised.given_up):
+            why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
+            return f"{self.supervised.error}{why}"
         return None if self.query is None or self.query.isActive else failure_of(self.query)
 
     def _rows(self) -> int | None:
@@ -226,4 +260,7 @@ def progress_line(status: QueryStatus) -> str:
     behind = f", {status.behind} behind" if status.behind else ""
     rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
     error = f", last error: {status.error}" if status.error else ""
-    return f"{status.name} is {status.state}: {epoch}{behind}{rows}{error}"
+    restart = f" ({status.restart}: {status.error})" if status.restart else ""
+    if restart:
+        error = ""
+    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{rows}{error}"

@@ -34,7 +34,7 @@ def _row(status: QueryStatus) -> list[Any]:
     rate = Shown(status.rate, None if status.rate is None else _rate(status.rate))
     return [
         status.name,
-        signed(status.state),
+        signed(status.state, status.restart),
         status.epoch,
         status.behind,
         fresh,

@@ -12,7 +12,9 @@ from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook, checkpoint_beside, require_cell
 from streamstate.magics.plan import MODES, check_mode, check_state, first_line
 from streamstate.magics.preflight import query_id_of
-from streamstate.magics.running import RunningQuery
+from streamstate.magics.running import ACTIVE, RunningQuery
+from streamstate.recovery.back_off import BackOff
+from streamstate.recovery.unfinished import recover
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.errors import InvalidSQLError, QueryError
 from streamstate.snapshots.filesystem import location
@@ -22,7 +24,10 @@ from streamstate.snapshots.registry import check_name_free, check_store, registe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamstate.recovery.supervision import Supervised
+    from streamstate.snapshots import Capture
     from streamstate.snapshots.pace import Every
 
 __all__ = ["PACES", "STREAM_CELL", "run_launch"]
@@ -61,6 +66,14 @@ def _parser() -> MagicParser:
     parser.add("--checkpoint", metavar="DIR", completes="checkpoint", help="default: beside the store")
     parser.add("--every", metavar="N", type=every, suggestions=PACES, help=_EVERY)
     parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
+    parser.add(
+        "--restart",
+        metavar="N",
+        nargs="?",
+        type=count,
+        const=BackOff().restarts,
+        help="start the query again when it fails, with growing waits, up to N times in ten minutes (default: 5)",
+    )
     add_output(parser, "keep the handle in a variable")
     return parser
 
@@ -79,7 +92,8 @@ def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuer
     check_mode(frame, args.mode)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, name))
     check_name_free(layout, name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
-    launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions)
+    restart = None if args.restart is None else BackOff(restarts=args.restart)
+    launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     handle = run_launch(notebook, launch, store, args.every or notebook.settings.every)
     notebook.use_store(store)
     notebook.assign(args.output, handle)
@@ -97,27 +111,53 @@ def run_launch(notebook: Notebook, launch: Launch, store: str, every: Every) -> 
 
     spark = launch.frame.sparkSession
     before = notebook.running.get(launch.name)
-    was_running = before is not None and before.state == "running"
+    was_running = before is not None and before.state in ("running", "restarting")
     _check_alone(notebook, launch)
     committed = Checkpoint(launch.checkpoint, spark).committed()
     launch.check_resumes(committed)
     advise(spark)
     if before is not None:
         before.stop()
+    _recover(launch)
     _announce(launch, was_running=was_running)
     query = launch.start()
     try:
         # At once, so that the next cell can look although nothing is captured yet; the plan is known to keep state.
         options = notebook.options(store)
         register(Layout.at(store, options), launch.name, str(query.id), launch.checkpoint)
-        capture = follow(query, store, launch.name, every=every, spark=spark, storage_options=options)
+        # A query that is started again goes on under another handle: its checkpoint is what stays.
+        followed = query if launch.restart is None else launch.checkpoint
+        capture = follow(followed, store, launch.name, every=every, spark=spark, storage_options=options)
+        supervised = _supervised(launch, query, capture)
     except BaseException:
         query.stop()
         raise
-    handle = RunningQuery(launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every)
+    handle = RunningQuery(
+        launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every, supervised=supervised
+    )
     notebook.running.pop(launch.name, None)
     notebook.running[launch.name] = handle
     return handle
+
+
+def _supervised(launch: Launch, query: StreamingQuery, capture: Capture) -> Supervised | None:
+    """What starts the query again, where that was asked for; its end is the capture's."""
+    if launch.restart is None:
+        return None
+    from streamstate.recovery.supervision import Supervised
+
+    return Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
+
+
+def _recover(launch: Launch) -> None:
+    """Take back a rescale that was killed, and say so."""
+    spark = launch.frame.sparkSession
+    found = recover(Checkpoint(launch.checkpoint, spark), spark)
+    if found is not None:
+        print(
+            f"A rescale of {launch.name} to {found.wanted} partitions was killed before it was verified;"
+            f" it was taken back: {launch.name} has {found.partitions} partitions, as before."
+        )
 
 
 def _python_frame(notebook: Notebook, cell: str) -> DataFrame:
@@ -176,7 +216,7 @@ def _check_alone(notebook: Notebook, launch: Launch) -> None:
                 "Stop it first (spark.streams.active lists them), or use another name."
             )
     for one in notebook.running.values():
-        if one.name != launch.name and one.checkpoint == launch.checkpoint and one.state in ("running", "followed"):
+        if one.name != launch.name and one.checkpoint == launch.checkpoint and one.state in ACTIVE:
             raise QueryError(
                 f"The checkpoint {launch.checkpoint} is in use by {one.name}.\n"
                 f"%stream stop {one.name} first, or give --checkpoint another folder."

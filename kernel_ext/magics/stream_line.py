@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.magics.arguments import MagicParser, VerbParser, add_output, add_store, epoch, every, seconds
 from streamstate.magics.catching_up import CatchingUp
+from streamstate.magics.debug_verbs import DEBUG_VERBS
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook import Notebook
 from streamstate.magics.progress import working
-from streamstate.magics.running import RunningQuery
+from streamstate.magics.rescaling import RESCALE
+from streamstate.magics.running import ACTIVE, RunningQuery
 from streamstate.magics.signs import signed
 from streamstate.magics.status import status_table
 from streamstate.magics.stream_cell import PACES, STREAM_CELL, run_launch
@@ -152,7 +154,7 @@ def _attach(notebook: Notebook, args: argparse.Namespace) -> RunningQuery:
     if local_path(checkpoint) is not None:
         _ = Checkpoint(checkpoint).query_id  # refuses what is no checkpoint before Spark is started for it
     for one in notebook.running.values():
-        if one.state in ("running", "followed") and (one.checkpoint == checkpoint or one.name == args.name):
+        if one.state in ACTIVE and (one.checkpoint == checkpoint or one.name == args.name):
             raise QueryError(
                 f"This notebook captures {one.name} from {one.checkpoint} already.\n"
                 f"See %stream status {one.name}, or %stream stop {one.name} first."
@@ -206,6 +208,8 @@ VERBS = (
     Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop),
     Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
     Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
+    RESCALE,
+    *DEBUG_VERBS,
 )
 
 

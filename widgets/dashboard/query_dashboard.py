@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.snapshots.registry import required_query
 from streamstate.widgets.dashboard.model import DashboardModel
 from streamstate.widgets.dashboard.selection import Selection
 from streamstate.widgets.dashboard.watcher import Watcher
@@ -32,7 +33,7 @@ class QueryDashboard(View[Selection]):
 
     Raises:
         UnknownTableError: the query has no such table.
-        InvalidArgumentError: ``query`` is neither of these.
+        InvalidArgumentError: ``query`` is neither of these, or is another query than the history's.
 
     Example:
         >>> QueryDashboard(store["delays"])  # doctest: +SKIP
@@ -41,6 +42,8 @@ class QueryDashboard(View[Selection]):
 
     def __init__(self, history: History, query: Any = None, *, table: str | None = None) -> None:
         asked, capture = _parts(query)
+        if asked is not None:
+            _check_same(history, asked)
         model = DashboardModel(history, Watcher(asked, capture, history.name))
         selection = Selection(table=table)
         model.check(selection)
@@ -59,3 +62,23 @@ def _parts(query: Any) -> tuple[Any, Any]:
         f"query={type(query).__name__} is no running query: give what %%stream returned, or a StreamingQuery.\n"
         "Leave it out to see what the store alone says."
     )
+
+
+def _check_same(history: History, query: Any) -> None:
+    """Spark's identifier of a query is that of its checkpoint, and the store has it."""
+    captured = required_query(history.layout, history.name).query_id
+    if (running := _identifier(query)) not in (None, captured):
+        raise InvalidArgumentError(
+            f"query={running!r} is another query than {history.name!r}, which is of query {captured!r}.\n"
+            "Give the history that the query is captured as, or leave the query out to see what the store alone says."
+        )
+
+
+def _identifier(query: Any) -> str | None:
+    """Spark's identifier of a query; None where its JVM is gone, which the dashboard says itself."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(query.id)
+    except (Py4JError, OSError):
+        return None

@@ -26,6 +26,7 @@ class DiffView(View[Selection]):
         a: the epoch compared from: a number, or ``"live - 10"``, which moves on as epochs are captured.
         b: the epoch compared to; the newest, whichever that is, if left out.
         table: the state table to show first; the query's first if left out.
+        other: the query that ``b`` is an epoch of, where it is another: a fork, or the query in another store.
 
     Raises:
         UnknownTableError: the query has no such table.
@@ -37,8 +38,16 @@ class DiffView(View[Selection]):
         delays: table op0 · epoch 10 → 12 · +3 ~412 −1 (added, changed, removed) · 1,020 → 1,022 rows
     """
 
-    def __init__(self, history: History, a: int | str, b: int | str = LIVE, table: str | None = None) -> None:
-        model = DiffModel(history)
+    def __init__(
+        self,
+        history: History,
+        a: int | str,
+        b: int | str = LIVE,
+        table: str | None = None,
+        *,
+        other: History | None = None,
+    ) -> None:
+        model = DiffModel(history, other)
         selection = Selection(a, b, table)
         model.check(selection)
         super().__init__(model, selection)

@@ -18,13 +18,19 @@ MARKS = {"added": "+", "changed": "~", "removed": "−"}
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two epochs: ``asked`` where it is not the one that was asked for."""
+    """One of the two epochs: ``asked`` where it is not the one that was asked for, ``query`` where they are two."""
 
     epoch: int
     rows: int
     committed: str = ""
     watermark: str = ""
     asked: int | None = None
+    query: str = ""
+
+    @property
+    def named(self) -> str:
+        """The epoch in words."""
+        return f"{self.query} at epoch {self.epoch}" if self.query else f"epoch {self.epoch}"
 
 
 @dataclass(frozen=True)
@@ -78,13 +84,17 @@ class Movers:
 
 @dataclass(frozen=True)
 class DiffDrawing:
-    """Everything one drawing needs; ``keys`` are those of the rows, ``moved`` those of the movers."""
+    """Everything one drawing needs; ``keys`` are those of the rows, ``moved`` those of the movers.
+
+    ``others`` are the epochs that the second side can have, where it is of another query.
+    """
 
     name: str
     selection: Selection
     tables: Sequence[str] = ()
     table: str | None = None
     captured: Sequence[int] = ()
+    others: Sequence[int] = ()
     sides: tuple[Side, Side] | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     columns: Sequence[Column] = ()
@@ -107,6 +117,7 @@ class DiffDrawing:
             "tables": list(self.tables),
             "table": self.table,
             "captured": ranges(self.captured),
+            "others": ranges(self.others) if self.others else None,
             "sides": [asdict(side) for side in self.sides or ()],
             "counts": dict(self.counts),
             "columns": [asdict(column) for column in self.columns],

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.errors import UnknownTableError
+from streamstate.state_inspect.branches.ancestry import branch_names
 from streamstate.state_inspect.moments import relative_epoch
 from streamstate.widgets.diffs import static
 from streamstate.widgets.diffs.drawing import Column, DiffDrawing, Movers, Rows, Side
@@ -26,13 +27,15 @@ __all__ = ["DiffModel"]
 
 
 class DiffModel(ViewModel[Selection]):
-    """Reads one history, one drawing at a time whichever threads ask."""
+    """Reads one history, or two branches, one drawing at a time whichever threads ask."""
 
     kind = "diffs"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, other: History | None = None) -> None:
         self.history = history
-        self.name = history.name
+        self.other = other or history
+        self.branches = other is not None
+        self.name = " → ".join(branch_names(history, other)) if other else history.name
         self._lock = threading.Lock()
         self._diff: Diff | None = None
         self._held: HeldRows | None = None
@@ -40,17 +43,17 @@ class DiffModel(ViewModel[Selection]):
     def newest(self) -> object:
         """The epochs there are now."""
         with self._lock:
-            return self.history.captured()
+            return self.history.captured(), self.other.captured()
 
     def check(self, selection: Selection) -> None:
         """Raise where an epoch cannot be meant or was not captured, or there is no such table."""
-        captured = self.history.captured()
-        for epoch in (selection.a, selection.b):
+        for history, epoch in ((self.history, selection.a), (self.other, selection.b)):
+            captured = history.captured()
             if isinstance(epoch, str):
                 relative_epoch(epoch, captured[-1] if captured else 0)
             if captured:
-                self.history.at(epoch)
-        if captured:
+                history.at(epoch)
+        if self.history.captured():
             self._table_name(selection.table)
 
     def drawing(self, selection: Selection) -> Drawing:
@@ -69,8 +72,10 @@ class DiffModel(ViewModel[Selection]):
         if action in ("key", "mover"):
             key = _key_at(action, value, kept)
             return selection if key is None else replace(selection, key=key)
+        if self.branches and action in ("swap", "previous"):
+            return selection  # the sides are two queries'
         with self._lock:
-            captured = self.history.captured()
+            captured = (self.other if action == "follow" else self.history).captured()
         return changed(selection, action, value, captured)
 
     def text(self, drawing: Drawing) -> str:
@@ -86,8 +91,8 @@ class DiffModel(ViewModel[Selection]):
         with self._lock:
             captured = self.history.captured()
             table = selection.table or next(iter(self.history.tables()), None)
-        if selection.following or not captured:
-            return Focus(table=table, key=selection.key, live=selection.following)
+        if selection.following or self.branches or not captured:
+            return Focus(table=table, key=selection.key, live=selection.following and not self.branches)
         a, b = sorted(resolved(epoch, captured)[1] for epoch in (selection.a, selection.b))
         return Focus(between=(a, b), table=table, key=selection.key)
 
@@ -98,7 +103,9 @@ class DiffModel(ViewModel[Selection]):
         moved = selection
         if focus.table in tables and focus.table != (moved.table or tables[0]):
             moved = changed(moved, "table", focus.table, captured)
-        if focus.between is not None:
+        if self.branches:
+            pass  # another view's epochs are of one query
+        elif focus.between is not None:
             moved = replace(moved, a=focus.between[0], b=focus.between[1], page=0)
         elif focus.live:
             moved = moved if moved.following else replace(moved, b=LIVE, page=0)
@@ -123,11 +130,11 @@ class DiffModel(ViewModel[Selection]):
         return name or tables[0]
 
     def _drawing(self, selection: Selection) -> DiffDrawing:
-        captured = self.history.captured()
-        if not captured:
+        captured, others = self.history.captured(), self.other.captured()
+        if not captured or not others:
             return DiffDrawing(self.name, selection)
         name = self._table_name(selection.table)
-        a, b = (resolved(epoch, captured) for epoch in (selection.a, selection.b))
+        a, b = resolved(selection.a, captured), resolved(selection.b, others)
         diff, held = self._compared(a[1], b[1], name)
         columns = _columns(diff)
         page, keys = _page(held, columns, selection)
@@ -138,7 +145,8 @@ class DiffModel(ViewModel[Selection]):
             tables=self.history.tables(),
             table=name,
             captured=captured,
-            sides=(self._side(*a, name), self._side(*b, name)),
+            others=others if self.branches else (),
+            sides=(self._side(self.history, *a, name), self._side(self.other, *b, name)),
             counts=diff.counts,
             columns=columns,
             page=page,
@@ -152,18 +160,19 @@ class DiffModel(ViewModel[Selection]):
         kept = self._diff
         if kept is None or self._held is None or (kept.a, kept.b, kept.table) != (a, b, table):
             self._let_go()
-            self._diff = kept = self.history.diff(a, b, table)
+            self._diff = kept = self.history.diff(a, self.other.at(b), table)
             self._held = kept.held()
         return kept, self._held
 
-    def _side(self, asked: int, epoch: int, table: str) -> Side:
-        snapshot = self.history.at(epoch)
+    def _side(self, history: History, asked: int, epoch: int, table: str) -> Side:
+        snapshot = history.at(epoch)
         committed, watermark = (
             timestamp(moment) if isinstance(moment, dt.datetime) and moment.timestamp() > 0 else ""
             for moment in (snapshot.committed_at, snapshot.watermark)
         )
         rows = snapshot.rows().get(table, 0)
-        return Side(epoch, rows, committed, watermark, None if asked == epoch else asked)
+        query = history.name if self.branches else ""
+        return Side(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
 
 
 def _columns(diff: Diff) -> list[Column]:

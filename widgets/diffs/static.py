@@ -9,7 +9,7 @@ from streamstate.widgets.diffs.drawing import MARKS, DiffDrawing, Row, Side, Val
 from streamstate.widgets.front import resource
 from streamstate.widgets.values import Cell
 
-__all__ = ["html", "summary"]
+__all__ = ["html", "rows", "summary"]
 
 COLUMNS = 20
 """Value columns a saved notebook holds; the live view shows them all."""
@@ -33,7 +33,7 @@ def _parts(drawn: DiffDrawing) -> Iterator[str]:
         return
     a, b = drawn.sides
     yield f"table {drawn.table}"
-    yield f"epoch {a.epoch} → {b.epoch}"
+    yield f"{a.named} → {b.named if b.query else b.epoch}"
     yield " ".join(f"{MARKS[kind]}{drawn.counts[kind]:,}" for kind in MARKS) + " (added, changed, removed)"
     yield f"{a.rows:,} → {b.rows:,} rows"
     for side in drawn.sides:
@@ -53,6 +53,13 @@ def html(drawn: DiffDrawing) -> str:
     return f"<style>{resource('static.css')}</style>{told}{body}<p><small>{_left_out(drawn)}{_HINT}</small></p>"
 
 
+def rows(drawn: DiffDrawing) -> str:
+    """The counts and the first keys of a diff alone, to stand in another view."""
+    told = f"<p>{' · '.join(escape(part) for part in _parts(drawn))}</p>"
+    left_out = _left_out(drawn)
+    return told + (_table(drawn) if drawn.total else "") + (f"<p><small>{left_out}</small></p>" if left_out else "")
+
+
 def _left_out(drawn: DiffDrawing) -> str:
     shown, parts = len(drawn.page.rows), []
     if drawn.page.matching > shown:
@@ -64,9 +71,7 @@ def _left_out(drawn: DiffDrawing) -> str:
 
 
 def _table(drawn: DiffDrawing) -> str:
-    caption = f"What differs in {drawn.table} of {drawn.name}, " + " to ".join(
-        f"epoch {side.epoch}" for side in drawn.sides or ()
-    )
+    caption = f"What differs in {drawn.table} of {drawn.name}, " + " to ".join(side.named for side in drawn.sides or ())
     keys = [f"{column.name} (key)" for column in drawn.columns if column.key]
     values = [column.name for column in drawn.columns if not column.key][:COLUMNS]
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in [*keys, *values, "cause"])

@@ -41,9 +41,11 @@ def _collect(name: str, order: list[str]) -> None:
 
 @cache
 def style(kind: str) -> str:
-    """The style sheet of a kind of view: what all share, and its own where there is one."""
-    own = files("streamstate.widgets.front").joinpath(f"{kind}.css")
-    return resource("view.css") + (own.read_text("utf-8") if own.is_file() else "")
+    """The style sheet of a kind of view: what all share, and that of each of its modules which has one."""
+    order: list[str] = []
+    _collect(kind, order)
+    sheets = [files("streamstate.widgets.front").joinpath(f"{name}.css") for name in order]
+    return resource("view.css") + "".join(one.read_text("utf-8") for one in sheets if one.is_file())
 
 
 @cache

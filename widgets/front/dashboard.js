@@ -1,4 +1,5 @@
 import { element, fill, keep, number } from "./dom.js";
+import { operatorGraph } from "./operators.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
 
@@ -7,7 +8,6 @@ const FIGURES = ["rates", "duration", "watermark"];
 
 export function render({ model, root, style }) {
   let view = null;
-  let shownBoxes = "";
   const { act, frame, busy, problem } = screen({ model, root, style }, "screen dashboard", (drawn) => { view = drawn; if (pressed) late = true; else draw(); });
 
   // What is under a pressed pointer stays until it is let go: a button that is drawn anew meanwhile hears no click.
@@ -22,10 +22,8 @@ export function render({ model, root, style }) {
   const head = element("div", { class: "bar head" }, name, state, facts);
   const troubles = element("div", { class: "troubles", role: "status" });
 
-  const note = element("p", { class: "faint note" });
-  const boxes = element("ul", { class: "boxes" });
-  const graph = element("section", { class: "part graph", "aria-label": "Operators" }, element("h3", {}, "Operators"),
-    element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Operators, from sources to sink" }, boxes), note);
+  const { parts: drawnOperators, draw: operators } = operatorGraph(act);
+  const graph = element("section", { class: "part graph", "aria-label": "Operators" }, element("h3", {}, "Operators"), ...drawnOperators);
 
   const figures = element("section", { class: "part rates", "aria-label": "Rates" }, element("h3", {}, "Rates"));
   const plots = Object.fromEntries(FIGURES.map((each) => [each, labelled(figures)]));
@@ -75,31 +73,7 @@ export function render({ model, root, style }) {
 
   function drawGraph() {
     graph.hidden = !view.operators;
-    if (!view.operators) return;
-    const { boxes: all, note: told, linked } = view.operators;
-    note.textContent = told;
-    const same = JSON.stringify([view.operators, view.spread && view.spread.table]);
-    if (same === shownBoxes) return;
-    shownBoxes = same;
-    boxes.className = linked ? "boxes linked" : "boxes";
-    const columns = Math.max(...all.map((box) => box.column + box.columns - 1));
-    boxes.style.gridTemplateColumns = `repeat(${columns}, minmax(200px, 1fr))`;
-    keep(boxes, () => boxes.replaceChildren(...all.map(box)));
-  }
-
-  function box({ label, detail, whole, kind, rows, bytes, time, state: held, tables, inputs, feeds, row, column, columns }) {
-    const amounts = [rows, bytes, time].filter(Boolean).map((each) => element("span", {}, each));
-    const chosen = view.spread && view.spread.table;
-    const buttons = tables.map((each) => element("button", { type: "button", "aria-pressed": each === chosen ? "true" : "false",
-      title: `Show how ${each} is spread`, onclick: () => act("table", each) }, each));
-    const node = element("li", { class: `box ${kind}${feeds ? " feeds" : ""}${inputs.length ? " fed" : ""}` },
-      element("span", { class: "label", title: whole }, label), element("span", { class: "detail faint", title: whole }, detail),
-      element("span", { class: "amounts" }, ...amounts),
-      held ? element("span", { class: "held" }, held) : "", buttons.length ? element("span", { class: "tables" }, ...buttons) : "",
-      feeds ? element("span", { class: "hidden" }, `, feeds ${feeds}`) : "");
-    node.style.gridRow = row;
-    node.style.gridColumn = `${column} / span ${columns}`;
-    return node;
+    if (view.operators) operators(view.operators, view.spread && view.spread.table);
   }
 
   function drawSpread() {

@@ -1,4 +1,5 @@
-import { KINDS, element, fill, icon, keep, mark, number } from "./dom.js";
+import { differences } from "./differences.js";
+import { element, fill, icon, number } from "./dom.js";
 import { at, count, positionOf } from "./epochs.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
@@ -28,8 +29,9 @@ export function render({ model, root, style }) {
   b.bar.append(follow);
 
   function side(which, label) {
-    const place = () => positionOf(view.captured, view.sides[which === "a" ? 0 : 1].epoch);
-    const step = (by) => act(which, at(view.captured, place() + by));
+    const runs = () => (which === "b" && view.others) || view.captured; // two branches have epochs of their own
+    const place = () => positionOf(runs(), view.sides[which === "a" ? 0 : 1].epoch);
+    const step = (by) => act(which, at(runs(), place() + by));
     let typed = false; // what is being typed stays until it is meant
     function go() {
       if (!typed) return;
@@ -44,14 +46,14 @@ export function render({ model, root, style }) {
     const bar = element("div", { class: "pick" }, element("span", { class: "label faint" }, label),
       element("span", { class: "group", role: "group", "aria-label": label }, back, input, on));
     const node = element("div", { class: "side" }, bar, facts);
-    function show({ epoch, rows, committed, watermark, asked }) {
-      const end = count(view.captured) - 1;
-      input.min = at(view.captured, 0);
-      input.max = at(view.captured, end);
+    function show({ epoch, rows, committed, watermark, asked, query }) {
+      const end = count(runs()) - 1;
+      input.min = at(runs(), 0);
+      input.max = at(runs(), end);
       if (answered() && !typed) input.value = epoch;
       back.disabled = place() === 0;
       on.disabled = place() === end;
-      const known = [["rows", number(rows)], ["committed", committed], ["watermark", watermark]].filter(([, value]) => value);
+      const known = [["query", query], ["rows", number(rows)], ["committed", committed], ["watermark", watermark]].filter(([, value]) => value);
       facts.replaceChildren(...known.map(([what, value]) => element("span", { class: "fact" }, element("b", {}, what), ` ${value}`)),
         ...(asked === null ? [] : [element("span", { class: "note" }, `Epoch ${asked} was not captured: this is epoch ${epoch}.`)]));
     }
@@ -80,11 +82,7 @@ export function render({ model, root, style }) {
   const controls = element("div", { class: "bar controls" },
     element("span", { class: "group kinds", role: "group", "aria-label": "Kinds of change" }, ...kinds), text,
     element("span", { class: "push" }), span, element("span", { class: "group", role: "group", "aria-label": "Pages" }, back, on), size);
-  const header = element("thead");
-  const body = element("tbody");
-  const grid = element("table", {}, header, body);
-  const scroll = element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Keys that differ" }, grid);
-  const empty = element("div", { class: "empty" });
+  const { scroll, empty, draw: drawRows } = differences(act);
   frame.append(head, sides, busy, problem, controls, scroll, empty, movers);
 
   function drawHead() {
@@ -92,11 +90,12 @@ export function render({ model, root, style }) {
     table.hidden = view.tables.length < 2;
     fill(table, view.tables, view.table);
     const [from, to] = view.sides;
-    said.textContent = from.epoch === to.epoch ? `epoch ${from.epoch} with itself` : `epoch ${from.epoch} → ${to.epoch}`;
+    said.textContent = from.epoch === to.epoch && !view.others ? `epoch ${from.epoch} with itself` : `epoch ${from.epoch} → ${to.epoch}`;
     said.setAttribute("aria-live", view.selection.following ? "off" : "polite");
     a.show(from);
     b.show(to);
     follow.setAttribute("aria-pressed", view.selection.following);
+    swap.hidden = before.hidden = Boolean(view.others);
     before.disabled = to.epoch === at(view.captured, 0);
   }
 
@@ -114,64 +113,6 @@ export function render({ model, root, style }) {
     back.disabled = offset === 0;
     on.disabled = offset + shown.length >= matching;
     size.value = rows;
-  }
-
-  function drawRows() {
-    const keys = view.columns.filter((each) => each.key);
-    const values = view.columns.filter((each) => !each.key);
-    const rows = view.page.rows;
-    const right = {
-      keys: keys.map((_, i) => rows.some((row) => row.keys[i].kind === "number")),
-      values: values.map((_, i) => rows.some((row) => row.values[i].now.kind === "number")),
-    };
-    const [from, to] = view.sides;
-    grid.setAttribute("aria-label", `${view.table}: what differs from epoch ${from.epoch} to epoch ${to.epoch}`);
-    grid.setAttribute("aria-rowcount", view.page.matching);
-    keep(scroll, () => {
-      header.replaceChildren(element("tr", {}, element("th", { class: "mark", scope: "col" }, element("span", { class: "hidden" }, "Change")),
-        ...keys.map((each, i) => heading(each, right.keys[i])), ...values.map((each, i) => heading(each, right.values[i])),
-        element("th", { scope: "col" }, "cause"), element("th", { scope: "col" }, "changed at")));
-      body.replaceChildren(...rows.map((row, i) => line(row, i, right)));
-    });
-    scroll.hidden = rows.length === 0;
-    empty.hidden = rows.length > 0;
-    empty.textContent = view.selection.text ? "No key that differs contains that text."
-      : from.epoch === to.epoch ? "An epoch does not differ from itself. Choose another." : "No key differs in this way between the two epochs.";
-  }
-
-  // A heading sorts by value, up and down; where values can be subtracted, first by how far they moved.
-  function heading({ name: title, key, moves }, numeric) {
-    const { order_by, by_size, descending } = view.selection;
-    const sorted = order_by === title;
-    const orders = [...(moves ? [[true, true]] : []), [false, false], [false, true]];
-    const now = sorted ? orders.findIndex(([sized, down]) => sized === by_size && down === descending) : -1;
-    const next = orders[now + 1];
-    const way = sorted ? `${by_size ? "±" : ""}${descending ? "▼" : "▲"}` : "";
-    const told = next ? `Sort by ${title}${next[0] ? ": the largest change first" : next[1] ? ", descending" : ""}` : `Sorted by ${title}; click for the order of the keys`;
-    return element("th", { scope: "col", class: numeric ? "number" : "", "aria-sort": sorted ? (descending ? "descending" : "ascending") : "none" },
-      element("button", { type: "button", title: told, onclick: () => act("sort", next ? { column: title, size: next[0], descending: next[1] } : { column: null }) },
-        element("span", { class: "title" }, title), key ? element("small", {}, "key") : "", element("span", { class: "way", "aria-hidden": "true" }, way)));
-  }
-
-  function line(row, i, right) {
-    const choose = () => act("key", i);
-    const keys = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } };
-    const chosen = view.page.chosen === i;
-    return element("tr", { class: `${KINDS[row.mark] || ""} ${chosen ? "chosen" : ""}`, "aria-current": chosen ? "true" : null, tabindex: 0,
-      title: "Show this key in the views that are linked", onclick: choose, onkeydown: keys },
-      mark(row.mark), ...row.keys.map((cell, c) => shown(cell, right.keys[c])), ...row.values.map((each, c) => value(each, right.values[c], row.mark === "~")),
-      element("td", {}, row.cause), element("td", {}, row.epochs));
-  }
-
-  function shown(cell, numeric, more = "") {
-    return element("td", { class: `${numeric ? "number" : ""} ${cell.kind === "null" ? "null" : ""} ${more}`, title: cell.whole }, element("span", { class: "text" }, cell.text));
-  }
-
-  function value({ now, was, moved }, numeric, changed) {
-    if (!was) return shown(now, numeric, changed ? "quiet" : "");
-    return element("td", { class: `differs ${numeric ? "number" : ""}`, title: `was ${was.whole || was.text}, is ${now.whole || now.text}` },
-      element("span", { class: "was" }, was.text), element("span", { class: "arrow", "aria-hidden": "true" }, " → "), element("span", { class: "hidden" }, " became "),
-      element("span", { class: "text" }, now.text), moved ? element("small", { class: moved[0] === "−" ? "down" : "up" }, ` ${moved}`) : "");
   }
 
   function drawMovers() {
@@ -197,7 +138,7 @@ export function render({ model, root, style }) {
     }
     drawHead();
     drawControls();
-    drawRows();
+    drawRows(view);
     drawMovers();
   }
 }

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol
 
 from streamstate.widgets.front import plot_library
 from streamstate.widgets.live.loop import Loop
+from streamstate.widgets.live.memory import give_back, use_plain_memory
 from streamstate.widgets.model import Drawing, S, ViewModel
 from streamstate.widgets.settings import refresh
 
@@ -85,6 +86,7 @@ class Live(Generic[S]):
             self._pages.append(page)
             crowded, self._pages = self._pages[:-PAGES], self._pages[-PAGES:]
             if self._loop is None:
+                use_plain_memory()
                 self._loop = Loop(self._turn, f"streamstate-{self.kind}-{self.model.name}")
             self._ask()
         for old in crowded:
@@ -115,6 +117,11 @@ class Live(Generic[S]):
         """Show another selection, not chosen in a page."""
         with self._lock:
             self.selection = selection
+            self._ask()
+
+    def wake(self) -> None:
+        """Draw again: there is something new that the model heard of by itself. Any thread may call."""
+        with self._lock:
             self._ask()
 
     def close(self) -> None:
@@ -160,6 +167,8 @@ class Live(Generic[S]):
         except Exception as problem:  # noqa: BLE001 (whatever it is, the page says it: nobody else sees this thread)
             self._drawn, self._unfinished = None, 0
             self._tell(f"{problem}" or type(problem).__name__, pages)
+        if drew:
+            give_back()
         return self._rests(selection), drew
 
     def _draw_news(self, news: object, selection: S, pages: Sequence[tuple[Page, int]]) -> bool:

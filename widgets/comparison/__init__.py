@@ -1,0 +1,1 @@
+"""The comparison view: two timelines of a query side by side."""
