@@ -25,17 +25,28 @@ NOTEBOOK = ROOT / "tutorials" / "00_quickstart.ipynb"
 PICTURES = ROOT / "docs" / "screenshots"
 THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
 SETUP = """import streamstate as ss
-from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StoreOverview, Timeline
+from streamstate.widgets import ComparisonView, Debugger, DiffView, KeyHistoryView
+from streamstate.widgets import QueryDashboard, StoreOverview, Timeline
 store = ss.open_store("streamstate-data/store")
 history = store["delays"]
 from streamstate.extension import loaded
-running = loaded(get_ipython()).notebook.query("delays")"""
+running = loaded(get_ipython()).notebook.query("delays")
+session = ss.debug(lambda: running.launch.frame, running.checkpoint, at=1, store=store.layout.root, name="what_if")
+session.watch("count(*)")
+session.step(2)
+session.back()
+session.step()
+without = ss.fork(running.checkpoint, "streamstate-data/lost", at=4, edit="DELETE FROM op0 WHERE origin = 'JFK'")
+ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root, name="jfk_lost")"""
 VIEWS = {
     "timeline": "Timeline(history)",
     "diff": "DiffView(history, 1, 2)",
     "key": "KeyHistoryView(history, 'op0', {'carrier': 'HA', 'origin': 'JFK'})",
     "dashboard": "QueryDashboard(history, running)",
     "overview": "StoreOverview(store)",
+    "debugger": "Debugger(session)",
+    "branches": "DiffView(history, 8, 8, other=store['jfk_lost'])",
+    "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
 }
 """Each view's picture and the cell that shows it."""
 QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 900}

@@ -17,6 +17,7 @@ from streamstate.tutorials.data import SCHEMAS, airlines, file_names, prepare
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming import StatefulProcessor
 
 __all__ = ["airlines", "delays", "delays_daily", "flights", "prepare", "rotations", "weather", "weather_reports"]
 
@@ -90,12 +91,18 @@ def weather(
 
 
 def rotations(
-    spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
+    spark: SparkSession,
+    data: str | os.PathLike[str],
+    *,
+    files: int = 1,
+    until: int | None = None,
+    processor: StatefulProcessor | None = None,
 ) -> DataFrame:
     """Where each aircraft went, its last five legs, its visits per airport: ``transformWithStateInPandas``.
 
     Cancelled departures are left out; many of them never had an aircraft, and so no tail number. Run it in update
-    mode. :class:`streamstate.tutorials.rotations.Rotations` describes the state.
+    mode. :class:`streamstate.tutorials.rotations.Rotations` describes the state; another ``processor`` can be tried in
+    its place.
     """
     from pyspark.sql import functions as F
 
@@ -109,7 +116,7 @@ def rotations(
         .select("scheduled", "tailnum", *INPUT)
     )
     return departures.groupBy("tailnum").transformWithStateInPandas(
-        Rotations(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime"
+        processor or Rotations(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime"
     )
 
 

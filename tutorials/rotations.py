@@ -53,7 +53,7 @@ class Rotations(StatefulProcessor):
         legs = _legs_of(rows)
         before = self._aircraft.get()
         delay, flights = (before[1], before[2]) if before else (0.0, 0)
-        away_at = legs[-1][0] + AWAY_AFTER
+        away_at = self._away_at(legs)
         self._aircraft.update((legs[-1][4], delay + sum(leg[5] for leg in legs), flights + len(legs), away_at))
         self._remember(legs)
         self._count_visits(legs)
@@ -73,6 +73,11 @@ class Rotations(StatefulProcessor):
         self._legs.clear()
         columns = ["tailnum", "last_airport", "accumulated_delay", "flights", "away_since"]
         yield pd.DataFrame([(key[0], airport, delay, flights, _utc(away_at) - AWAY_AFTER)], columns=columns)
+
+    def _away_at(self, legs: list[tuple[Any, ...]]) -> datetime:
+        """When the aircraft counts as away: in the time of its flights, not of the machine that runs this."""
+        last: datetime = legs[-1][0]
+        return last + AWAY_AFTER
 
     def _remember(self, legs: list[tuple[Any, ...]]) -> None:
         """Keep the last legs; those of before are read only where this epoch's do not fill the list."""

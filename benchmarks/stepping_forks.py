@@ -1,0 +1,43 @@
+"""Stepping a fork epoch by epoch, against running the query from scratch to the same epoch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import streamstate as ss
+from benchmarks.harness import Measurement, timed
+from benchmarks.size import Size
+from benchmarks.workload import Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def stepping_forks(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Seconds of a step, over all epochs of a query but the first two, the first of which warms up."""
+    work = Workload(spark, folder, size.keys, size.changes)
+    for _ in range(size.epochs + 1):
+        work.change()
+    work.run()
+    fork = ss.fork(work.checkpoint, folder / "fork", at=0)
+    ss.step(work.query, fork)
+    steps = [timed(lambda: ss.step(work.query, fork)) for _ in range(size.epochs)]
+    # The same query over the same files, from nothing up to the epoch at which the fork stands now.
+    again = work.query().writeStream.format("noop").outputMode("update").trigger(availableNow=True)
+    scratch = timed(lambda: again.option("checkpointLocation", str(folder / "scratch")).start().awaitTermination())
+    setting = f"{size.keys:,} keys, {size.changes:,} changes an epoch, {size.epochs} epochs"
+    seconds = statistics.median(steps)
+    yield Measurement(
+        "a step (median) against restarting from scratch to the last epoch",
+        "step",
+        seconds,
+        "from scratch",
+        scratch,
+        size.epochs,
+        setting,
+        wanted=20.0,
+    )
+    yield Measurement("a step, the slowest", "step", max(steps), "at most", 1.5, size.epochs, setting, wanted=1.0)
