@@ -35,6 +35,7 @@ nitpicky = True
 # The site links to no other package's documentation, because it is read offline.
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|datetime|pathlib|typing)\..*"),
+    (r"py:class", r"datetime|Stopped|Input|.*\.suspects\.Kind"),  # written out where they are used
     (r"py:.*", r"(pandas|pd|pyarrow|pa|polars|pyspark|panel|ipywidgets|IPython)\..*"),
 ]
 

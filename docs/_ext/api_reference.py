@@ -62,7 +62,32 @@ PAGES = {
             f"{_CORE}.spark_session.StreamStateWarning",
         ),
     ),
-    "forking": Page("Forking and stepping", "Run epochs of a query again.", ("fork", "Fork", "step", "StepReport")),
+    "forking": Page(
+        "Forking, stepping, replaying",
+        "Go back to an epoch of a query and run forward again.",
+        (
+            *("fork", "Fork", "Edit", "initial_state", "start_offsets", "step", "StepReport", "EpochRun"),
+            *("replay", "Replay", "debug", "DebugSession"),
+        ),
+    ),
+    "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "Divergence")),
+    "determinism": Page(
+        "Determinism",
+        "Whether a query comes to the same state again, and what keeps it from that.",
+        (
+            *("audit", "Audit", f"{_CORE}.debugger.audit.report.AuditedReplay"),
+            *(f"{_CORE}.debugger.audit.report.Divergence", f"{_CORE}.debugger.audit.suspects.Suspect"),
+            *("check_certificate", "CertificateCheck"),
+        ),
+    ),
+    "recovery": Page(
+        "Scaling and recovery",
+        "Another number of partitions, starting again after a failure, and practising that.",
+        (
+            *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "supervise", "Supervised", "BackOff"),
+            *("drill", "DrillReport"),
+        ),
+    ),
     "store": Page(
         "Store",
         "Where reading starts. Neither Spark nor Java is needed from here on.",
