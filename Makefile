@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test lab lint docs bench java clean distclean
+.PHONY: help demo test test-exhaustive lab lint docs bench java clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -20,9 +20,15 @@ help:  ## say what there is
 demo: $(DONE)/demo java  ## stream a year of flights and look into the queries' state, live and past
 	@$(PY) -m streamstate.tutorials.demo
 
-test: $(DONE)/dev java  ## run the tests
+# The tests start Spark more than a hundred times: with its classes in an archive, and compiled quickly rather than well.
+QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(abspath $(DONE))/spark.jsa -Xlog:disable
+
+test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests
 	@browser=$$(scripts/chromium $(PY)) && \
-	STREAMSTATE_CHROMIUM="$$browser" $(PY) -m pytest --numprocesses 2 --dist loadfile $(PYTESTFLAGS)
+	STREAMSTATE_CHROMIUM="$$browser" SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTESTFLAGS)
+
+test-exhaustive: $(DONE)/dev java  ## run the cases that the tests leave out for the sake of time
+	@$(PY) -m pytest -m exhaustive $(PYTESTFLAGS)
 
 lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
 	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
@@ -49,6 +55,9 @@ distclean: clean  ## remove the environment as well
 # Asked every time: it takes half a second, and a Java can go away.
 java: | $(DONE)/venv
 	@$(PY) -m streamstate.java
+
+$(DONE)/spark.jsa: $(DONE)/dev | java
+	@$(PY) scripts/spark_classes.py $@
 
 $(DONE)/venv:
 	@scripts/make-venv $(VENV) $(PYTHON)

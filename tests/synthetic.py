@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.delta.compaction import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
@@ -58,6 +59,7 @@ def write(
     register(layout, query, query if query != "q" else "id", "checkpoint")
     open_or_create(layout.change_log(query, "op0"), log_schema(LOG, ["key"]), "log")
     manifest = Manifest(layout, query)
+    log = Handle(layout.change_log(query, "op0"))
     for start in range(0, len(states), commit_every):
         epochs = range(start, min(start + commit_every, len(states)))
         rows, entries = [], []
@@ -66,8 +68,10 @@ def write(
             rows += added
             entries.append(replace(entry, **facts[epoch]) if facts and entry.captured else entry)
         table = pa.Table.from_pylist(rows, schema=LOG)
-        append_once(layout.change_log(query, "op0"), f"{query}/op0", epochs[-1], partial(_all_of, table))
+        append_once(log, f"{query}/op0", epochs[-1], partial(_all_of, table))
         manifest.append(entries, f"{query}/_epochs")
+        if not manifest.entries:
+            manifest.refresh()  # it is known to be there then, and is not opened anew at every epoch
         if tidy_every and epochs[-1] % tidy_every == 0:
             compact(layout.change_log(query, "op0"), EPOCH)
             compact(layout.manifest(query), "epoch")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
 from streamstate.snapshots.registry import register
@@ -37,10 +38,14 @@ class Written:
         self._layout = Layout.at(path)
         self._tables = {table: ([*columns], keys) for table, (columns, keys) in tables.items()}
         self._states: list[dict[str, State] | None] = []
+        self._manifest = Manifest(self._layout, name)
+        self._logs: dict[str, tuple[Handle, pa.Schema]] = {}
         register(self._layout, name, f"id of {name}", f"checkpoint of {name}")
         for table, (columns, keys) in tables.items():
             schema = log_schema(pa.schema([*LOG, *columns.items()]), [*columns][:keys])
-            open_or_create(self._layout.change_log(name, table), schema, "change log")
+            log = self._layout.change_log(name, table)
+            whole = pa.schema(open_or_create(log, schema, "change log").schema().to_arrow())
+            self._logs[table] = (Handle(log), whole)
 
     def add(self, states: Mapping[str, State] | None) -> None:
         """The next epoch's whole state by table; ``None`` is a gap."""
@@ -48,12 +53,12 @@ class Written:
         before = self._states[-1] if epoch else {table: {} for table in self._tables}
         self._states.append(None if states is None else {table: dict(state) for table, state in states.items()})
         if states is None:
-            Manifest(self._layout, self.name).append([Entry.gap(epoch)], self.name)
+            self._show(Entry.gap(epoch))
             return
         facts = {table: self._log(table, epoch, before, state) for table, state in states.items()}
         moment = START + dt.timedelta(minutes=epoch)
         entry = Entry(epoch, CAPTURED, committed_at=moment, watermark=moment - dt.timedelta(hours=1), tables=facts)
-        Manifest(self._layout, self.name).append([entry], self.name)
+        self._show(entry)
 
     def newest(self) -> dict[str, State]:
         """The newest epoch's state by table."""
@@ -61,14 +66,18 @@ class Written:
         assert newest is not None
         return newest
 
+    def _show(self, entry: Entry) -> None:
+        self._manifest.append([entry], self.name)
+        if not self._manifest.entries:
+            self._manifest.refresh()  # it is known to be there then, and is not opened anew at every epoch
+
     def _log(self, table: str, epoch: int, before: Mapping[str, State] | None, state: State) -> TableFacts:
         columns, keys = self._tables[table]
         names = [name for name, _ in LOG] + columns
         changes = list(_changes(None if before is None else before[table], state, len(columns) - keys))
         rows = [dict(zip(names, (epoch, change, 0, *key, *values), strict=True)) for change, key, values in changes]
-        uri = self._layout.change_log(self.name, table)
-        schema = pa.schema(open_or_create(uri, pa.schema([]), "").schema().to_arrow())
-        append_once(uri, f"{self.name}/{table}", epoch, lambda _: pa.Table.from_pylist(rows, schema=schema))
+        log, schema = self._logs[table]
+        append_once(log, f"{self.name}/{table}", epoch, lambda _: pa.Table.from_pylist(rows, schema=schema))
         return TableFacts(len(state), 0 if before is None else len(rows), epoch if before is None else None)
 
 

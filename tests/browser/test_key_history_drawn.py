@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading.test_histories import EXAMPLES, HISTORIES
 from synthetic import write
-from test_histories import EXAMPLES, HISTORIES
 
 import streamstate as ss
 from browser.stores import HOSTILE, START, State, Written

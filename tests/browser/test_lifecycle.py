@@ -16,7 +16,7 @@ from browser.lab import Lab, wait_until
 from browser.shown import Shown
 from browser.stores import State, Written, flights, more_flights
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What a page sends while a cell runs is answered where both sides know subshells; elsewhere it waits.
 SUBSHELLS = version("jupyterlab") >= "4.4" and int(version("ipykernel").split(".")[0]) >= 7

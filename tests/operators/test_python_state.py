@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from oracle import captured_rows, spark_rows
 from pyspark.sql import SparkSession
+from sampling import sampled
 
 import streamstate as ss
 from operators.processors import PANDAS_STATE, TRANSFORM, InRows, evolving, transformed
 from operators.running import AVRO, CHANGELOG_OFF, Query, Run, checked
 from streamstate.snapshots.errors import UnknownColumnError
+
+pytestmark = pytest.mark.slow
 
 FEW = (range(2), range(2, 3))
 
@@ -24,7 +27,7 @@ def test_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path, name: s
     checked(spark, PANDAS_STATE[name], tmp_path, starts=FEW)
 
 
-@pytest.mark.parametrize("name", TRANSFORM)
+@pytest.mark.parametrize("name", sampled(TRANSFORM, 3))
 def test_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Value, list and map variables, those whose TTL has passed and those whose has not, timers, initial state."""
     checked(spark, TRANSFORM[name], tmp_path, starts=FEW)

@@ -26,7 +26,7 @@ from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, 
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, INPUT, ROCKSDB, START, Query, Run
 from streamstate.snapshots import capture, table_capture
 
-EXAMPLES = int(os.environ.get("STREAMSTATE_RANDOM_QUERIES", "5"))
+EXAMPLES = int(os.environ.get("STREAMSTATE_RANDOM_QUERIES", "3"))
 STATE = {"RocksDB": ROCKSDB, "format 1": FORMAT_1, "changelog off": CHANGELOG_OFF, "HDFS": HDFS}
 # Interval arithmetic on drawn numbers overflows, which is Spark's to refuse.
 SAFE = sorted(set(VALUES) - {"intervals"})

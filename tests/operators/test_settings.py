@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from oracle import compare
 from pyspark.sql import SparkSession
+from sampling import sampled
 
 import streamstate as ss
 from operators.queries import WINDOWS, aggregated
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Run, checked
 from streamstate.snapshots.state_reader import StateReader
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = {
     "RocksDB, changelog, format 1": FORMAT_1,
@@ -22,7 +25,7 @@ SETTINGS = {
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", sampled(SETTINGS, 3))
 def test_providers_and_formats(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each gives the same tables; only what makes capture cheaper is said, and only where it is true."""
     run = checked(spark, WINDOWS["sliding window"], tmp_path, SETTINGS[name])

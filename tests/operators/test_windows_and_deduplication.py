@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from sampling import sampled
 
 from operators.queries import OTHERS, WINDOWS
 from operators.running import checked
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.parametrize("name", WINDOWS)
+
+@pytest.mark.parametrize("name", sampled(WINDOWS, 2))
 def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Tumbling, sliding and session windows, with late rows, and evicted as the watermark passes."""
     history = checked(spark, WINDOWS[name], tmp_path).history
@@ -20,7 +23,7 @@ def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert sum(removed) > 0
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", sampled(OTHERS, 4))
 def test_other_operators(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Global aggregation, distinct, deduplication with and without a watermark, limit, several in one query."""
     checked(spark, OTHERS[name], tmp_path, starts=(range(2), range(2, 3)))

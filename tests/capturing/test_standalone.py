@@ -1,0 +1,204 @@
+"""A large capture on a real cluster: a master and two workers of Spark's own standalone mode, each a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyspark
+import pytest
+from conftest import Source, run
+from oracle import compare
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import streamstate as ss
+from capturing.test_cluster import committed, data_files
+
+pytestmark = pytest.mark.slow
+
+# Captures on the cluster and says how many processes besides the driver's hold blocks: the executors.
+PROGRAM = """
+import json, sys
+import streamstate as ss
+spark = ss.session(**json.loads(sys.argv[1]))
+for checkpoint, store in json.loads(sys.argv[2]):
+    ss.capture(checkpoint, store, "q", spark=spark)
+print(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
+spark.stop()
+"""
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Cluster:
+    """A running master and its workers."""
+
+    def __init__(self, url: str, workers: list[subprocess.Popen[str]]) -> None:
+        self.url = url
+        self.workers = workers
+
+    def start_capture(self, pairs: list[tuple[Path, Path]], **settings: str) -> subprocess.Popen[str]:
+        """Capture checkpoints into stores, in a process whose session is the cluster's."""
+        conf = {
+            "spark.master": self.url,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": SMALL_JVM,
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": SMALL_JVM,
+            # Tasks wait until both workers have an executor.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+            "spark.sql.shuffle.partitions": "2",
+            **settings,
+        }
+        stores = json.dumps([[str(one) for one in pair] for pair in pairs])
+        command = [sys.executable, "-c", PROGRAM, json.dumps(conf), stores]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors' processes."""
+        return [child for worker in self.workers for child in psutil.Process(worker.pid).children()]
+
+
+def finished(capture: subprocess.Popen[str]) -> int:
+    """Wait for a capture; returns how many executors it had."""
+    out, err = capture.communicate(timeout=120)
+    assert capture.returncode == 0, "\n".join(line for line in err.splitlines() if not line.startswith("\tat"))[-6000:]
+    return int(out.split()[-1])
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def daemon(kind: str, *arguments: str, folder: Path, until: str) -> subprocess.Popen[str]:
+    """Start a part of the cluster, and wait until it says that it is ready."""
+    home = Path(pyspark.__path__[0])
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    command = [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments]
+    started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert started.stderr is not None
+    said = []
+    for line in started.stderr:
+        said.append(line)
+        if until in line:
+            # Whatever it says from now on is read, so that it never waits for a reader.
+            threading.Thread(target=started.stderr.read, daemon=True).start()
+            return started
+    raise AssertionError("".join(said[-20:]))
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a process and all that it started."""
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One core and one GiB a worker; everything ends with the tests."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "local").mkdir()
+    with ExitStack() as running:
+        port = str(free_port())
+        webless = ("--webui-port", "0")
+        master = daemon("master.Master", "--port", port, *webless, folder=folder, until="I have been elected leader")
+        running.callback(end, master)
+        url, workers = f"spark://127.0.0.1:{port}", []
+        for number in range(2):
+            limits = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))
+            worker = daemon("worker.Worker", *webless, *limits, url, folder=folder, until="Successfully registered")
+            running.callback(end, worker)
+            workers.append(worker)
+        yield Cluster(url, workers)
+
+
+def sums(source: Source) -> DataFrame:
+    """One row a key."""
+    return source.stream().groupBy("k").agg(F.sum("v").alias("s"))
+
+
+def test_a_cluster_writes_what_the_driver_would(
+    spark: SparkSession, source: Source, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two executors, and the history that Spark's reader gives.
+
+    The pass is estimated to be small; Spark refuses to have the driver fetch so much, and the executors take over.
+    """
+    for epoch in range(2):
+        keys = [f"{'x' * 200}{number}" for number in range(1000 * epoch, 1000 * epoch + 8000)]
+        source.add({"k": keys, "v": [epoch] * len(keys)})
+    run(sums(source), tmp_path / "c")
+    capture = cluster.start_capture([(tmp_path / "c", tmp_path / "s")], **{"spark.driver.maxResultSize": "1m"})
+    try:
+        assert finished(capture) == 2
+    finally:
+        end(capture)
+    assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 2
+    assert len(committed(tmp_path / "s/q/op0")) > 1  # the driver would have written one file
+    assert data_files(tmp_path / "s/q/op0") == committed(tmp_path / "s/q/op0")
+
+
+def test_an_executor_that_dies_doubles_nothing(
+    spark: SparkSession, source: Source, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Killed while its task has a file half-written: the task runs again elsewhere, the half file is swept."""
+    keys = [f"k{number:07}" for number in range(400_000)]
+    source.add({"k": keys, "v": [*range(len(keys))]})
+    run(sums(source), tmp_path / "c")
+    settings = {"spark.streamstate.rowsInDriver": "0", "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+    capture = cluster.start_capture([(tmp_path / "c", tmp_path / "s")], **settings)
+    try:
+        half = kill_one_that_writes(cluster, capture)
+        assert half.exists()
+        finished(capture)
+    finally:
+        end(capture)
+    assert not half.exists()
+    assert data_files(tmp_path / "s/q/op0") == committed(tmp_path / "s/q/op0")
+    table = ss.open_store(tmp_path / "s")["q"].live().table()
+    expected = spark.read.format("statestore").load(str(tmp_path / "c")).select("key.k", "value.sum").toArrow()
+    assert in_order(table.to_arrow()) == in_order(expected)
+    assert table.count() == len(keys)
+
+
+def kill_one_that_writes(cluster: Cluster, capture: subprocess.Popen[str]) -> Path:
+    """SIGKILL an executor, its Python included, that has a data file open; returns the file."""
+    while True:
+        assert capture.poll() is None, "the capture ended before an executor could be killed"
+        for executor in cluster.executors():
+            with suppress(psutil.NoSuchProcess):
+                family = executor.children(recursive=True)
+                opened = [file.path for one in family for file in one.open_files() if "/.unfinished-" in file.path]
+                if opened:
+                    for one in (executor, *family):
+                        one.kill()
+                    return Path(opened[0])
+
+
+def in_order(rows: pa.Table) -> list[list[object]]:
+    """The rows' values by key."""
+    return [column.to_pylist() for column in rows.sort_by("k").columns]

@@ -1,0 +1,271 @@
+"""Replays of deterministic queries come out as recorded; what makes one come out otherwise is found and named."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from operators.processors import TRANSFORM
+from operators.queries import JOINS, OTHERS, WINDOWS
+from operators.running import Query, Run
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import DoubleType
+from sampling import sampled
+from stepping import builder, tree, untouched
+
+import streamstate as ss
+from streamstate.snapshots.errors import (
+    EpochGoneError,
+    InvalidArgumentError,
+    NotACheckpointError,
+    NotReplayableError,
+)
+
+pytestmark = pytest.mark.slow
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+EPOCHS = 3
+FILES = 3
+
+
+class Arrival(StatefulProcessor):
+    """Remembers rows in the order in which they come."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the list."""
+        self._kept = handle.getListState("kept", "v long")
+
+    def handleInputRows(self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """Append them."""
+        for frame in rows:
+            for value in frame["v"].tolist():
+                self._kept.appendValue((value,))
+        return iter(())
+
+
+def timed(stream: DataFrame) -> DataFrame:
+    """Whatever Spark gives an epoch's own time to."""
+    columns = {"a": "current_timestamp()", "b": "current_date()", "c": "unix_timestamp()", "d": "localtimestamp()"}
+    named = stream.selectExpr("k", "v", *(f"{how} AS {name}" for name, how in columns.items()))
+    return named.groupBy("k").agg(F.count("*"), F.sum("v"), *(F.max(name) for name in columns))
+
+
+def by_processor(processor: StatefulProcessor, time_mode: str) -> Callable[[DataFrame], DataFrame]:
+    """A processor's query; its rows come from several partitions."""
+    return lambda stream: (
+        stream.repartition("v")
+        .groupBy("k")
+        .transformWithStateInPandas(processor, "k string, n long", "update", time_mode)
+    )
+
+
+CLEAN = {
+    "aggregation and the epoch's own time": Query(timed, ()),
+    "sliding window": WINDOWS["sliding window"],
+    "session window": WINDOWS["session window"],
+    "join": JOINS["left_outer"],
+    "deduplication": OTHERS["dropDuplicates with a watermark"],
+    "event-time timers": TRANSFORM["pandas, event time and timers"],
+    "processing-time timers": TRANSFORM["rows, processing time, TTL and timers"],
+}
+
+
+@pytest.mark.parametrize("name", sampled(CLEAN, 2))
+def test_a_deterministic_query_is_not_accused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Every state of it comes out as recorded, also with another number of partitions; the original is only read."""
+    run, query = Run(spark, tmp_path), CLEAN[name]
+    run.start(query, epochs=range(EPOCHS))
+    before = tree(run.checkpoint)
+    audit = ss.audit(builder(run, query), run.checkpoint, replays=1, mode=query.mode, spark=spark)
+    assert audit.clean, repr(audit)
+    assert audit.first is None
+    assert [(one.partitions, one.upto) for one in audit.replays] == [(2, audit.epochs[-1]), (3, audit.epochs[-1])]
+    assert repr(audit).startswith("Deterministic")
+    assert untouched(before, run.checkpoint)
+
+
+def outside(folder: Path) -> Callable[[DataFrame], DataFrame]:
+    """A column that is read from a file."""
+    path = str(folder / "rate.txt")
+
+    @F.udf("long")
+    def rated(v: int) -> int:
+        with open(path) as file:  # noqa: PTH123 (what a user writes)
+            return v * int(file.read())
+
+    return lambda stream: stream.withColumn("x", rated("v")).groupBy("k").agg(F.sum("x"))
+
+
+@F.udf(DoubleType())
+def wall_clock(v: int) -> float:
+    """Reads the clock."""
+    return v + time.time()
+
+
+def shuffled(aggregate: Any) -> Callable[[DataFrame], DataFrame]:
+    """An aggregate of rows that were spread before."""
+    return lambda stream: stream.repartition("v").groupBy("k").agg(aggregate)
+
+
+FAULTS: dict[str, tuple[Callable[[Path], Callable[[DataFrame], DataFrame]], str, bool]] = {
+    "rand": (lambda _: lambda s: s.withColumn("r", F.rand(42)).groupBy("k").agg(F.max("r")), "rand()", True),
+    "uuid": (lambda _: lambda s: s.withColumn("r", F.expr("uuid()")).groupBy("k").agg(F.max("r")), "uuid()", True),
+    "now": (lambda _: lambda s: s.withColumn("r", F.expr("now()")).groupBy("k").agg(F.max("r")), "now()", True),
+    "wall clock": (
+        lambda _: lambda s: s.withColumn("r", wall_clock("v")).groupBy("k").agg(F.max("r")),
+        "time.time",
+        True,
+    ),
+    "outside": (outside, "open", True),
+    "collect_list": (lambda _: shuffled(F.collect_list("v")), "collect_list(v)", False),
+    "first": (lambda _: shuffled(F.first("v")), "first(v)", False),
+    "list state": (lambda _: by_processor(Arrival(), "None"), "the order of rows in TransformWithState", False),
+}
+"""How each is made, who is to blame, and whether a replay with the same number of partitions diverges."""
+
+
+@pytest.mark.parametrize("name", sampled(FAULTS, 3))
+def test_a_fault_is_found_and_its_source_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """First epoch, table, key, column, both values; and what in the query is likely to blame."""
+    make, culprit, same_partitions = FAULTS[name]
+    (tmp_path / "rate.txt").write_text("3")
+    query = Query(make(tmp_path), ())
+    frame = several_files(spark, tmp_path, query)
+    checkpoint = tmp_path / "checkpoint"
+    run_to_the_end(frame(), checkpoint)
+    (tmp_path / "rate.txt").write_text("4")
+    audit = ss.audit(frame, checkpoint, replays=1, spark=spark)
+    assert not audit.clean
+    assert [one.same for one in audit.replays] == [not same_partitions, False]
+    first = audit.first
+    assert first is not None
+    assert (first.epoch, first.table.split("_")[0], "k" in "".join(first.key)) == (0, "op0", True)
+    assert first.recorded != first.replayed
+    assert first.suspects[0].what.startswith(culprit), repr(audit)
+    assert repr(audit).startswith("Not deterministic at epochs 0 to 2")
+    assert culprit.split("(")[0] in audit._repr_html_()
+
+
+def several_files(spark: SparkSession, folder: Path, query: Query) -> Callable[[], DataFrame]:
+    """Input of several files an epoch, and the query over it."""
+    source = folder / "input"
+    source.mkdir()
+    for number in range(EPOCHS * FILES):
+        values = [*range(number * 12, number * 12 + 12)]
+        pd.DataFrame({"k": [f"k{v % 2}" for v in values], "v": values}).to_parquet(source / f"{number:03}.parquet")
+    reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", FILES)
+    return lambda: query.build(reader.parquet(str(source)))
+
+
+def run_to_the_end(frame: DataFrame, checkpoint: Path) -> None:
+    """All epochs of a query."""
+    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[], DataFrame]]:
+    """A query of three epochs."""
+    folder = tmp_path_factory.mktemp("plain")
+    frame = several_files(spark, folder, Query(lambda s: s.groupBy("k").agg(F.sum("v")), ()))
+    run_to_the_end(frame(), folder / "checkpoint")
+    return folder, frame
+
+
+def test_part_of_a_history_is_audited(
+    spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path
+) -> None:
+    """From the recorded state before the first epoch on, over other partitions too; what is asked for is kept."""
+    folder, frame = plain
+    told: list[tuple[str, float | None]] = []
+    audit = ss.audit(
+        frame,
+        folder / "checkpoint",
+        epochs=(1, 2),
+        replays=1,
+        partitions=5,
+        store=tmp_path / "store",
+        directory=tmp_path / "kept",
+        spark=spark,
+        progress=lambda line, share: told.append((line, share)),
+    )
+    assert audit.clean, repr(audit)
+    assert [one.partitions for one in audit.replays] == [2, 5]
+    assert {one.name for one in (tmp_path / "kept").iterdir()} >= {"replay-1", "replay-2"}
+    assert ss.open_store(tmp_path / "store")["checkpoint"].captured() == [0, 1, 2]
+    assert [line for line, _ in told] == [f"Replay {one} of 2: epoch {epoch}" for one in (1, 2) for epoch in (1, 2)]
+    assert [share for _, share in told] == [0, 0.25, 0.5, 0.75]
+
+
+def test_changed_code_is_told_from_chance(spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]]) -> None:
+    """Replays that agree with each other, and with nothing in the query to blame, speak for other code or input."""
+    folder, frame = plain
+    audit = ss.audit(
+        lambda: (
+            frame()
+            .sparkSession.readStream.schema("k string, v long")
+            .option("maxFilesPerTrigger", FILES)
+            .parquet(str(folder / "input"))
+            .withColumn("v", F.col("v") + 1)
+            .groupBy("k")
+            .agg(F.sum("v"))
+        ),
+        folder / "checkpoint",
+        epochs=(1, 1),
+        replays=1,
+        spark=spark,
+    )
+    assert audit.first is not None
+    assert (audit.first.epoch, audit.first.suspects) == (1, ())
+    assert "the code, the settings or the input may not be those" in repr(audit)
+
+
+def test_what_cannot_be_audited_is_said_before_anything_runs(
+    spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path
+) -> None:
+    """Epochs that are not there, sources that forget, numbers that cannot be meant."""
+    folder, frame = plain
+    checkpoint = folder / "checkpoint"
+    before = tree(checkpoint)
+
+    def socket() -> DataFrame:
+        lines = spark.readStream.format("socket").option("host", "localhost").option("port", "9").load()
+        return lines.groupBy("value").count()
+
+    with pytest.raises(EpochGoneError, match=r"cannot replay 3, 4: .*\nIt can replay the epochs 0 to 2"):
+        ss.audit(frame, checkpoint, epochs=(2, 4), spark=spark)
+    with pytest.raises(NotReplayableError, match="socket"):
+        ss.audit(socket, checkpoint, spark=spark)
+    with pytest.raises(NotACheckpointError):
+        ss.audit(frame, tmp_path, spark=spark)
+    wrong: list[dict[str, Any]] = [{"epochs": (2, 1)}, {"replays": 0}, {"partitions": 2}, {"directory": folder}]
+    for one in wrong:
+        with pytest.raises(InvalidArgumentError):
+            ss.audit(frame, checkpoint, spark=spark, **one)
+    assert untouched(before, checkpoint)
+
+
+def test_an_interrupt_leaves_nothing_behind(
+    spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scratch folder, no running query."""
+    folder, frame = plain
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def interrupt(line: str, share: float | None) -> None:
+        if share:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ss.audit(frame, folder / "checkpoint", spark=spark, progress=interrupt)
+    assert [one for one in tmp_path.iterdir() if "audit" in one.name] == []
+    assert spark.streams.active == []

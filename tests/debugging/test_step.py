@@ -1,0 +1,182 @@
+"""A step runs one epoch of a fork: with the original's input, and with its result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from operators.processors import PANDAS_STATE, TRANSFORM
+from operators.queries import JOINS, OTHERS, WINDOWS
+from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Run, rows, with_settings
+from oracle import spark_rows
+from pyspark.sql import SparkSession
+from sampling import sampled
+from stepping import builder, check_steps, counting
+
+import streamstate as ss
+from streamstate.debugger.next_epoch import with_own_conf
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.errors import ForkError
+
+pytestmark = pytest.mark.slow
+
+PROVIDERS = {"RocksDB, format 2": {}, "RocksDB, format 1": FORMAT_1, "HDFS": HDFS, "whole states": CHANGELOG_OFF}
+BUILT_IN = WINDOWS | OTHERS | {f"join, {how}": query for how, query in JOINS.items()}
+PYTHON = {
+    "rows, processing time, TTL and timers": TRANSFORM["rows, processing time, TTL and timers"],
+    "pandas, event time and timers": TRANSFORM["pandas, event time and timers"],
+    "groups in pandas, event time": PANDAS_STATE["event-time timeout"],
+}
+PROVED = "join, left_outer"
+
+
+@pytest.mark.parametrize("provider", sampled(PROVIDERS, 2))
+def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provider: str) -> None:
+    """Key by key at each of three epochs, whichever way the state is kept."""
+    run, query = Run(spark, tmp_path), BUILT_IN[PROVED]
+    run.start(query, PROVIDERS[provider])
+    check_steps(spark, run, query, PROVIDERS[provider])
+
+
+@pytest.mark.parametrize("name", sampled([name for name in BUILT_IN if name != PROVED], 4))
+def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Windows, deduplication, limits, joins (of a stream with itself, too), several operators in one query."""
+    run, query = Run(spark, tmp_path), BUILT_IN[name]
+    run.start(query, epochs=range(3))
+    check_steps(spark, run, query, at=0, steps=2)
+
+
+@pytest.mark.parametrize("name", sampled(PYTHON, 2))
+def test_python_state_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Variables, timers and timeouts: the processing time is that of the original's epoch."""
+    run, query = Run(spark, tmp_path), PYTHON[name]
+    run.start(query, epochs=range(3))
+    check_steps(spark, run, query, at=0, steps=2)
+
+
+def test_epochs_without_data_are_steps_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """A step never runs one in passing: the fork has exactly the original's epochs."""
+    run, query = Run(spark, tmp_path), WINDOWS["tumbling window"]
+    session = with_settings(spark)
+    frame = query.build(run.inputs.stream(session))
+    started = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(run.checkpoint))
+    going = started.start()
+    try:
+        for epoch in range(3):
+            run.inputs.add(rows(epoch))
+            going.processAllAvailable()
+    finally:
+        going.stop()
+    original = Checkpoint(run.checkpoint)
+    last = original.committed()[-1]
+    without = [epoch for epoch in range(1, last + 1) if _offsets(original, epoch) == _offsets(original, epoch - 1)]
+    assert without
+    report = check_steps(spark, run, query, at=0, steps=last)
+    assert [one.epoch for one in report.epochs if not one.input_rows] == without
+    planned = [original.planned(one.epoch) for one in report.epochs]
+    assert [one.watermark for one in report.epochs] == [one.watermark if one else None for one in planned]
+
+
+def _offsets(checkpoint: Checkpoint, epoch: int) -> tuple[str | None, ...]:
+    planned = checkpoint.planned(epoch)
+    assert planned is not None
+    return planned.offsets
+
+
+def test_the_sources_log_is_compacted_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """Across the source's tenth and twentieth batch, and where the original has deleted what it compacted."""
+    settings = {"spark.sql.shuffle.partitions": "1"}
+    run, query = Run(spark, tmp_path), OTHERS["distinct"]
+    run.start_with(query, [rows(epoch, count=3) for epoch in range(22)], settings)
+    # Spark does so after ten minutes.
+    for batch in range(19):
+        (run.checkpoint / f"sources/0/{batch}").unlink(missing_ok=True)
+    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=3)
+    report = ss.step(builder(run, query, settings), fork, epochs=50, mode=query.mode)
+    assert (report.stopped, report.epoch, len(report.epochs)) == ("end", 21, 18)
+    log = {file.name for file in Path(fork, "sources/0").iterdir() if not file.name.startswith(".")}
+    assert {"9.compact", "19.compact", "21"} <= log
+    for epoch in (9, 10, 20, 21):
+        assert spark_rows(spark, fork.checkpoint, "op0", epoch) == spark_rows(spark, run.checkpoint, "op0", epoch)
+
+
+def test_a_spreading_anew_is_done_again(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """An epoch in which the original only spread its state over other partitions does so in the fork."""
+    build = counting(spark, counted[0].parent)
+    original = ss.fork(counted[0], tmp_path / "original", at=2)
+    ss.rescale(original.checkpoint, 3, spark=spark)
+    fork = ss.fork(original, tmp_path / "fork", at=2)
+    report = ss.step(build, fork, original=original)
+    assert [(one.epoch, one.input) for one in report.epochs] == [(3, "none")]
+    assert Checkpoint(fork).partitions(3) == 3
+    assert spark_rows(spark, fork.checkpoint, "op0", 3) == spark_rows(spark, counted[0], "op0", 2)
+
+
+def test_new_input(spark: SparkSession, tmp_path: Path) -> None:
+    """Where the original ends a fork goes on if asked, with all there is; then it does not follow it any more."""
+    run, query = Run(spark, tmp_path), OTHERS["distinct"]
+    run.start(query, epochs=range(2))
+    build, fork = builder(run, query), ss.fork(run.checkpoint, tmp_path / "fork", at=0)
+    ended = ss.step(build, fork, epochs=2, mode="append")
+    assert (ended.stopped, ended.epoch) == ("end", 1)
+    run.inputs.add(rows(2))
+    run.inputs.add(rows(3))
+    more = ss.step(build, fork, new_input=True, mode="append")
+    assert [(one.epoch, one.input, one.input_rows) for one in more.epochs] == [(2, "new", 22)]
+    nothing = ss.step(build, fork, new_input=True, mode="append")
+    assert (nothing.stopped, nothing.epoch, Checkpoint(fork).begun()[-1]) == ("end", 2, 2)
+    run.start(query, epochs=range(0))
+    assert Checkpoint(run.checkpoint).committed()[-1] == 3
+    with pytest.raises(ForkError, match="has read other input"):
+        ss.step(build, fork, mode="append")
+
+
+def test_a_captured_fork_begins_where_it_was_forked(
+    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Its epochs before are its parent's, not gaps; the store knows the parent, and rows in are told."""
+    ss.capture(counted[0], tmp_path / "store", "counts", spark=spark)
+    fork = ss.fork(counted[0], tmp_path / "fork", at=2)
+    report = ss.step(counting(spark, counted[0].parent), fork, store=tmp_path / "store", name="what_if")
+    history = ss.open_store(tmp_path / "store")["what_if"]
+    epochs = history.epochs()
+    assert epochs[["epoch", "status"]].to_numpy().tolist() == [[2, "captured"], [3, "captured"]]
+    assert epochs["input_rows"].to_list()[1] == report.epochs[0].input_rows
+    assert [(one.name, one.parent, one.epoch) for one in history.forks()] == [("what_if", "counts", 2)]
+    assert report.history.name == "what_if"
+    capture = ss.follow(fork, tmp_path / "followed", "f", spark=spark)
+    try:
+        assert capture.wait(timeout=60) == 3
+    finally:
+        capture.stop()
+    assert ss.open_store(tmp_path / "followed")["f"].epochs()["epoch"].to_list() == [2, 3]
+
+
+def test_results_go_to_a_place_of_the_forks_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Step after step, where that is asked for."""
+    run, query = Run(spark, tmp_path), WINDOWS["tumbling window, append"]
+    run.start(query, epochs=range(4))
+    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=1)
+    sink = f"parquet:{tmp_path}/out"
+    build = builder(run, query)
+    report = ss.step(build, fork, epochs=1, mode="append", sink=sink)
+    assert ss.step(build, fork, mode="append", sink=sink).epoch == report.epoch + 1 == 3
+    assert {row["epoch"] for row in spark.read.parquet(str(tmp_path / "out")).select("epoch").distinct().collect()} == {
+        2,
+        3,
+    }
+
+
+def test_a_plan_keeps_what_the_fork_is_pinned_to() -> None:
+    """Offsets and processing time are the original's; settings the fork's; the watermark as it is asked for."""
+    theirs = 'v1\n{"batchWatermarkMs":70,"batchTimestampMs":9,"conf":{"p":"2"}}\n{"logOffset":4}\n-'
+    mine = 'v1\n{"batchWatermarkMs":50,"batchTimestampMs":8,"conf":{"p":"3"}}\n{"logOffset":3}\n-'
+    commit = 'v1\n{"nextBatchWatermarkMs":60}'
+    for own, watermark in ((True, 60), (False, 70)):
+        version, head, *sources = with_own_conf(theirs, mine, commit, own_watermark=own, pinned={}).split("\n")
+        assert json.loads(head) == {"batchWatermarkMs": watermark, "batchTimestampMs": 9, "conf": {"p": "3"}}
+        assert (version, sources) == ("v1", ['{"logOffset":4}', "-"])
+    assert with_own_conf(theirs, theirs, commit, own_watermark=False, pinned={}) == theirs
+    first = with_own_conf(theirs, None, None, own_watermark=True, pinned={"p": "5"})
+    assert json.loads(first.split("\n")[1])["conf"] == {"p": "5"}

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import Source, counts, letters
+from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
+from pyspark.sql import SparkSession
+
+import streamstate as ss
+from streamstate.magics.interrupts import own_interrupt
+from streamstate.magics.running import RunningQuery
+from streamstate.recovery.failures import in_one_line
+from streamstate.snapshots.errors import (
+    InvalidArgumentError,
+    NotACheckpointError,
+    QueryError,
+    UnknownQueryError,
+    WaitTimeoutError,
+)
+
+
+@pytest.fixture
+def running(shell: Shell, source: Source) -> RunningQuery:
+    """A query called counts that goes on, with two epochs of input."""
+    for epoch in range(2):
+        source.add(letters(epoch))
+    shell.names["counted"] = counts(source)
+    handle = shell.run("%%stream counts --trigger 1s\ncounted")
+    assert isinstance(handle, RunningQuery)
+    return handle
+
+
+def test_status_is_a_table_at_a_glance(shell: Shell, running: RunningQuery) -> None:
+    """Name, state, epoch, how far behind, freshness, rows of state and the last error, as text and as HTML."""
+    running.wait(epoch=1, timeout=120)
+    table = shell.run("%stream status counts")
+    row = table.to_pandas().iloc[0]
+    assert row[["name", "state", "epoch", "behind"]].tolist() == ["counts", "running", 1, 0]
+    assert row["rows"] == 9
+    assert row["last error"] is None
+    assert repr(table).splitlines()[0].split("  ")[0] == "name"
+    assert "<th" in table._repr_html_()
+    assert repr(shell.run("%stream")).splitlines()[0] == repr(table).splitlines()[0]
+
+
+def test_wait_shows_progress_and_returns(shell: Shell, running: RunningQuery, source: Source) -> None:
+    """Until an epoch is captured; without one, until what is committed is."""
+    source.add(letters(2))
+    shell.run("%stream wait counts --epoch 2 --timeout 120")
+    assert "captured up to epoch 2" in shell.said
+    shell.run("%stream wait")
+    assert "counts is running" in shell.said
+
+
+def test_wait_gives_up_after_its_time(shell: Shell, running: RunningQuery) -> None:
+    """The query goes on."""
+    message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", WaitTimeoutError)
+    assert "did not reach epoch 1000" in message
+    with pytest.raises(TimeoutError, match="It goes on"):
+        running.wait(epoch=1000, timeout=0.1)
+    assert running.state == "running"
+
+
+def test_an_interrupt_ends_the_waiting_alone(shell: Shell, running: RunningQuery, source: Source) -> None:
+    """PySpark's handler would cancel the query's jobs; the query has to survive and take more input."""
+    running.wait(epoch=1, timeout=120)
+    timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    shell.fails("%stream wait counts --epoch 1000", KeyboardInterrupt)
+    timer.join()
+    assert "time.sleep" not in shell.said
+    source.add(letters(2))
+    assert running.wait(epoch=2, timeout=120) >= 2
+    assert running.state == "running"
+
+
+def test_only_the_waiting_has_its_own_interrupt() -> None:
+    """Whatever handled an interrupt before, such as PySpark, handles it again afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    with own_interrupt():
+        assert signal.getsignal(signal.SIGINT) is not before
+        with pytest.raises(KeyboardInterrupt), own_interrupt():
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_stop_and_restart(shell: Shell, running: RunningQuery, source: Source) -> None:
+    """A stopped query is captured whole; a restarted one goes on where it was."""
+    running.wait(epoch=1, timeout=120)
+    table = shell.run("%stream stop counts")
+    assert table.to_pandas()[["state", "behind"]].iloc[0].tolist() == ["stopped", 0]
+    source.add(letters(2))
+    again = shell.run("%stream restart counts")
+    assert "resumes after epoch 1" in shell.said
+    assert again.wait(epoch=2, timeout=120) == 2
+    shell.run("%stream stop --all")
+    assert running.state == "stopped"
+    assert again.state == "stopped"
+
+
+def test_a_query_started_elsewhere_is_attached(
+    shell: Shell, spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """Its checkpoint is followed under a name of its own; stopping ends the capture, not the query."""
+    source.add(letters(0))
+    writer = counts(source).writeStream.format("noop").outputMode("update")
+    query = writer.option("checkpointLocation", str(tmp_path / "elsewhere")).start()
+    try:
+        query.processAllAvailable()
+        handle = shell.run(f"%stream attach {tmp_path}/elsewhere --name theirs --store mine")
+        assert handle.wait(timeout=120) == 0
+        assert shell.run("%stream list").to_pandas()["state"].tolist()[0] == "followed"
+        assert ss.open_store(tmp_path / "mine").queries() == ["theirs"]
+        assert "already" in shell.fails(f"%stream attach {tmp_path}/elsewhere", QueryError)
+        shell.run("%stream stop theirs")
+        assert query.isActive
+        source.add(letters(1))
+        query.processAllAvailable()
+        assert shell.run("%stream restart theirs").wait(epoch=1, timeout=120) == 1
+    finally:
+        query.stop()
+
+
+def test_a_failed_query_says_why(shell: Shell, source: Source) -> None:
+    """In its status with the line that tells, and where it is waited for."""
+    source.add(letters(0))
+    shell.names["broken"] = source.stream().groupBy("k").agg({"v": "max"}).selectExpr("raise_error('no such carrier')")
+    handle = shell.run("%%stream broken\nbroken")
+    assert "broken failed: " in shell.fails("%stream wait broken --timeout 120", QueryError)
+    assert handle.state == "failed"
+    error = shell.run("%stream status").to_pandas()["last error"].iloc[0]
+    assert "no such carrier" in error
+    assert len(error.splitlines()) == 1
+
+
+PYTHON_FAILED = """\
+[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown \
+from the Python worker: Traceback (most recent call last):
+  File "x.py", line 1, in f
+    raise ValueError("late by an hour")
+ValueError: late by an hour
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = a]"""
+TASK_LOST = """\
+Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
+(TID 4) (localhost executor driver): java.io.IOException: disk full
+\tat x.y
+=== Streaming Query ==="""
+DIVIDED = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n=== Streaming Query ==="
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (PYTHON_FAILED, "ValueError: late by an hour"),
+        (TASK_LOST, "java.io.IOException: disk full"),
+        (DIVIDED, "[DIVIDE_BY_ZERO] Division by zero."),
+        ("", "no reason given"),
+    ],
+)
+def test_an_error_of_spark_in_one_line(message: str, line: str) -> None:
+    """The line that says what went wrong, out of stacks and plans."""
+    assert in_one_line(message) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        ("%stream halt", InvalidArgumentError, "list, status, wait, stop, restart, attach"),
+        ("%stream stat", InvalidArgumentError, "Did you mean status?"),
+        ("%stream wait --timeout soon", InvalidArgumentError, "number of seconds"),
+        ("%stream stop nope", UnknownQueryError, "nope"),
+        ("%stream status nope", UnknownQueryError, "nope"),
+        ("%stream stop", QueryError, "%%stream NAME"),
+        ("%stream wait --epoch x", InvalidArgumentError, "number of an epoch"),
+        ("%stream attach nowhere", NotACheckpointError, "nowhere"),
+        ("%stream attach", InvalidArgumentError, "CHECKPOINT"),
+    ],
+)
+def test_a_wrong_verb_or_name_is_refused(shell: Shell, line: str, error: type[Exception], said: str) -> None:
+    """Naming the choices; nothing is followed."""
+    assert said in shell.fails(line, error)
+    assert not shell.notebook.running
+
+
+def test_without_queries_the_tables_say_how_to_start(shell: Shell) -> None:
+    """An empty status is no error."""
+    assert "%%stream NAME" in repr(shell.run("%stream"))
+    assert "%%stream NAME" in shell.run("%stream list")._repr_html_()

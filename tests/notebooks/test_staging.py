@@ -1,0 +1,48 @@
+"""What the tutorials stage: files that arrive when they are told to, and a power cut."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streamstate.snapshots.delta import Place, append_once, open_or_create
+from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.tutorials.data import prepare
+from streamstate.tutorials.staging import Arrivals, power_cut
+
+
+def test_files_arrive_in_order_once_until_there_are_none(tmp_path: Path) -> None:
+    """A reader holds the clock: one file a call, the latest once more when asked, and an error after the last."""
+    data = prepare(tmp_path / "data", days_per_file=1, first=date(2013, 1, 1), last=date(2013, 1, 2))
+    arrivals = Arrivals(data, tmp_path / "arriving")
+    with pytest.raises(InvalidArgumentError, match="No file has arrived"):
+        arrivals.again()
+    assert [arrivals.next(), arrivals.again()] == ["2013-01-01.parquet", "2013-01-01-repeat-1.parquet"]
+    assert arrivals.next() == "2013-01-02.parquet"
+    with pytest.raises(InvalidArgumentError, match="All files have arrived"):
+        arrivals.next()
+    assert len(list((tmp_path / "arriving" / "flights").glob("*"))) == 3
+    with pytest.raises(InvalidArgumentError, match="no prepared flights"):
+        Arrivals(tmp_path, tmp_path / "arriving")
+
+
+def test_a_power_cut_ends_a_block_before_its_next_commit(tmp_path: Path) -> None:
+    """So many commits of rows stand, no more, and no handler of exceptions sees it; afterwards commits work as ever."""
+    place = Place(str(tmp_path / "table"))
+    open_or_create(place, pa.schema([("n", pa.int64())]), "a table")
+
+    def commit(version: int) -> None:
+        append_once(place, "test", version, lambda _: pa.table({"n": pa.array([version], pa.int64())}))
+
+    with power_cut(after=2):
+        for version in range(5):
+            commit(version)
+    table = DeltaTable(tmp_path / "table")
+    assert table.to_pyarrow_table()["n"].to_pylist() in ([0, 1], [1, 0])
+    commit(2)
+    table.update_incremental()
+    assert table.to_pyarrow_table().num_rows == 3

@@ -1,0 +1,273 @@
+"""Why keys changed, against runs of Spark whose input is known epoch by epoch."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from operators.processors import PANDAS_STATE, TRANSFORM
+from operators.queries import JOINS, OTHERS, WINDOWS
+from operators.running import INPUT, Query, Run, rows, with_settings
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+MINUTES = dt.timedelta(minutes=1)
+NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key that differs between an epoch and the one before, and what the oracle may look at."""
+
+    epoch: int
+    row: Mapping[str, Any]
+    keys: set[str | None]
+    """The keys ``k`` that had input in the epoch."""
+    watermark: dt.datetime
+
+    @property
+    def cause(self) -> str:
+        """What is claimed."""
+        return str(self.row["_cause"])
+
+    @property
+    def kind(self) -> str:
+        """Whether the key was added, removed or changed."""
+        return str(self.row["_change"])
+
+
+def inputs(run: Run, epoch: int) -> pa.Table:
+    """The rows that an epoch read, by the log of the file source."""
+
+    def end(one: int) -> int:
+        offsets = run.history.at(one).offsets if one >= 0 else None
+        return int(offsets[0]["logOffset"]) if offsets else -1
+
+    files = []
+    for entry in range(end(epoch - 1) + 1, end(epoch) + 1):
+        lines = (run.checkpoint / "sources" / "0" / str(entry)).read_text(encoding="utf-8").splitlines()[1:]
+        files += [unquote(urlparse(json.loads(line)["path"]).path) for line in lines]
+    return pa.concat_tables([INPUT.empty_table(), *(pq.read_table(file) for file in files)])
+
+
+def changes(run: Run, table: str) -> Iterator[Change]:
+    """All that changed in a state table, epoch by epoch."""
+    history = run.history
+    for epoch in history.captured()[1:]:
+        watermark = history.at(epoch).watermark or dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        keys = set(inputs(run, epoch)["k"].to_pylist())
+        page = history.diff(epoch - 1, epoch, table).page(limit=10_000)
+        for row in page.to_dict("records"):
+            assert list(row["_epochs"]) == [epoch]
+            yield Change(epoch, {str(name): value for name, value in row.items()}, keys, watermark)
+
+
+def ran(spark: SparkSession, query: Query, folder: Path) -> Run:
+    """A finished run, captured."""
+    run = Run(spark, folder)
+    run.start(query, epochs=range(4))
+    run.capture()
+    return run
+
+
+def ran_live(spark: SparkSession, query: Query, folder: Path) -> Run:
+    """A run that is captured while the query is alive, so that it is known which epochs had no input."""
+    run = Run(spark, folder)
+    session = with_settings(spark, query.conf, {"spark.sql.streaming.noDataMicroBatches.enabled": "true"})
+    frame = query.build(run.inputs.stream(session))
+    writer = frame.writeStream.format("noop").outputMode(query.mode).option("checkpointLocation", str(run.checkpoint))
+    running = writer.trigger(processingTime="0 seconds").start()
+    try:
+        for epoch in range(3):
+            run.inputs.add(rows(epoch))
+            running.processAllAvailable()
+        run.capture()
+    finally:
+        running.stop()
+    return run
+
+
+@pytest.mark.parametrize("name", ["tumbling window", "tumbling window, append"])
+def test_an_aggregation(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Rows are written by input and removed once the watermark has passed the window."""
+    found = list(changes(ran(spark, WINDOWS[name], tmp_path), "op0"))
+    for one in found:
+        if one.kind == "removed":
+            assert one.cause == "watermark"
+            assert one.row["window"]["end"] <= one.watermark
+        else:
+            assert one.cause == "input"
+            assert one.row["k"] in one.keys
+    assert {one.kind for one in found} == {"added", "removed", "changed"}
+
+
+def test_sessions(spark: SparkSession, tmp_path: Path) -> None:
+    """A session goes because the watermark has passed its end, or because input joined it to an earlier one."""
+
+    def events(*minutes: int, key: str = "a") -> pa.Table:
+        times = [NOON + minute * MINUTES for minute in minutes]
+        return pa.table([[key] * len(times), list(range(len(times))), times], schema=INPUT)
+
+    tables = [events(0, 20, 50), events(8, 16), events(500, key="b"), events(501, key="b")]
+    run = Run(spark, tmp_path)
+    for table in tables:  # one start each, because files of one moment come in any order
+        run.start_with(WINDOWS["session window"], [table])
+    run.capture()
+    found = list(changes(run, "op0"))
+    gone = {(one.row["k"], one.row["sessionStartTime"]): one.cause for one in found if one.kind == "removed"}
+    assert gone == {
+        ("a", NOON + 20 * MINUTES): "input",
+        ("a", NOON): "watermark",
+        ("a", NOON + 50 * MINUTES): "watermark",
+    }
+    assert {one.cause for one in found if one.kind != "removed"} == {"input"}
+
+
+@pytest.mark.parametrize("name", ["dropDuplicates with a watermark", "dropDuplicatesWithinWatermark"])
+def test_deduplication(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Keys are remembered because of input and forgotten because of the watermark."""
+    found = list(changes(ran(spark, OTHERS[name], tmp_path), "op0"))
+    for one in found:
+        assert one.cause == ("watermark" if one.kind == "removed" else "input")
+        if one.kind == "removed":
+            expires = one.row.get("expiresAtMicros_old")
+            moment = one.row["t"] if expires is None else dt.datetime.fromtimestamp(expires / 1_000_000, dt.UTC)
+            assert moment <= one.watermark
+        else:
+            assert one.row["k"] in one.keys
+    assert {one.kind for one in found} == {"added", "removed"}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_join(joined: Run, side: str) -> None:
+    """Rows of a side are added by input, marked by the other side's, and removed or renumbered by the watermark."""
+    found = list(changes(joined, f"op0_{side}"))
+    values = ("k", "v", "t") if side == "left" else ("k2", "v2", "t2")
+    for one in found:
+        if one.cause == "input":
+            assert one.row["field0"] in one.keys
+            assert one.kind == "added" or all(one.row[f"{name}_old"] == one.row[f"{name}_new"] for name in values)
+        else:
+            assert one.cause == "watermark"
+            before, after = (
+                held(joined, epoch, side, one.row["field0"], values) for epoch in (one.epoch - 1, one.epoch)
+            )
+            assert before - after, "a row of that key was evicted"
+    assert {one.kind for one in found} >= {"added", "removed"}
+    assert {one.cause for one in found} == {"input", "watermark"}
+
+
+@pytest.fixture(scope="module")
+def joined(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A left outer join in which rows of one key are evicted before others and matched by later input."""
+
+    def events(epoch: int) -> pa.Table:
+        start = NOON + dt.timedelta(hours=epoch)
+        minutes = [0, 10, 20, 30, 50, 59]
+        numbers = [1, 2, 3, 4, 5, 7] if epoch % 2 else [1, 7, 13, 2, 5, 11]
+        names = ["a", "a", "b", "b", "a", "b"]
+        return pa.table([names, numbers, [start + minute * MINUTES for minute in minutes]], schema=INPUT)
+
+    run = Run(spark, tmp_path_factory.mktemp("joined"))
+    for epoch in range(5):  # one start each, so that no epoch takes in two
+        run.start_with(JOINS["left_outer"], [events(epoch)])
+    run.capture()
+    return run
+
+
+def held(run: Run, epoch: int, side: str, key: str, values: tuple[str, ...]) -> set[tuple[Any, ...]]:
+    """The rows that a side of the join held of one key."""
+    found = run.history.at(epoch).table(f"op0_{side}").to_arrow().to_pylist()
+    return {tuple(row[name] for name in values) for row in found if row["field0"] == key}
+
+
+def test_a_limit(spark: SparkSession, tmp_path: Path) -> None:
+    """It counts what came in."""
+    found = list(changes(ran(spark, OTHERS["limit"], tmp_path), "op0"))
+    assert {one.cause for one in found} == {"input"}
+
+
+@pytest.mark.parametrize("name", ["no timeout", "event-time timeout"])
+def test_a_function_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """What a function did on a key's input, and on its timeout, where it can have been only one of the two."""
+    found = list(changes(ran_live(spark, PANDAS_STATE[name], tmp_path), "op0"))
+    check_user_code(found)
+    expected = {"input"} if name == "no timeout" else {"input", "timer"}
+    assert {one.cause for one in found} >= expected
+    assert {one.cause for one in found} - {"unknown"} == expected
+
+
+def test_a_processor_with_timers(spark: SparkSession, tmp_path: Path) -> None:
+    """``transformWithState``: input where no timer of the key can have fired, a timer where nothing came in."""
+    run = ran_live(spark, TRANSFORM["rows, event time and timers"], tmp_path)
+    causes = set()
+    for table in run.history.tables():
+        found = list(changes(run, table))
+        if table != "op0_timers":
+            check_user_code(found)
+        for one in found:
+            if table == "op0_timers" and one.kind == "removed" and one.cause == "timer":
+                assert one.row["expiration_timestamp_ms"] <= one.watermark.timestamp() * 1000
+            causes.add((table == "op0_timers", one.kind, one.cause))
+    assert (True, "removed", "timer") in causes
+    assert (False, "changed", "input") in causes
+    assert (False, "changed", "timer") in causes
+
+
+def test_a_processor_with_times_to_live(spark: SparkSession, tmp_path: Path) -> None:
+    """``ttl`` only where the value had outlived its time when the batch began."""
+    run = Run(spark, tmp_path)
+    for epoch in (0, 7, 8):  # other keys, so that values outlive their time without being written anew
+        named = [name if name is None else f"{name}/{epoch}" for name in rows(epoch)["k"].to_pylist()]
+        renamed = rows(epoch).set_column(0, "k", pa.array(named))
+        run.start_with(TRANSFORM["rows, processing time, TTL and timers"], [renamed])
+    run.capture()
+    causes = set()
+    for table in run.history.tables():
+        found = list(changes(run, table))
+        for one in found:
+            causes.add((table, one.kind, one.cause))
+            if one.cause == "ttl":
+                assert one.row["ttlExpirationMs_old"] <= began(run, one.epoch)
+        if table != "op0_timers":
+            check_user_code(found)
+    assert ("op0_short", "removed", "ttl") in causes
+    assert {kind for table, kind, cause in causes if table == "op0_kept" and cause == "ttl"} == set()
+
+
+def began(run: Run, epoch: int) -> int:
+    """When Spark began the batch, by its own log."""
+    head = (run.checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()[1]
+    return int(json.loads(head)["batchTimestampMs"])
+
+
+def check_user_code(found: list[Change]) -> None:
+    """A claim of input is right where the key had some, one of a timer where it had none."""
+    for one in found:
+        if one.cause == "input":
+            assert one.row["k"] in one.keys
+        if one.cause == "timer":
+            assert one.row["k"] not in one.keys
+
+
+def test_repartitioning_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """An epoch that only spread the state anew differs from the one before by nothing, so no cause is asked for."""
+    run = Run(spark, tmp_path)
+    run.start(WINDOWS["tumbling window"], epochs=range(2))
+    run.capture()
+    before = run.history.live().epoch
+    spark._streamingCheckpointManager.repartition(str(run.checkpoint), 3, False)
+    run.capture()
+    run.start(WINDOWS["tumbling window"], epochs=range(2, 3))
+    run.capture()
+    assert len(run.history.diff(before, before + 1)) == 0
+    assert {one.cause for one in changes(run, "op0")} == {"input", "watermark"}

@@ -1,0 +1,139 @@
+"""What differs between two epochs: counts, pages, movers and summary."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import State, write
+
+import streamstate as ss
+from reading.test_histories import EXAMPLES, HISTORIES
+from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.state_inspect.differences.diff_sql import DiffSQL
+
+STATES: list[State | None] = [{"a": 1, "b": 5, "c": 3}, {"a": 2, "b": 5, "d": 4}, {"a": 9, "b": 1, "d": 4}, {"b": 2}]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+    """A query ``q`` of four epochs."""
+    folder = tmp_path_factory.mktemp("diff")
+    write(folder, STATES)
+    return ss.open_store(folder)["q"]
+
+
+@pytest.mark.parametrize("few", [DiffSQL.few, 0])
+def test_the_counts_are_those_of_the_frames(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting does not make the frames, and agrees with them, whether few versions are grouped or many joined."""
+    monkeypatch.setattr(DiffSQL, "few", few)
+    for a in range(4):
+        for b in range(4):
+            diff = history.diff(a, b)
+            frames = {"added": diff.added, "removed": diff.removed, "changed": diff.changed}
+            assert diff.counts == {name: len(frame) for name, frame in frames.items()}
+            assert len(diff) == sum(diff.counts.values())
+
+
+def test_a_page_has_old_and_new_values_and_their_difference(history: ss.History) -> None:
+    """Keys in order; what is missing on one side is missing."""
+    page = history.diff(0, 1).page()
+    expected = ["_change", "key", "value_old", "value_new", "value_delta", "_cause", "_epochs"]
+    assert list(page.columns) == expected
+    assert page["key"].tolist() == ["a", "c", "d"]
+    assert page["_change"].tolist() == ["changed", "removed", "added"]
+    assert page["value_delta"].tolist() == [1, pd.NA, pd.NA]
+
+
+def test_a_page_says_at_which_epochs_a_key_changed(history: ss.History) -> None:
+    """Only those after the first epoch and up to the second, whichever way they are compared."""
+    for a, b in ((0, 3), (3, 0)):
+        page = history.diff(a, b).page().set_index("key")["_epochs"]
+        assert {key: list(epochs) for key, epochs in page.items()} == {"a": [1, 2, 3], "b": [2, 3], "c": [1]}
+
+
+def test_without_the_operators_name_every_cause_is_unknown(history: ss.History) -> None:
+    """A store from before operators were written down: nothing is guessed."""
+    assert set(history.diff(0, 3).page()["_cause"]) == {"unknown"}
+
+
+def test_a_page_in_another_order(history: ss.History) -> None:
+    """By any column of the page, up or down, and by kind."""
+    diff = history.diff(0, 2)
+    assert diff.page(order_by="value_delta", descending=True)["key"].tolist() == ["a", "b", "c", "d"]
+    assert diff.page(order_by="value_delta", limit=1)["key"].tolist() == ["b"]
+    assert diff.page(change="removed")["key"].tolist() == ["c"]
+    assert diff.page(offset=1, limit=2)["key"].tolist() == ["b", "c"]
+    assert diff.page(descending=True)["key"].tolist() == ["d", "c", "b", "a"]
+
+
+def test_the_movers_are_those_that_moved_the_most(history: ss.History) -> None:
+    """Up or down; keys that came or went have not moved."""
+    movers = history.diff(0, 2).movers()
+    assert list(zip(movers["key"], movers["value_delta"], strict=True)) == [("a", 8), ("b", -4)]
+    assert len(history.diff(0, 2).movers("value", n=1)) == 1
+
+
+def test_the_summary_adds_the_differences_up(history: ss.History) -> None:
+    """How many values differ, by how much together, and by how much at most."""
+    summary = history.diff(0, 2).summary()
+    assert summary.counts == {"added": 1, "removed": 1, "changed": 2}
+    assert summary.columns.to_dict("records") == [
+        {"column": "value", "changed": 2, "sum": 4, "largest_increase": 8, "largest_decrease": -4}
+    ]
+    nothing = history.diff(1, 1).summary()
+    assert nothing.columns.iloc[0].tolist()[:2] == ["value", 0]
+    assert "2 changed" in summary._repr_html_()
+
+
+def test_a_diff_shows_its_summary_and_first_rows(history: ss.History) -> None:
+    """In a notebook."""
+    shown = history.diff(0, 2)._repr_html_()
+    assert "largest_increase" in shown
+    assert "_cause" in shown
+    assert "epoch 0 → 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "says"),
+    [
+        (lambda d: d.page(offset=-1), InvalidArgumentError, "offset=-1"),
+        (lambda d: d.page(change="moved"), InvalidArgumentError, "added, removed, changed"),
+        (lambda d: d.page(order_by="valu_delta"), UnknownColumnError, "Did you mean 'value_delta'"),
+        (lambda d: d.movers("key"), UnknownColumnError, "value"),
+        (lambda d: d.movers(n=-2), InvalidArgumentError, "n=-2"),
+    ],
+)
+def test_bad_arguments(history: ss.History, ask: Any, error: type[Exception], says: str) -> None:
+    """Each names what would be right."""
+    with pytest.raises(error, match=says):
+        ask(history.diff(0, 2))
+
+
+@settings(EXAMPLES, max_examples=8)
+@given(HISTORIES, st.integers(0, 3))
+def test_pages_and_counts_are_those_of_brute_force(states: list[State | None], keyframe_every: int) -> None:
+    """Every pair of epochs, forward and back, gaps included."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), states, keyframe_every=keyframe_every)
+        history = ss.open_store(folder)["q"]
+        known = {epoch: state for epoch, state in enumerate(states) if state is not None}
+        for a, old in known.items():
+            for b, new in known.items():
+                diff = history.diff(a, b)
+                expected = {key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()}
+                expected = {key: pair for key, pair in sorted(expected.items()) if pair[0] != pair[1]}
+                page = diff.page(limit=100)
+                assert page["key"].tolist() == list(expected)
+                sides = ([None if pd.isna(one) else one for one in page[f"value_{side}"]] for side in ("old", "new"))
+                assert list(zip(*sides, strict=True)) == list(expected.values())
+                assert len(diff) == len(expected)
+                moved = [new - old for old, new in expected.values() if None not in (old, new)]  # type: ignore[operator]
+                assert sorted(diff.movers()["value_delta"]) == sorted(moved)
+                [row] = diff.summary().columns.to_dict("records")
+                assert (row["changed"], row["sum"] or 0) == (len(moved), sum(moved))

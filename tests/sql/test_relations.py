@@ -1,0 +1,178 @@
+"""``q.history`` and ``q.changes``: all versions with their intervals, and the change log, at any epoch."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from synthetic import State, write
+
+import streamstate as ss
+from streamstate.snapshots.errors import UnknownColumnError, UnknownEpochError, UnknownNameError, UnknownTableError
+
+STATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3), max_size=4)
+HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
+    lambda h: h[-1] is not None
+)
+EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+Version = tuple[int, int | None, str, int]
+
+
+def versions(states: list[State | None], last: int) -> list[Version]:
+    """The versions that a history has up to an epoch: from, to, key, value; a gap ends what held before it."""
+    found: list[Version] = []
+    open_: dict[str, tuple[int, int]] = {}
+    for epoch, state in enumerate(states[: last + 1]):
+        before = states[epoch - 1] if epoch else {}
+        for key, (start, value) in list(open_.items()):
+            if state is None or state.get(key) != value:
+                found.append((start, epoch, key, value))
+                del open_[key]
+        if state is not None:
+            for key, value in state.items():
+                if key not in open_:
+                    open_[key] = (epoch, value)
+            assert before is not None or all(start == epoch for start, _ in open_.values())
+    return sorted([*found, *((start, None, key, value) for key, (start, value) in open_.items())], key=repr)
+
+
+def rows(result: ss.Result) -> list[tuple[Any, ...]]:
+    """A result's rows, in an order of their own."""
+    return sorted(zip(*(column.to_pylist() for column in result.to_arrow().columns), strict=True), key=repr)
+
+
+@EXAMPLES
+@given(HISTORIES, st.integers(0, 3), st.data())
+def test_the_history_is_that_of_brute_force(
+    states: list[State | None], keyframe_every: int, data: st.DataObject
+) -> None:
+    """At any epoch: what was written, from and to which epoch it held, and what holds still."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), states, keyframe_every=keyframe_every)
+        store = ss.open_store(folder)
+        known = [epoch for epoch, state in enumerate(states) if state is not None]
+        for epoch in [known[-1], data.draw(st.sampled_from(known))]:
+            found = store.sql("SELECT _valid_from, _valid_to, key, value FROM q.history", at=epoch)
+            assert rows(found) == versions(states, epoch)
+
+
+@EXAMPLES
+@given(HISTORIES, st.integers(0, 3), st.data())
+def test_the_history_and_the_changes_lead_to_the_state(
+    states: list[State | None], keyframe_every: int, data: st.DataObject
+) -> None:
+    """The versions that hold at an epoch are its state, and so is the newest row of each key in the change log."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), states, keyframe_every=keyframe_every)
+        store = ss.open_store(folder)
+        epoch = data.draw(st.sampled_from([e for e, state in enumerate(states) if state is not None]))
+        state = rows(store.sql("SELECT key, value FROM q", at=epoch))
+        assert state == sorted((states[epoch] or {}).items(), key=repr)
+        held = "SELECT key, value FROM q.history WHERE _valid_from <= ? AND (_valid_to > ? OR _valid_to IS NULL)"
+        assert rows(store.sql(held, params=[epoch, epoch])) == state
+        since = max((e for e in range(epoch) if states[e] is None), default=-1)
+        newest = (
+            "SELECT key, value FROM (FROM q.changes VERSION AS OF $e WHERE _epoch > $since"
+            " QUALIFY row_number() OVER (PARTITION BY key ORDER BY _epoch DESC, _change = 'keyframe') = 1)"
+            " WHERE _change <> 'delete'"
+        )
+        assert rows(store.sql(newest, params={"e": epoch, "since": since})) == state
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> ss.Store:
+    """A store with one query ``q`` of three epochs."""
+    write(tmp_path, [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}])
+    return ss.open_store(tmp_path)
+
+
+def test_their_columns(small: ss.Store) -> None:
+    """Those of the interval, or of the log, then the partition, the keys and the values; none of the index's own."""
+    assert small.sql("FROM q.history").columns == ["_valid_from", "_valid_to", "_partition", "key", "value"]
+    assert small.sql("FROM q.changes").columns == ["_epoch", "_change", "_partition", "key", "value"]
+    assert small.sql("FROM q").columns == ["key", "value"]
+
+
+def test_what_holds_has_no_end(small: ss.Store) -> None:
+    """``_valid_to`` is NULL, also at an epoch after which the version was replaced."""
+    assert rows(small.sql("SELECT _valid_from, _valid_to, value FROM q.history WHERE key = 'a'")) == [
+        (0, 1, 1),
+        (1, 2, 2),
+    ]
+    at_0 = small.sql("SELECT _valid_from, _valid_to, value FROM q.history VERSION AS OF 0")
+    assert rows(at_0) == [(0, None, 1)]
+
+
+def test_the_log_as_it_is_on_disk(small: ss.Store) -> None:
+    """Puts and deletes in the epochs in which they came."""
+    found = small.sql("SELECT _epoch, _change, key, value FROM q.op0.changes WHERE key = 'a' ORDER BY _epoch")
+    assert found.to_pandas()["_change"].tolist() == ["put", "put", "delete"]
+    assert found.to_arrow()["value"].to_pylist() == [1, 2, None]
+
+
+def test_a_relation_of_one_of_several_tables(small: ss.Store) -> None:
+    """Tables, histories and changes are named after their table too, in any case."""
+    for name in ("q", "q.op0"):
+        for kind in ("history", "HISTORY", "changes"):
+            assert len(small.sql(f"FROM {name}.{kind}")) == len(small.sql(f"FROM q.{kind}"))
+
+
+def test_versions_at_two_epochs_in_one_statement(small: ss.Store) -> None:
+    """Each relation stands at an epoch of its own, and the result says at which."""
+    sql = "SELECT 1 FROM q.history VERSION AS OF 1 h JOIN q VERSION AS OF 0 o USING (key) JOIN q n ON true"
+    found = small.sql(sql.replace("1 h", "1 AS h").replace("0 o", "0 AS o").replace("q n", "q AS n"))
+    assert found.epochs == {"q.history": [1], "q": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "says"),
+    [
+        ("FROM q.histories", UnknownTableError, "op0"),
+        ("FROM q.op1.history", UnknownTableError, "op0"),
+        ("FROM q.history.op0", UnknownNameError, "Relation names: q"),
+        ("FROM history", UnknownNameError, "Relation names: q"),
+        ("SELECT _hash FROM q.history", UnknownColumnError, "_valid_from, _valid_to, _partition, key, value"),
+        ("FROM q.changes VERSION AS OF 9", UnknownEpochError, "nearest captured: 2"),
+    ],
+)
+def test_what_there_is_not(small: ss.Store, sql: str, error: type[Exception], says: str) -> None:
+    """Unknown names list the known ones."""
+    with pytest.raises(error, match=says):
+        small.sql(sql)
+
+
+def test_a_column_that_came_later_is_null_before(tmp_path: Path) -> None:
+    """In the state, its history and its changes, at epochs before the column was there."""
+    from streamstate.snapshots.change_log import key_columns, log_schema
+    from streamstate.snapshots.delta import append_once, open_or_create
+    from streamstate.snapshots.layout import CAPTURED, Layout
+    from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+
+    write(tmp_path, [{"a": 1}])
+    layout = Layout.at(tmp_path)
+    log = layout.change_log("q", "op0")
+    wider = pa.schema(
+        [
+            ("_epoch", pa.int64()),
+            ("_change", pa.string()),
+            ("_partition", pa.int32()),
+            ("key", pa.string()),
+            ("value", pa.int64()),
+            ("more", pa.float64()),
+        ]
+    )
+    table = open_or_create(log, log_schema(wider, ["key"]), "log")
+    assert key_columns(pa.schema(table.schema().to_arrow())) == ["key"]
+    added = pa.Table.from_pylist([{"_epoch": 1, "_change": "put", "key": "b", "value": 2, "more": 0.5}], schema=wider)
+    append_once(log, "q/op0", 1, lambda _stands: added)
+    Manifest(layout, "q").append([Entry(1, CAPTURED, tables={"op0": TableFacts(2, 1, None)})], "q/_epochs")
+    store = ss.open_store(tmp_path)
+    assert rows(store.sql("SELECT key, more FROM q")) == [("a", None), ("b", 0.5)]
+    assert rows(store.sql("SELECT key, more FROM q VERSION AS OF 0")) == [("a", None)]
+    assert rows(store.sql("SELECT key, more FROM q.history")) == [("a", None), ("b", 0.5)]
+    assert rows(store.sql("SELECT key, more FROM q.changes")) == [("a", None), ("b", 0.5)]

@@ -1,0 +1,77 @@
+"""What the comparison view shows of two timelines, without a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from branch_stores import counting
+
+import streamstate as ss
+from streamstate.widgets import ComparisonView
+from streamstate.widgets.comparison.drawing import View
+from streamstate.widgets.comparison.model import KEYS
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ss.Store:
+    """A query and a fork of it that counts a double from epoch 4 on, and one that is the same."""
+    states = {epoch: {f"k{at}": epoch * (at + 1) for at in range(8)} for epoch in range(7)}
+    doubled = {epoch: {key: n * (1 + (epoch > 3)) for key, n in states[epoch].items()} for epoch in range(2, 7)}
+    counting(tmp_path, "delays", states)
+    counting(tmp_path, "what_if", {**doubled, 6: doubled[6] | {"new": 1}}, ("delays", 2))
+    counting(tmp_path, "again", {epoch: states[epoch] for epoch in range(2, 7)}, ("delays", 2))
+    return ss.open_store(tmp_path)
+
+
+def shown(view: ComparisonView) -> View:
+    """What a view draws now."""
+    drawn = view.model.drawing(view.selection).kept
+    assert isinstance(drawn, View)
+    return drawn
+
+
+def test_bars_are_the_keys_that_differ(store: ss.Store) -> None:
+    """By epoch and kind, as the comparison counts them."""
+    comparison = store["delays"].compare(store["what_if"])
+    drawn = shown(ComparisonView(comparison))
+    assert drawn.epochs is not None
+    bars = {(row["epoch"], row["what"]): row["keys"] for row in drawn.epochs.rows}
+    frame = comparison.epochs().set_index("epoch")
+    assert bars == {(epoch, "other values"): frame["differing"][epoch] for epoch in (4, 5, 6)} | {(6, "only there"): 1}
+
+
+def test_keys_are_drawn_in_both_timelines(store: ss.Store) -> None:
+    """The first that differ, at each epoch at which either changed; both begin with what they share."""
+    drawn = shown(ComparisonView(store["delays"].compare(store["what_if"])))
+    assert (drawn.column, len(drawn.values)) == ("count", KEYS)
+    values = {(row["timeline"], row["epoch"]): row["value"] for row in drawn.values[0].rows}
+    assert [values["delays", epoch] for epoch in (3, 4, 6)] == [3, 4, 6]
+    assert [values["what_if", epoch] for epoch in (3, 4, 6)] == [3, 8, 12]
+    assert drawn.values[0].label == "count of key k0"
+    assert len(json.dumps(drawn.message())) < 30_000
+
+
+def test_the_same_twice_has_nothing_to_draw(store: ss.Store) -> None:
+    """And says so."""
+    view = ComparisonView(store["delays"].compare(store["again"]))
+    drawn = shown(view)
+    assert (drawn.epochs, drawn.values) == (None, ())
+    assert "No key differs" in repr(view)
+
+
+def test_the_still_form_has_pictures_and_no_scripts(store: ss.Store) -> None:
+    """Small, and with a label each."""
+    bundle, _ = ComparisonView(store["delays"].compare(store["what_if"]))._repr_mimebundle_()
+    still = bundle["text/html"]
+    assert still.count("<svg") == 1 + KEYS
+    assert "<script" not in still
+    assert len(still) < 200_000
+
+
+def test_what_a_page_cannot_mean_changes_nothing(store: ss.Store) -> None:
+    """Tables and columns that are not offered."""
+    view = ComparisonView(store["delays"].compare(store["what_if"]))
+    for action, value in (("table", "nobody"), ("column", "nobody"), ("explode", 1), ("column", None)):
+        assert view.model.acted(view.selection, action, value, shown(view)) == view.selection
