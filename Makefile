@@ -20,15 +20,19 @@ help:  ## say what there is
 demo: $(DONE)/demo java  ## stream a year of flights and look into the queries' state, live and past
 	@$(PY) -m streamstate.tutorials.demo
 
-# The tests start Spark more than a hundred times: with its classes in an archive, and compiled quickly rather than well.
-QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(abspath $(DONE))/spark.jsa -Xlog:disable
+# The tests start Spark more than a hundred times: with its classes in an archive, and compiled quickly rather than well;
+# that compiler's own 48 MB for code are too few. Hadoop starts a chmod or readlink for each file: without a helper process.
+QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m \
+	-Djdk.lang.Process.launchMechanism=VFORK -XX:SharedArchiveFile=$(abspath $(DONE))/spark.jsa -Xlog:disable
+
+PYTEST = SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m pytest --numprocesses 2
 
 test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests
 	@browser=$$(scripts/chromium $(PY)) && \
-	STREAMSTATE_CHROMIUM="$$browser" SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTESTFLAGS)
+	STREAMSTATE_CHROMIUM="$$browser" $(PYTEST) --dist loadfile --no-loadscope-reorder $(PYTESTFLAGS)
 
-test-exhaustive: $(DONE)/dev java  ## run the cases that the tests leave out for the sake of time
-	@$(PY) -m pytest -m exhaustive $(PYTESTFLAGS)
+test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the cases that the tests leave out for the sake of time
+	@$(PYTEST) --dist worksteal -m exhaustive $(PYTESTFLAGS)
 
 lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
 	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb

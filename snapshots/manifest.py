@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,8 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 
 
-@dataclass(frozen=True)
+# A long history keeps many of both: slots, and one copy of each name, spare a third of what an epoch takes.
+@dataclass(frozen=True, slots=True)
 class TableFacts:
     """What the manifest says of one state table at one epoch."""
 
@@ -34,7 +36,7 @@ class TableFacts:
     keyframes. None for what no manifest has said yet."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One row of the manifest."""
 
@@ -182,9 +184,10 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
     rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
-    facts = {table: TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
+    facts = {sys.intern(table): TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
+    named = {name: sys.intern(row[name]) for name in ("status", "run_id") if row[name] is not None}
     return Entry(
-        **{name: row[name] for name in MANIFEST.names[:8]},
+        **{name: row[name] for name in MANIFEST.names[:8]} | named,
         tables=facts,
         sources=row.get("sources"),
         began_at=row.get("began_at"),

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from streamstate.snapshots.change_log import listed, quoted, same
 from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.temporal_index.interval_table import FEW_KEYS, hashed_as, held_at
+from streamstate.state_inspect.temporal_index.few_rows import FEW_KEYS, hashed_as
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.temporal_index.index import Index
@@ -37,7 +38,7 @@ def rows_of(keys: Keys, index: Index, table: IntervalTable, epoch: int) -> pa.Ta
     columns = table.columns_at(epoch)
     if given.num_rows <= FEW_KEYS:
         known = index.query(f"SELECT {HASH} FROM ({hashes})", frames={"given": given})[HASH]
-        versions += f" AND {hashed_as(known.to_pylist())}"
+        versions += f" AND {hashed_as(known.to_pylist(), table.versions)}"
         found = index.query(f"SELECT {listed([HASH, *columns])} FROM ({versions})")
         if (rows := _in_order(found, known, given.select(table.key_columns))) is not None:
             return rows

@@ -9,9 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from input_files import in_turn
 from pyspark.sql import DataFrame, SparkSession
 
 import streamstate as ss
+
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,6 +34,11 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.streaming.minBatchesToRetain": "100",
             # Tests run many small jobs once: the quick compiler beats the thorough one.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # Nor is it worth while to compile their queries. Tests with a Spark of their own, notebooks and whatever is
+            # killed among them, run as Spark does by itself.
+            "spark.sql.codegen.wholeStage": "false",
+            # Spark's usual one starts a process, readlink, for every file that it renames on a local disk.
+            "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         }
     )
     yield session
@@ -49,9 +57,11 @@ class Source:
 
     def add(self, rows: dict[str, list[Any]]) -> None:
         """One more epoch's input; complete at once, so that a running query never sees half a file."""
-        file = self.folder / f"{next(self._numbers):05}.parquet"
+        number = next(self._numbers)
+        file = self.folder / f"{number:05}.parquet"
         hidden = file.with_name(f"_{file.name}")
         pd.DataFrame(rows).to_parquet(hidden, coerce_timestamps="us")
+        in_turn(hidden, number)
         hidden.rename(file)
 
     def stream(self) -> DataFrame:

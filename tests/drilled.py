@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from input_files import in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -33,7 +33,7 @@ def write_input(folder: Path) -> None:
         rows = pd.DataFrame({"k": keys, "v": range(number, number + len(keys))})
         file = folder / f"{number:05}.parquet"
         rows.to_parquet(file)
-        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes them in the order of time
+        in_turn(file, number)
 
 
 def letters(folder: Path) -> DataFrame:

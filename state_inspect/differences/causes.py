@@ -14,7 +14,7 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import operator_of, quoted, same
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
-from streamstate.state_inspect.temporal_index.interval_table import FEW_KEYS, hashed_as
+from streamstate.state_inspect.temporal_index.few_rows import FEW_KEYS, hashed_as
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
@@ -208,7 +208,7 @@ def _versions(keys: Keys, first: int, last: int) -> str:
     ]
     held = f"SELECT * FROM {table.relation} WHERE _valid_to > {first} AND _valid_from <= {last}"
     if keys.rows.num_rows <= FEW_KEYS:
-        held += f" AND {hashed_as(keys.rows[HASH].to_pylist())}"
+        held += f" AND {hashed_as(keys.rows[HASH].to_pylist(), table.versions)}"
     return (
         f"WITH versions AS (SELECT wanted._row, held.* FROM wanted JOIN ({held}) AS held"
         f" ON {same('wanted', 'held', [HASH, *table.key_columns])})"

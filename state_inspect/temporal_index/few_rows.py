@@ -8,7 +8,7 @@ what makes the memory of the process grow for many minutes, although nothing is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +23,14 @@ NEVER = 2**63 - 1
 FEW_ROWS = 500
 """Up to so many rows, naming their keys is quicker than a join."""
 
+FEW_KEYS = 100
+"""Up to so many keys, naming their hashes spares looking through all versions."""
+
 _FEW_EPOCHS = 10
+# So many numbers in a list DuckDB compares one by one; with more of them it joins.
+_COMPARED = 3
+# So many comparisons, hashes times versions, take some ten milliseconds; beyond, a join is quicker.
+_FEW_COMPARISONS = 10_000_000
 
 
 def few(rows: pa.Table) -> bool:
@@ -32,7 +39,13 @@ def few(rows: pa.Table) -> bool:
 
 
 def patch(
-    database: duckdb.DuckDBPyConnection, relation: str, rows: pa.Table, keys: Sequence[str], columns: Sequence[str]
+    database: duckdb.DuckDBPyConnection,
+    relation: str,
+    rows: pa.Table,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    *,
+    versions: int,
 ) -> int:
     """Add the rows of new epochs to the versions: what they replace or remove ends, what they put begins.
 
@@ -42,6 +55,7 @@ def patch(
         rows: rows of the log, none of them of a keyframe, of epochs after all that are there.
         keys: the key columns.
         columns: key and value columns.
+        versions: about how many versions there are.
 
     Returns:
         How many versions were added.
@@ -52,7 +66,8 @@ def patch(
     for epoch in sorted(rows[EPOCH].unique().to_pylist()):
         database.register("few", rows.filter(pc.field(EPOCH) == epoch))
         try:
-            _end_replaced(database, relation, epoch, hashed, f"struct_pack({fields})")
+            hashes = [one for (one,) in database.execute(f"SELECT {hashed} FROM few").fetchall()]
+            _end_replaced(database, relation, epoch, hashed_as(hashes, versions), f"struct_pack({fields})")
             [(begun,)] = database.execute(
                 f"INSERT INTO {relation} SELECT {hashed} AS {HASH}, {epoch}, {NEVER}, {listed([PARTITION, *columns])}"
                 f" FROM few WHERE _change <> '{DELETE}'"
@@ -65,10 +80,22 @@ def patch(
     return added
 
 
+def hashed_as(hashes: Iterable[int], versions: int) -> str:
+    """The SQL condition that a version's key has one of some hashes; worth it for ``FEW_KEYS``.
+
+    Args:
+        hashes: numbers of 64 bits, without a sign.
+        versions: about how many versions are looked through.
+    """
+    numbers = [str(one) for one in hashes] or ["NULL"]
+    size = _COMPARED if len(numbers) * versions <= _FEW_COMPARISONS else len(numbers)
+    lists = [", ".join(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+    return f"({' OR '.join(f'{HASH} IN ({one})' for one in lists)})"
+
+
 def _end_replaced(database: duckdb.DuckDBPyConnection, relation: str, epoch: int, hashed: str, key: str) -> None:
     """End the versions that an epoch replaces: hashes lead to them, keys decide, NULL being equal to NULL in a list."""
-    hashes = ", ".join(str(one) for (one,) in database.execute(f"SELECT {hashed} FROM few").fetchall())
     database.execute(
-        f"UPDATE {relation} SET _valid_to = {epoch} WHERE _valid_to = {NEVER} AND {HASH} IN ({hashes})"
+        f"UPDATE {relation} SET _valid_to = {epoch} WHERE _valid_to = {NEVER} AND {hashed}"
         f" AND list_contains((SELECT list({key}) FROM few), {key})"
     )

@@ -24,6 +24,9 @@ from streamstate.state_inspect.temporal_index.relations import Relations
 
 # Of the machine's memory; DuckDB knows a container's limit too.
 _DEFAULT_MEMORY = "25%"
+# After so much was written DuckDB compresses the versions and lets go of what updates replaced; its own 16 MB come only
+# after a thousand small epochs, and leave the index of many large ones twice as big.
+_COMPRESSED_AFTER = "4MB"
 
 
 class Index:
@@ -133,7 +136,11 @@ class Index:
 
 def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
     try:
-        return embedded(temp_directory=folder, memory_limit=memory_limit or _DEFAULT_MEMORY)
+        return embedded(
+            temp_directory=folder,
+            memory_limit=memory_limit or _DEFAULT_MEMORY,
+            checkpoint_threshold=_COMPRESSED_AFTER,
+        )
     except duckdb.Error as error:
         raise InvalidArgumentError(
             f"memory_limit={memory_limit!r} cannot be meant: give an amount such as '4GB' or '512MiB'."

@@ -13,7 +13,7 @@ later lies behind them unsorted, until it is so much that looking through it wou
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -41,9 +41,6 @@ from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
 from streamstate.state_inspect.temporal_index.few_rows import FEW_ROWS, NEVER, few, patch
 from streamstate.state_inspect.temporal_index.loading import told
 from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
-
-FEW_KEYS = 100
-"""Up to so many keys, naming their hashes spares looking through all versions."""
 
 # Rows behind the sorted ones that are looked through in a few milliseconds.
 _UNSORTED = 2_000_000
@@ -79,6 +76,11 @@ class IntervalTable:
         self._db = database.cursor()
         self._name = name
         self._know_columns()
+
+    @property
+    def versions(self) -> int:
+        """How many versions there are."""
+        return self._sorted + self._unsorted
 
     @property
     def columns(self) -> list[str]:
@@ -161,7 +163,7 @@ class IntervalTable:
         if self.low is None or self.low <= first:
             return False
         lacking = (one for one in entries if first <= one.epoch < self.low and self._table in one.tables)
-        return sum(one.tables[self._table].changes for one in lacking) > (self._sorted + self._unsorted) // 2
+        return sum(one.tables[self._table].changes for one in lacking) > self.versions // 2
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -245,7 +247,7 @@ class IntervalTable:
         self._db.execute(f"INSERT INTO {anew} FROM {self.relation} ORDER BY {HASH}, _valid_from")
         self._db.execute(f"DROP TABLE {self.relation}")
         self._db.execute(f"ALTER TABLE {anew} RENAME TO {self.relation}")
-        self._sorted, self._unsorted = self._sorted + self._unsorted, 0
+        self._sorted, self._unsorted = self.versions, 0
 
     def _add(self, runs: Sequence[Run], low: int) -> None:
         """Load runs that follow nothing that is there, the first of them from an epoch on."""
@@ -269,7 +271,8 @@ class IntervalTable:
         if self._expected <= FEW_ROWS:
             read = told(self._name, rows, self._expected).read_all()
             if few(read):
-                self._added(patch(self._db, self.relation, read, self.key_columns, self.columns))
+                versions = self.versions
+                self._added(patch(self._db, self.relation, read, self.key_columns, self.columns, versions=versions))
                 return
             rows = read.to_reader()
         self._take(rows)
@@ -352,11 +355,6 @@ class IntervalTable:
 def first_line(error: Exception) -> str:
     """What an engine says, without its advice on itself."""
     return str(error).strip().splitlines()[0]
-
-
-def hashed_as(hashes: Iterable[int]) -> str:
-    """The SQL condition that a version's key has one of some hashes; worth it for ``FEW_KEYS``."""
-    return f"{HASH} IN ({', '.join(map(str, hashes)) or 'NULL'})"
 
 
 def held_at(epoch: int) -> str:

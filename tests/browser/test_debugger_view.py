@@ -14,6 +14,7 @@ from browser.lab import Lab
 pytestmark = pytest.mark.browser
 
 QUERY = """%load_ext streamstate
+import os
 import pandas as pd
 from pathlib import Path
 from pyspark.sql import functions as F
@@ -22,6 +23,7 @@ folder.mkdir()
 for epoch in range(6):
     rows = {{"carrier": ["UA", "B6", "DL"], "delay": [10 * epoch, 7 * epoch + (300 if epoch == 4 else 0), 5]}}
     pd.DataFrame(rows).to_parquet(folder / f"{{epoch}}.parquet")
+    os.utime(folder / f"{{epoch}}.parquet", (epoch, epoch))
 import streamstate as ss
 spark = ss.session(**{{"spark.sql.shuffle.partitions": 2}})
 stream = spark.readStream.schema("carrier string, delay long").option("maxFilesPerTrigger", 1).parquet(str(folder))

@@ -141,6 +141,7 @@ def sums(source: Source) -> DataFrame:
     return source.stream().groupBy("k").agg(F.sum("v").alias("s"))
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_writes_what_the_driver_would(
     spark: SparkSession, source: Source, cluster: Cluster, tmp_path: Path
 ) -> None:

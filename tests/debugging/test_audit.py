@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from input_files import in_turn
 from operators.processors import TRANSFORM
 from operators.queries import JOINS, OTHERS, WINDOWS
 from operators.running import Query, Run
@@ -72,10 +73,10 @@ CLEAN = {
     "aggregation and the epoch's own time": Query(timed, ()),
     "sliding window": WINDOWS["sliding window"],
     "session window": WINDOWS["session window"],
-    "join": JOINS["left_outer"],
-    "deduplication": OTHERS["dropDuplicates with a watermark"],
     "event-time timers": TRANSFORM["pandas, event time and timers"],
     "processing-time timers": TRANSFORM["rows, processing time, TTL and timers"],
+    "deduplication": OTHERS["dropDuplicates with a watermark"],
+    "join": JOINS["left_outer"],
 }
 
 
@@ -161,7 +162,9 @@ def several_files(spark: SparkSession, folder: Path, query: Query) -> Callable[[
     source.mkdir()
     for number in range(EPOCHS * FILES):
         values = [*range(number * 12, number * 12 + 12)]
-        pd.DataFrame({"k": [f"k{v % 2}" for v in values], "v": values}).to_parquet(source / f"{number:03}.parquet")
+        file = source / f"{number:03}.parquet"
+        pd.DataFrame({"k": [f"k{v % 2}" for v in values], "v": values}).to_parquet(file)
+        in_turn(file, number)
     reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", FILES)
     return lambda: query.build(reader.parquet(str(source)))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from input_files import in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stepping import counting, tree, untouched
@@ -235,7 +236,7 @@ def test_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
         rows = pd.DataFrame({"k": ["a", "b"], "v": [number, 1]})
         rows.to_parquet(tmp_path / f"input/a file {number}.parquet")
-        os.utime(tmp_path / f"input/a file {number}.parquet", (1_700_000_000 + number,) * 2)
+        in_turn(tmp_path / f"input/a file {number}.parquet", number)
     writer = build().writeStream.format("noop").outputMode("update")
     writer.option("checkpointLocation", str(tmp_path / "original")).trigger(
         availableNow=True

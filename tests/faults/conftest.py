@@ -145,7 +145,7 @@ def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPath
     return Whole(plain, checkpointed, queries.finished(source, folder / "checkpoint"), 6)
 
 
-@pytest.fixture(scope="session", params=["joined", "remembered"])
+@pytest.fixture(scope="session", params=["joined", pytest.param("remembered", marks=pytest.mark.exhaustive)])
 def workload(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Workload:
     """A finished query of eight or nine epochs with two state tables."""
     if request.param == "remembered":

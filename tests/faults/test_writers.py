@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -67,8 +66,6 @@ def checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     for epoch in range(EPOCHS):
         keys, values = zip(*rows_of(epoch), strict=True)
         source.add({"k": list(keys), "v": list(values)})
-        # Spark takes the oldest file first, and two can be of one millisecond.
-        os.utime(source.folder / f"{epoch:05}.parquet", (1_700_000_000 + epoch,) * 2)
     run(source.stream().groupBy("k").agg(F.count("*"), F.sum("v"), F.max("v")), folder / "checkpoint")
     return folder / "checkpoint"
 

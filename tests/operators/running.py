@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from input_files import in_turn
 from oracle import compare
 from pyspark.sql import DataFrame, SparkSession
 
@@ -50,9 +51,11 @@ class Inputs:
 
     def add(self, table: pa.Table) -> None:
         """One more epoch's input; complete at once, so that a running query never sees half a file."""
-        file = self.folder / f"{next(self._numbers):05}.parquet"
+        number = next(self._numbers)
+        file = self.folder / f"{number:05}.parquet"
         hidden = file.with_name(f"_{file.name}")
         pq.write_table(table, hidden)
+        in_turn(hidden, number)
         hidden.rename(file)
 
     def stream(self, spark: SparkSession) -> DataFrame:

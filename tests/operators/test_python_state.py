@@ -33,6 +33,7 @@ def test_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) ->
     checked(spark, TRANSFORM[name], tmp_path, starts=FEW)
 
 
+@pytest.mark.exhaustive
 def test_transform_with_state_without_changelog(spark: SparkSession, tmp_path: Path) -> None:
     """Whole states compared give what the change feed gives, lists and maps and TTL included."""
     checked(spark, TRANSFORM["rows, processing time, TTL and timers"], tmp_path, CHANGELOG_OFF, starts=FEW)

@@ -80,6 +80,7 @@ def repeated(folder: Path, finished: Ran) -> Ran:
     return ended(started(folder))
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_it_cleanly(folder: Path, interrupted: Ran) -> None:
     """No traceback, the shell's exit status for Ctrl-C, no process left, what was committed captured."""
     assert interrupted.code == 130, interrupted.output

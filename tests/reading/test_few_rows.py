@@ -23,8 +23,8 @@ _LOG = pa.schema(
     ]
 )
 _KEYS = ["a key", "other"]
-_PER_EPOCH = 9_000
-"""Bytes in use that an epoch of 50 rows may cost: it takes 5,700; with joins and windows it was 14,000."""
+_PER_EPOCH = 3_500
+"""Bytes in use that an epoch of 50 rows may cost: it takes 1,700; with a join for the hashes it was 5,700."""
 
 _GROWTH = """
 import ctypes, duckdb, pyarrow as pa
@@ -38,7 +38,7 @@ def epochs(first, last):
         rows = [(epoch, "put", 0, f"key {(epoch * 7 + at) % 1000}", 1.0, epoch) for at in range(50)]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows), _LOG.types)]
         database.execute("BEGIN")
-        patch(database, "held", pa.table(columns, schema=_LOG), _KEYS, [*_KEYS, "value"])
+        patch(database, "held", pa.table(columns, schema=_LOG), _KEYS, [*_KEYS, "value"], versions=1000)
         database.execute("COMMIT")
 epochs(0, 100)
 before = libc.mallinfo2().uordblks
@@ -47,8 +47,8 @@ print((libc.mallinfo2().uordblks - before) // 400)
 """
 
 
-_PER_LOOK = 6_000
-"""Bytes in use that a look at another epoch may cost: it takes 4,300; with joins it was 8,700."""
+_PER_LOOK = 3_500
+"""Bytes in use that a look at another epoch may cost: it takes 1,800; with a join for the hashes it was 4,300."""
 
 _LOOKS = """
 import ctypes, pathlib, tempfile
@@ -95,7 +95,7 @@ def _table() -> duckdb.DuckDBPyConnection:
 
 def _patched(database: duckdb.DuckDBPyConnection, *rows: tuple[object, ...]) -> int:
     columns = [pa.array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), _LOG.types, strict=True)]
-    return patch(database, "held", pa.table(columns, schema=_LOG), _KEYS, [*_KEYS, "value"])
+    return patch(database, "held", pa.table(columns, schema=_LOG), _KEYS, [*_KEYS, "value"], versions=1000)
 
 
 def _held(database: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:

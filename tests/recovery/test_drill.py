@@ -62,7 +62,7 @@ def _drill(query: Callable[[], DataFrame], tmp_path: Path, **options: Any) -> ss
     return ss.drill(query, directory=tmp_path / "work", **options)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_query_that_spark_can_recover_is_ok(folder: Path, tmp_path: Path) -> None:
     """Two operators, one of them Python: killed in the middle of an epoch, the state is that of a run never killed."""
     steps: list[str] = []

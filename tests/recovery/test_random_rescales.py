@@ -33,7 +33,7 @@ assert sum(number for number, _, _ in CHAINS.values()) == 100
 
 
 @pytest.mark.slow  # ten rescales each, a hundred in all
-@pytest.mark.parametrize("name", sampled(CHAINS, 2))
+@pytest.mark.parametrize("name", sampled(CHAINS, 1))
 def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """After a chain of rescales, to 1 to 5 partitions, the state is what it was before the first, row by row."""
     length, query, settings = CHAINS[name]
