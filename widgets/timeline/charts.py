@@ -144,7 +144,6 @@ def _y_axis(unit: str) -> dict[str, Any]:
         "domain": False,
         "labelPadding": 6,
         "labelLimit": AXIS - 6,  # a longer one would move the plot
-        **({} if unit else {"tickMinStep": 1}),  # there are no half rows
     }
 
 
