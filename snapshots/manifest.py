@@ -20,7 +20,7 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 
 
-# A long history keeps many of both: slots, and one copy of each name, spare a third of what an epoch takes.
+# A long history keeps many of both: slots, and one copy of each name, make an epoch smaller.
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What the manifest says of one state table at one epoch."""

@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 from input_files import in_turn
 from pyspark.sql import DataFrame, SparkSession
+from spark_settings import PLAIN_FILES
 
 import streamstate as ss
-
-_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,8 +36,7 @@ def spark() -> Iterator[SparkSession]:
             # Nor is it worth while to compile their queries. Tests with a Spark of their own, notebooks and whatever is
             # killed among them, run as Spark does by itself.
             "spark.sql.codegen.wholeStage": "false",
-            # Spark's usual one starts a process, readlink, for every file that it renames on a local disk.
-            "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+            **PLAIN_FILES,
         }
     )
     yield session

@@ -11,18 +11,12 @@ from input_files import in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from spark_settings import PLAIN_FILES
 
 import streamstate as ss
 
 FILES = 4
 _SCHEMA = "k string, v long"
-
-# Hadoop's plain file system, which starts no processes of its own for each file.
-_SETTINGS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
 
 
 def write_input(folder: Path) -> None:
@@ -38,7 +32,7 @@ def write_input(folder: Path) -> None:
 
 def letters(folder: Path) -> DataFrame:
     """The files as a stream."""
-    spark: SparkSession = ss.session(**_SETTINGS)
+    spark: SparkSession = ss.session(**PLAIN_FILES)
     return spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 

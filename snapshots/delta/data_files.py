@@ -170,8 +170,10 @@ def verified(place: Place, path: str) -> Path:
     named = _NAME.match(local.name)
     try:
         found = local.stat()
+        if named is None:
+            return local
         state = hash((str(local), found.st_size, found.st_mtime_ns, found.st_ino))
-        if named is None or state in _sound:
+        if state in _sound:
             return local
         digest = _digest(local)
     except OSError as error:

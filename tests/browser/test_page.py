@@ -142,7 +142,7 @@ def test_it_fits_a_narrow_window_and_both_themes(context: BrowserContext, served
     page, shown = opened(context, served, Address("delays", epoch=3))
     shown.at(3)
     page.set_viewport_size({"width": 400, "height": 800})
-    page.wait_for_function("document.documentElement.scrollWidth <= 400")  # it lays itself out anew a moment later
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
     page.emulate_media(color_scheme="dark")
