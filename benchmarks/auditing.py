@@ -27,7 +27,7 @@ def auditing(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurem
     audit = ss.audit(build, checkpoint, epochs=(1, size.epochs), spark=spark)
     if not audit.clean:
         raise AssertionError(f"the query of delays is deterministic, and this says otherwise:\n{audit!r}")
-    replay = statistics.median(one.seconds for one in audit.replays)
+    replay = statistics.median(run.seconds for run in audit.replays)
     setting = f"flights, {size.epochs} epochs, {len(audit.replays)} replays"
     original *= size.epochs / (size.epochs + 1)
     yield Measurement("replay of an audit", "replay", replay, "3 × the run", 3 * original, 3, setting, wanted=1.0)

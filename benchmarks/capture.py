@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Epochs before the measured ones: the JVM compiles what runs often.
 _WARM_UP = 5
 _TOGETHER = 4
+# Which blocks of epochs are captured: both sides come early and late alike, because the JVM speeds up all the while.
+_BLOCKS = (False, True, True, False, False, True, True, False)
 
 
 def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
@@ -37,17 +39,17 @@ def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     load.run()
     stepped = Stepped(spark, load.checkpoint, folder / "store")
     stepped.step()
-    ours, other = [], []
+    captures, copies = [], []
     for epoch in range(1, size.epochs + _WARM_UP + 1):
-        ours.append(stepped.step())
+        captures.append(stepped.step())
         copy = str(folder / "copies" / str(epoch))
-        other.append(timed(partial(whole_state(spark, load.checkpoint, epoch).write.parquet, copy)))
+        copies.append(timed(partial(whole_state(spark, load.checkpoint, epoch).write.parquet, copy)))
     yield Measurement(
         "capture one epoch",
         "changes to Delta",
-        statistics.median(ours[_WARM_UP:]),
+        statistics.median(captures[_WARM_UP:]),
         "whole state to Parquet with Spark's reader",
-        statistics.median(other[_WARM_UP:]),
+        statistics.median(copies[_WARM_UP:]),
         size.epochs,
         str(size),
         wanted=25,
@@ -58,7 +60,7 @@ def capture(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
         "changes to Delta",
         statistics.median(together),
         "whole state to Parquet, as above",
-        statistics.median(other[_WARM_UP:]),
+        statistics.median(copies[_WARM_UP:]),
         size.epochs,
         str(size),
     )
@@ -77,10 +79,10 @@ def back_to_back(spark: SparkSession, folder: Path, size: Size) -> Iterator[Meas
 def freshness(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
     """Seconds from when Spark has written an epoch's commit to when the epoch is in the manifest that readers see."""
     for changes, bound in ((size.changes, 1.0), (1000, 0.4)):
-        one = Size(size.keys, changes, size.epochs)
-        seconds = _fresh_after(spark, folder / str(changes), one)
+        run_size = Size(size.keys, changes, size.epochs)
+        seconds = _fresh_after(spark, folder / str(changes), run_size)
         yield Measurement(
-            "commit to queryable", "following", seconds, "the bound", bound, size.epochs, str(one), wanted=1
+            "commit to queryable", "following", seconds, "the bound", bound, size.epochs, str(run_size), wanted=1
         )
 
 
@@ -117,27 +119,27 @@ def _batch_time(load: Workload, size: Size, how: str) -> Measurement:
     _committed(load, 0)
     took: dict[bool, list[float]] = {True: [], False: []}
     try:
-        for block in range(8):
+        for captured in _BLOCKS:
             ss.capture(load.checkpoint, store, "load", spark=load.spark)
-            following = ss.follow(load.checkpoint, store, "load", spark=load.spark) if block % 2 else None
+            following = ss.follow(load.checkpoint, store, "load", spark=load.spark) if captured else None
             _one_batch(load, query, epoch := next(epochs))
             if following is not None:
                 following.wait(epoch)
             for _ in range(max(3, size.epochs // 3)):
-                took[following is not None].append(_one_batch(load, query, next(epochs)))
+                took[captured].append(_one_batch(load, query, next(epochs)))
             if following is not None:
                 following.stop()
     finally:
         query.stop()
-    # The first two blocks warm up.
-    ours, other = (took[side][max(3, size.epochs // 3) :] for side in (True, False))
+    # The first block of each side warms up.
+    captured_times, plain_times = (took[side][max(3, size.epochs // 3) :] for side in (True, False))
     return Measurement(
         f"the query's batch, {how}",
         "with capture",
-        statistics.median(ours),
+        statistics.median(captured_times),
         "without",
-        statistics.median(other),
-        len(ours),
+        statistics.median(plain_times),
+        len(captured_times),
         str(size),
         wanted=1 / 1.05,
     )

@@ -41,8 +41,8 @@ def gets(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
             partial(table.lookup, key=names[0]) if count == 1 else partial(table.lookup_many, pa.table({"key": names}))
         )
         seconds = _median(get)
-        other = "S-QUERY, 7 nodes, published"
-        yield Measurement(f"get {count:,} keys", "one process", seconds, other, 1 / published, _ASKED, str(size))
+        against = "S-QUERY, 7 nodes, published"
+        yield Measurement(f"get {count:,} keys", "one process", seconds, against, 1 / published, _ASKED, str(size))
     for keys, latency in _PUBLISHED_SQL.items():
         yield _sql(spark, folder / str(keys), Size(keys, keys // 20, size.epochs), latency)
 

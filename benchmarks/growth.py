@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SMALLEST = 10_000
-_DOCS = Path(__file__).parent.parent / "docs" / "guides"
+_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 # Epochs before the measured ones: the JVM compiles what runs often.
 _WARM_UP = 5
 
@@ -37,9 +37,9 @@ def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
     for _ in range(_WARM_UP + size.epochs):
         for keys, stepped in captures.items():
             took[keys].append(stepped.step())
-    seconds = {keys: statistics.median(each[_WARM_UP:]) for keys, each in took.items()}
+    seconds = {keys: statistics.median(times[_WARM_UP:]) for keys, times in took.items()}
     if size.keys >= 10_000_000:
-        figures = [{"keys": keys, "seconds": round(each, 4)} for keys, each in seconds.items()]
+        figures = [{"keys": keys, "seconds": round(median, 4)} for keys, median in seconds.items()]
         (_DOCS / "growth.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         plotted(_DOCS / "growth.json", _DOCS / "growth.svg")
     for keys in sizes[1:]:

@@ -39,11 +39,11 @@ class Measurement:
         return json.dumps({**asdict(self), "ratio": round(self.ratio, 3), **_machine()})
 
 
-def alternate(ours: Callable[[], object], other: Callable[[], object], runs: int) -> tuple[float, float]:
+def alternate(ours: Callable[[], object], against: Callable[[], object], runs: int) -> tuple[float, float]:
     """Median seconds of both, taken turn by turn; the first turn of each warms up and does not count."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(runs + 1):
-        for side, what in enumerate((ours, other)):
+        for side, what in enumerate((ours, against)):
             seconds = timed(what)
             if turn:
                 times[side].append(seconds)
@@ -60,23 +60,24 @@ def timed(what: Callable[[], object]) -> float:
 def report(measurements: Iterable[Measurement], out: str | None) -> None:
     """Print each measurement as it comes, then all as a Markdown table; keep the lines in a file if asked."""
     taken = []
-    for one in measurements:
-        print(one.as_json(), flush=True)
-        taken.append(one)
+    for measurement in measurements:
+        print(measurement.as_json(), flush=True)
+        taken.append(measurement)
         if out is not None:
             with open(out, "a", encoding="utf-8") as file:  # noqa: PTH123 (a path the user typed)
-                file.write(f"{one.as_json()}\n")
+                file.write(f"{measurement.as_json()}\n")
     print(f"\n{table(taken)}\n\n{_described()}", file=sys.stdout)
 
 
 def table(measurements: Iterable[Measurement]) -> str:
     """The measurements as a Markdown table."""
     lines = ["| question | streamstate | against | ratio | wanted | setting |", "|---|---|---|---|---|---|"]
-    for one in measurements:
-        ours, other = _readable(one.ours_value, one.unit), _readable(one.other_value, one.unit)
-        wanted = "" if one.wanted is None else f"≥ {one.wanted:.3g}"
-        figures = f"{ours} ({one.ours}) | {other} ({one.other}) | {one.ratio:.3g} | {wanted}"
-        lines.append(f"| {one.question} | {figures} | {one.setting} |")
+    for measurement in measurements:
+        ours = _readable(measurement.ours_value, measurement.unit)
+        against = _readable(measurement.other_value, measurement.unit)
+        target = "" if measurement.wanted is None else f"≥ {measurement.wanted:.3g}"
+        figures = f"{ours} ({measurement.ours}) | {against} ({measurement.other}) | {measurement.ratio:.3g} | {target}"
+        lines.append(f"| {measurement.question} | {figures} | {measurement.setting} |")
     return "\n".join(lines)
 
 

@@ -43,7 +43,7 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     store = ss.open_store(folder / "store")
     history = store["load"]
     history.captured()  # looks what there is
-    loading = timed(partial(history.interval_table, "op0", -1))
+    loading = timed(partial(history.recorded.interval_table, "op0", -1))
     print(f"index of {size.epochs} epochs, loaded in {loading:.2f} s", file=sys.stderr)
     for question in _questions(spark, load, store, size.epochs):
         yield from _measured(question, f"{size}, {size.epochs} epochs")
@@ -142,9 +142,9 @@ def _measured(question: _Question, setting: str) -> Iterator[Measurement]:
     seconds = statistics.median(ours)
     yield Measurement(question.name, "store", seconds, "the bound", question.bound, len(ours), setting, wanted=1)
     if question.spark is not None:
-        other = statistics.median(spark)
+        spark_seconds = statistics.median(spark)
         yield Measurement(
-            question.name, "store", seconds, "Spark's reader", other, _TURNS, setting, wanted=question.ratio
+            question.name, "store", seconds, "Spark's reader", spark_seconds, _TURNS, setting, wanted=question.ratio
         )
 
 
@@ -173,6 +173,6 @@ def _cold(load: Workload, store: Path, setting: str) -> Iterator[Measurement]:
 
 def _process(program: str, argument: Path) -> None:
     command = [sys.executable, "-c", program, str(argument)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if said.split()[-1] != "100":
-        raise AssertionError(f"100 rows were asked for, and it printed {said!r}")
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if output.split()[-1] != "100":
+        raise AssertionError(f"100 rows were asked for, and it printed {output!r}")

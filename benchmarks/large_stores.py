@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.maintenance import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.registry import register
 
@@ -92,7 +92,7 @@ class LargeState:
         compact(self._layout.manifest("load"), "epoch")
 
     def _entry(self, changes: int) -> Entry:
-        facts = {"op0": TableFacts(self.keys, changes, self._keyframe)}
+        facts = {"op0": TableEntry(self.keys, changes, self._keyframe)}
         moment = _START + dt.timedelta(seconds=self._epoch)
         return Entry(self._epoch, CAPTURED, "run", moment, watermark=moment, input_rows=changes, tables=facts)
 
@@ -101,7 +101,7 @@ class LargeState:
         columns = [np.full(many, self._epoch), pa.array([change] * many), np.full(many, 0, np.int32)]
         columns += [np.char.add("key-", chosen.astype(str)), self._count[chosen]]
         columns += [values[chosen] for values in self._doubles]
-        return pa.table([pa.array(each) for each in columns], schema=self._schema)
+        return pa.table([pa.array(column) for column in columns], schema=self._schema)
 
 
 def made(path: Path, keys: int, changes: int, epochs: int, columns: int = 4) -> Path:

@@ -44,7 +44,7 @@ times["store"] = took()"""
 _COLD = """took()
 StateBrowser(history)._repr_mimebundle_()
 times["cold"] = took()
-history.interval_table("op0", -1)
+history.recorded.interval_table("op0", -1)
 times["index"] = took()
 warm = []
 for _ in range(7):
@@ -76,7 +76,7 @@ _MOVE = """async (position) => {
     const root = views[views.length - 1].shadowRoot;
     const slider = root.querySelector("input[type=range]");
     const frame = () => new Promise(requestAnimationFrame);
-    const wanted = ` at epoch ${position}`;
+    const suffix = ` at epoch ${position}`;
     const began = performance.now();
     slider.value = position;
     slider.dispatchEvent(new Event("input"));
@@ -84,7 +84,7 @@ _MOVE = """async (position) => {
     let took;
     for (;;) {
         await frame();
-        const there = root.querySelector("table").getAttribute("aria-label").endsWith(wanted);
+        const there = root.querySelector("table").getAttribute("aria-label").endsWith(suffix);
         if (there && took === undefined) { await frame(); took = (performance.now() - began) / 1000; }
         if (there && !root.querySelector(".counts").textContent.includes("counting")) return took;
         if (performance.now() - began > 60000) throw new Error(`no rows of epoch ${position} within a minute`);
@@ -93,14 +93,14 @@ _MOVE = """async (position) => {
 # Seconds from running a cell that returns a constant to that constant on the page.
 _CONSTANT = """async ([cell, constant]) => {
     const notebook = window.jupyterapp.shell.currentWidget.content;
-    const one = notebook.widgets[cell];
-    one.model.sharedModel.setSource(String(constant));
+    const widget = notebook.widgets[cell];
+    widget.model.sharedModel.setSource(String(constant));
     notebook.activeCellIndex = cell;
     const began = performance.now();
     void window.jupyterapp.commands.execute("notebook:run-cell");
     for (;;) {
         await new Promise(requestAnimationFrame);
-        if (one.outputArea.node.innerText.includes(String(constant))) return (performance.now() - began) / 1000;
+        if (widget.outputArea.node.innerText.includes(String(constant))) return (performance.now() - began) / 1000;
         if (performance.now() - began > 60000) throw new Error("the cell has not answered within a minute");
     }
 }"""
@@ -108,7 +108,7 @@ _CONSTANT = """async ([cell, constant]) => {
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure beside what is wanted; less is better."""
+    """One figure beside its target; less is better."""
 
     what: str
     value: float
@@ -118,9 +118,9 @@ class Figure:
 
     def row(self) -> str:
         """A line of a Markdown table."""
-        wanted = "" if self.wanted is None else f"< {_readable(self.wanted, self.unit)}"
+        target = "" if self.wanted is None else f"< {_readable(self.wanted, self.unit)}"
         kept = "" if self.wanted is None else ("yes" if self.value <= self.wanted else "NO")
-        return f"| {self.what} | {_readable(self.value, self.unit)} | {wanted} | {kept} | {self.setting} |"
+        return f"| {self.what} | {_readable(self.value, self.unit)} | {target} | {kept} | {self.setting} |"
 
 
 def _readable(value: float, unit: str) -> str:
@@ -156,18 +156,18 @@ def main() -> None:
 def _measured(chosen: argparse.Namespace, folder: Path) -> Iterator[Figure]:
     stores = chosen.stores or folder / "stores"
     large = {"keys": chosen.keys, "changes": chosen.changes, "epochs": chosen.epochs, "columns": 4}
-    for name, size, rows_wanted in (("large", large, 0.15), ("wide", _WIDE, 0.4)):
+    for name, size, rows_bound in (("large", large, 0.15), ("wide", _WIDE, 0.4)):
         place = stores / "-".join([name, *map(str, size.values())])
         made(place, **size)
         with _notebook(folder / name, [_OPEN.format(store=str(place)), _COLD, _SHOWN]) as lab:
             setting = ", ".join(f"{number:,} {what}" for what, number in size.items())
-            yield from _looked_at(lab, rows_wanted, chosen.moves, setting)
+            yield from _looked_at(lab, rows_bound, chosen.moves, setting)
     yield from _exported(stores / "-".join(["large", *map(str, large.values())]), folder)
     if chosen.minutes:
         yield from _followed(folder, chosen.minutes * 60)
 
 
-def _looked_at(lab: Any, wanted: float, moves: int, setting: str) -> Iterator[Figure]:
+def _looked_at(lab: Any, rows_bound: float, moves: int, setting: str) -> Iterator[Figure]:
     """First paint and slider of one store."""
     lab.run_cell(0)
     lab.run_cell(1, timeout=300)
@@ -196,7 +196,11 @@ def _looked_at(lab: Any, wanted: float, moves: int, setting: str) -> Iterator[Fi
         taken.append(lab.page.evaluate(_MOVE, chooser.randrange(last)))
         lab.page.wait_for_timeout(chooser.uniform(200, 700))
     yield Figure(
-        "slider to any epoch: new rows, median", statistics.median(taken[3:]), wanted, "s", f"{moves} moves; {setting}"
+        "slider to any epoch: new rows, median",
+        statistics.median(taken[3:]),
+        rows_bound,
+        "s",
+        f"{moves} moves; {setting}",
     )
     yield Figure("slider to any epoch: new rows, 95th percentile", _percentile(taken[3:], 95), None, "s", setting)
 
@@ -228,9 +232,9 @@ def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
                 lab.page.wait_for_timeout(1_000)
         finally:
             writer.terminate()
-            said = writer.communicate(timeout=60)[0]
+            output = writer.communicate(timeout=60)[0]
         shown = lab.page.locator(".streamstate-live .epoch").last.inner_text()
-    epochs = len(said.split())
+    epochs = len(output.split())
     setting = f"{seconds / 60:g} minutes, {epochs:,} epochs written, {shown} shown, {len(frames):,} messages"
     if not frames:
         raise AssertionError("no drawing arrived: nothing was measured")

@@ -35,20 +35,28 @@ def many_epochs(_spark: SparkSession | None, folder: Path, _size: Size) -> Itera
     yield Measurement(
         f"open a store of {_MANY:,} epochs", "opened, manifest read", opened, "the bound", 1.0, 7, setting, wanted=1
     )
-    ours, other = alternate(partial(_newest, many, _MANY), partial(_newest, few, _FEW), 7)
+    many_seconds, few_seconds = alternate(partial(_newest, many, _MANY), partial(_newest, few, _FEW), 7)
     yield Measurement(
-        "open it and read the newest epoch", f"{_MANY:,} epochs", ours, f"{_FEW} epochs", other, 7, setting
+        "open it and read the newest epoch",
+        f"{_MANY:,} epochs",
+        many_seconds,
+        f"{_FEW} epochs",
+        few_seconds,
+        7,
+        setting,
     )
     histories = {store: ss.open_store(store)["q"] for store in (few, many)}
     for store, epochs in ((few, _FEW), (many, _MANY)):
         _read(histories[store], epochs)
-    ours, other = alternate(partial(_read, histories[many], _MANY), partial(_read, histories[few], _FEW), 15)
+    many_seconds, few_seconds = alternate(
+        partial(_read, histories[many], _MANY), partial(_read, histories[few], _FEW), 15
+    )
     yield Measurement(
         "read the newest epoch of an open store",
         f"{_MANY:,} epochs",
-        ours,
+        many_seconds,
         f"{_FEW} epochs",
-        other,
+        few_seconds,
         15,
         setting,
         wanted=1 / 1.5,

@@ -34,8 +34,8 @@ def memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
     for how, what in (("epoch by epoch", "step"), ("all in one call", "catch-up")):
         command = [sys.executable, "-m", "benchmarks.memory", what]
         command += [str(load.checkpoint), str(folder / what), str(size.epochs)]
-        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        peaks = json.loads(said.splitlines()[-1])
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        peaks = json.loads(output.splitlines()[-1])
         for stage, peak in peaks.items():
             question = f"memory of the Python process, {how}, {stage}"
             yield Measurement(question, "peak", peak, "the bound", _BOUND, 1, str(size), unit="B", wanted=1)
@@ -62,7 +62,7 @@ def peak() -> int:
     # What getrusage says on Linux begins with the parent's peak, which a new program inherits.
     status = Path("/proc/self/status")
     if status.exists():
-        (line,) = (one for one in status.read_text(encoding="utf-8").splitlines() if one.startswith("VmHWM"))
+        (line,) = (line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 

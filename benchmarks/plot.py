@@ -1,4 +1,4 @@
-"""Plots for the docs, from measured figures: ``python -m benchmarks.plot docs/guides/growth.{json,svg}``."""
+"""Plots for the docs, from measured figures: ``python -m benchmarks.plot docs/explanation/growth.{json,svg}``."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def rescaling(
         query = load.start()
         still = _first_epoch_after(load.checkpoint, report.epoch, began)
         query.stop()
-        anew = _anew(spark, load, after)
+        started_over = _start_over(spark, load, after)
     per_million = 1_000_000 / keys
     yield Measurement(
         question="rescale, seconds per million keys",
@@ -65,7 +65,7 @@ def rescaling(
         ours="from its stop to its first epoch after the rescale",
         ours_value=still,
         other="starting over with the new number, from the first input",
-        other_value=anew,
+        other_value=started_over,
         runs=1,
         setting=setting,
     )
@@ -79,8 +79,8 @@ def _first_epoch_after(checkpoint: Path, epoch: int, began: float) -> float:
     return time.perf_counter() - began
 
 
-def _anew(spark: SparkSession, load: Workload, partitions: int) -> float:
-    load.checkpoint = load.folder / "anew"
+def _start_over(spark: SparkSession, load: Workload, partitions: int) -> float:
+    load.checkpoint = load.folder / "started_over"
     with _partitions(spark, partitions):
         return timed(load.run)
 

@@ -36,21 +36,23 @@ def spilling(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurem
     )  # fmt: skip
     large.pop("peak")
     for question, seconds in small.items():
-        other = large[question]
-        yield Measurement(question, f"memory_limit={_SMALL}", seconds, f"memory_limit={_LARGE}", other, _TURNS, setting)
+        large_seconds = large[question]
+        yield Measurement(
+            question, f"memory_limit={_SMALL}", seconds, f"memory_limit={_LARGE}", large_seconds, _TURNS, setting
+        )
 
 
 def _asked(store: Path, limit: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.spilling", str(store), limit]
-    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return dict(json.loads(said.splitlines()[-1]))
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(json.loads(output.splitlines()[-1]))
 
 
 def _main(path: str, limit: str) -> None:
     store = ss.open_store(path, memory_limit=limit)
     history = store["load"]
     newest, ask = history.live().epoch, InStore(store)
-    took = {"load the index of all epochs": timed(partial(history.interval_table, "op0", -1))}
+    took = {"load the index of all epochs": timed(partial(history.recorded.interval_table, "op0", -1))}
     past = newest // 2
     questions: dict[str, Callable[[], object]] = {
         "look up one key, past": partial(ask.lookup, past),

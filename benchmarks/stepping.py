@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import timed
-from streamstate.snapshots.capture import Capturer
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.epoch_commit import Capturer
+from streamstate.snapshots.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ class Stepped:
 
     def __init__(self, spark: SparkSession, checkpoint: Path, store: Path) -> None:
         self.checkpoint = CheckpointAt(checkpoint, spark)
-        self.capturer = Capturer(spark, self.checkpoint, str(store), "load")
+        self.capturer = Capturer(spark, self.checkpoint, Layout.at(store), "load")
 
     def step(self, epochs: int = 1) -> float:
         """Capture the next epoch, or several in one pass; returns seconds."""

@@ -1,6 +1,6 @@
 """How the documentation is built: ``make docs``, then open ``build/site/index.html``.
 
-The site is read offline too: nothing that a page shows comes from another host, and the search works from ``file://``.
+The site also works offline: no page loads anything from another host, and the search works from ``file://``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ copyright = "the streamstate contributors, Apache License 2.0"  # noqa: A001 (Sp
 version = release = streamstate.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "api_reference",
@@ -28,14 +28,19 @@ extensions = [
     "tutorial_list",
 ]
 exclude_patterns = ["_ext", "_static"]
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 
-# A name in a text that leads nowhere is an error. Types in signatures that are not public are let be (api_reference).
+# Notebooks are shown as they were run before the build (tutorial_list), in the still form that needs no kernel.
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_mime_priority_overrides = [("html", "text/html", 1), ("html", "application/vnd.jupyter.widget-view+json", None)]
+
+# A reference to an unknown name is an error. Types in signatures that are not public stay plain text (api_reference).
 nitpicky = True
-# The site links to no other package's documentation, because it is read offline.
+# The site is read offline, so it does not link to other packages' documentation.
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|datetime|pathlib|typing)\..*"),
-    (r"py:class", r"datetime|Stopped|Input|.*\.suspects\.Kind"),  # written out where they are used
+    (r"py:class", r"datetime|Stopped|EpochInput|.*\.suspects\.SuspectKind"),  # written out where they are used
     (r"py:.*", r"(pandas|pd|pyarrow|pa|polars|pyspark|panel|ipywidgets|IPython)\..*"),
 ]
 
@@ -64,7 +69,7 @@ html_copy_source = False
 html_show_sourcelink = False
 # The summaries are fetched page by page, which browsers refuse for files.
 html_show_search_summary = False
-# Names of functions and options are no errors, whose colour they have in the theme.
+# The theme shows names of functions and options in the colour of errors.
 _NAMES = {"color-api-name": "var(--color-brand-content)", "color-api-pre-name": "var(--color-foreground-muted)"}
 html_theme_options = {
     "navigation_with_keys": True,

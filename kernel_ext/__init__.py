@@ -1,40 +1,34 @@
-"""Explore the state of Spark streaming queries: live, at any past epoch, between two, per key, and in SQL."""
+"""Explore the state of Spark streaming queries: live, at any past epoch, between two epochs, per key, and in SQL."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import StreamStateError
+from streamstate.errors import StreamStateError, require_extra
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from streamstate.capturing import capture, follow
-    from streamstate.debugger import (
-        DebugSession,
-        Edit,
-        EpochRun,
-        Fork,
-        Replay,
-        StepReport,
-        debug,
-        fork,
-        replay,
-        step,
-    )
-    from streamstate.debugger.audit import Audit, CertificateCheck, audit, check_certificate
-    from streamstate.debugger.from_store import initial_state, start_offsets
-    from streamstate.recovery.advice import RescaleAdvice, rescale_advice
-    from streamstate.recovery.back_off import BackOff
-    from streamstate.recovery.drill import DrillReport, drill
-    from streamstate.recovery.report import RescaleReport
-    from streamstate.recovery.rescale import rescale
-    from streamstate.recovery.supervision import Supervised, supervise
-    from streamstate.snapshots import Capture, CaptureReport, CaptureStatus
+    from streamstate.operations.advice import RescaleAdvice, rescale_advice
+    from streamstate.operations.drill import DrillReport, drill
+    from streamstate.operations.rescale import RescaleReport, rescale
+    from streamstate.operations.restart_policy import BackOff
+    from streamstate.operations.supervision import Supervised, supervise
+    from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
+    from streamstate.replay.audit import Audit, AuditRecordCheck, audit, check_audit_record
+    from streamstate.replay.start_from_snapshot import initial_state, start_offsets
+    from streamstate.running import Running
+    from streamstate.snapshots.capture import capture
+    from streamstate.snapshots.epoch_commit import CaptureReport
     from streamstate.snapshots.export import ExportReport, export
-    from streamstate.snapshots.retention.run import RetentionReport, keep
-    from streamstate.spark_session import session
+    from streamstate.snapshots.follow import Capture, CaptureStatus, follow
+    from streamstate.snapshots.retention.dropping import RetentionReport, keep
+    from streamstate.snapshots.retention.tidying import compact
+    from streamstate.snapshots.spark.session import session
+    from streamstate.starting import start
     from streamstate.state_inspect import (
         Comparison,
         Cut,
@@ -52,11 +46,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Audit",
+    "AuditRecordCheck",
     "BackOff",
     "Capture",
     "CaptureReport",
     "CaptureStatus",
-    "CertificateCheck",
     "Comparison",
     "Cut",
     "DebugSession",
@@ -72,6 +66,7 @@ __all__ = [
     "RescaleReport",
     "Result",
     "RetentionReport",
+    "Running",
     "Snapshot",
     "StateTable",
     "StepReport",
@@ -80,7 +75,8 @@ __all__ = [
     "Supervised",
     "audit",
     "capture",
-    "check_certificate",
+    "check_audit_record",
+    "compact",
     "cut",
     "debug",
     "drill",
@@ -94,29 +90,33 @@ __all__ = [
     "rescale",
     "rescale_advice",
     "session",
+    "start",
     "start_offsets",
     "step",
     "supervise",
 ]
 
 _HOMES = {
-    "session": "streamstate.spark_session",
-    **dict.fromkeys(["capture", "follow"], "streamstate.capturing"),
-    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.recovery.advice"),
-    **dict.fromkeys(["Supervised", "supervise"], "streamstate.recovery.supervision"),
-    "BackOff": "streamstate.recovery.back_off",
-    **dict.fromkeys(["DrillReport", "drill"], "streamstate.recovery.drill"),
-    "RescaleReport": "streamstate.recovery.report",
-    "rescale": "streamstate.recovery.rescale",
-    **dict.fromkeys(["Capture", "CaptureReport", "CaptureStatus"], "streamstate.snapshots"),
+    "session": "streamstate.snapshots.spark.session",
+    "capture": "streamstate.snapshots.capture",
+    "compact": "streamstate.snapshots.retention.tidying",
+    "Running": "streamstate.running",
+    "start": "streamstate.starting",
+    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.advice"),
+    **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
+    "BackOff": "streamstate.operations.restart_policy",
+    **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
+    **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
+    "CaptureReport": "streamstate.snapshots.epoch_commit",
+    **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.follow"),
     **dict.fromkeys(
         ["DebugSession", "Edit", "EpochRun", "Fork", "Replay", "StepReport", "debug", "fork", "replay", "step"],
-        "streamstate.debugger",
+        "streamstate.replay",
     ),
-    **dict.fromkeys(["Audit", "CertificateCheck", "audit", "check_certificate"], "streamstate.debugger.audit"),
-    **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.debugger.from_store"),
+    **dict.fromkeys(["Audit", "AuditRecordCheck", "audit", "check_audit_record"], "streamstate.replay.audit"),
+    **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.replay.start_from_snapshot"),
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
-    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.run"),
+    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.dropping"),
     **dict.fromkeys(
         ["Comparison", "Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],
         "streamstate.state_inspect",
@@ -125,12 +125,32 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that ``import streamstate`` starts no engine."""
+    """Load a public name on first use, so that ``import streamstate`` stays quick."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError:
+        require_extra("spark")  # reading needs no extra, everything else needs this one
+        raise
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """This package: ``streamstate.replay`` is the function, although a sub-package has the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system binds every sub-package here once it is loaded.
+        if name != "replay" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name, as any module: a query's functions that are sent to other processes refer to it.
+        return importlib.import_module, (self.__name__,)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
@@ -139,6 +159,11 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics: ``%load_ext streamstate``."""
+    require_extra("notebook")
+    from streamstate.snapshots.memory import set_plain_memory
+
+    # First, because deltalake and pyarrow, which the magics import, read their settings when they are loaded.
+    set_plain_memory(on=shell.config.get("StreamState", {}).get("plain_memory", True))
     from streamstate.extension import load
 
     load(shell)
@@ -147,5 +172,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Stop captures and remove the magics; the Spark session stays: ``%unload_ext streamstate``."""
     from streamstate.extension import unload
+    from streamstate.snapshots.memory import set_plain_memory
 
     unload(shell)
+    set_plain_memory(on=False)

@@ -6,23 +6,21 @@ import atexit
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streamstate import displays
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
-from streamstate.magics.notebook import Notebook
-from streamstate.magics.running import ACTIVE
-from streamstate.magics.snapshots_line import SNAPSHOTS
+from streamstate.magics.notebook_context import NotebookContext
+from streamstate.magics.snapshots import SNAPSHOTS
 from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
 from streamstate.magics.stream_cell import STREAM_CELL
 from streamstate.magics.stream_line import STREAM_LINE
+from streamstate.running import ACTIVE
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-
-__all__ = ["MAGICS", "TRANSFORMERS", "Extension", "load", "loaded", "unload"]
 
 MAGICS = (STREAM_CELL, STREAM_LINE, STATE, STATESQL, SNAPSHOTS)
 
@@ -30,15 +28,15 @@ _loaded: dict[int, Extension] = {}
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics with a shell; loading again changes nothing."""
+    """Register the magics with a shell; loading them again changes nothing."""
     if loaded(shell) is None:
         _loaded[id(shell)] = Extension(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Stop the queries that the magics started and every capture, and take the magics away.
+    """Stop every capture and the queries that the magics started, and remove the magics.
 
-    The Spark session stays as it is, and so do the user's variables.
+    The Spark session and the user's variables stay.
     """
     extension = _loaded.pop(id(shell), None)
     if extension is not None:
@@ -46,16 +44,16 @@ def unload(shell: InteractiveShell) -> None:
 
 
 def loaded(shell: InteractiveShell) -> Extension | None:
-    """What was registered with a shell; None where nothing is."""
+    """The extension of a shell; None if it is not loaded."""
     return _loaded.get(id(shell))
 
 
 class Extension:
-    """Everything that was registered with one shell, to be taken back together."""
+    """Everything that is registered with one shell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
-        self.notebook = Notebook(shell)
+        self.notebook = NotebookContext(shell)
         self._matcher = make_matcher(self.notebook, MAGICS)
         registry: Any = shell  # IPython is not typed
         for magic in MAGICS:
@@ -63,40 +61,39 @@ class Extension:
         registry.configurables.append(self.notebook.settings)
         shell.Completer.custom_matchers.append(self._matcher)
         shell.input_transformers_cleanup.extend(TRANSFORMERS)
-        displays.register(shell)
-        atexit.register(self._close_quietly)
+        if hasattr(shell, "kernel"):
+            for (module, name), view in _VIEWS.items():
+                _view_formatter(shell).for_type_by_name(module, name, partial(_show, view))
+        atexit.register(self.notebook.close)
 
     def close(self) -> None:
-        """Take everything back, and say what was stopped."""
-        atexit.unregister(self._close_quietly)
+        """Unregister everything, and report what was stopped."""
+        atexit.unregister(self.notebook.close)
         self._unregister()
-        stopped = [one.name for one in self.notebook.running.values() if one.state in ACTIVE]
-        trouble = self.notebook.close()
-        _close_widgets()
+        stopped = [running.name for running in self.notebook.running.values() if running.state in ACTIVE]
+        problems = self.notebook.close()
+        if "streamstate.widgets.view" in sys.modules:  # if not, no view was ever open
+            sys.modules["streamstate.widgets.view"].close_all()
         if stopped:
             print(f"Stopped: {', '.join(stopped)}. The Spark session stays.")
-        for line in trouble:
+        for line in problems:
             print(line)
 
-    def _close_quietly(self) -> None:
-        """At the end of the process there is nobody left to tell."""
-        self.notebook.close()
-
     def _unregister(self) -> None:
-        """Take back what was registered."""
         for magic in MAGICS:
             self.shell.magics_manager.magics[magic.kind].pop(magic.name, None)
         _remove(self.shell.configurables, self.notebook.settings)
         _remove(self.shell.Completer.custom_matchers, self._matcher)
         for transformer in TRANSFORMERS:
             _remove(self.shell.input_transformers_cleanup, transformer)
-        displays.unregister(self.shell)
+        for module, name in _VIEWS:
+            _view_formatter(self.shell).pop(f"{module}.{name}", None)
 
 
 def keep_empty_cell(lines: list[str]) -> list[str]:
-    """Give a cell magic of ours that stands alone an empty line to run.
+    """Give a cell magic of ours without a cell an empty line to run.
 
-    IPython refuses a cell magic without a cell before asking it, also where it asks for ``--help``.
+    IPython refuses a cell magic without a cell before calling it, even with ``--help``.
     """
     ours = tuple(f"%%{magic.name}" for magic in MAGICS if magic.kind == "cell")
     if len(lines) == 1 and lines[0].split(maxsplit=1)[:1] in [[name] for name in ours]:
@@ -105,7 +102,7 @@ def keep_empty_cell(lines: list[str]) -> list[str]:
 
 
 def ask_for_help(lines: list[str]) -> list[str]:
-    """Make ``%stream wait?`` ask for the verb's help; IPython would look for an object called ``wait``.
+    """Make ``%stream wait?`` show the verb's help; IPython would look for an object named ``wait``.
 
     A magic's name alone, as in ``%state?``, is left to IPython, which shows the same help in its own way.
     """
@@ -122,12 +119,41 @@ TRANSFORMERS = (keep_empty_cell, ask_for_help)
 
 def _remove(items: list[Any], item: Any) -> None:
     """Remove one object, by identity."""
-    items[:] = [one for one in items if one is not item]
+    items[:] = [kept for kept in items if kept is not item]
 
 
-def _close_widgets() -> None:
-    """Close the widgets that are open; none are where the package was never loaded."""
-    widgets = sys.modules.get("streamstate.widgets")
-    close_all: Callable[[], None] | None = getattr(widgets, "close_all", None)
-    if close_all is not None:
-        close_all()
+def _diff_view(views: Any, diff: Any) -> object:
+    a, b = diff.sides or (diff.history, None)
+    return views.DiffView(a, diff.a, diff.b, diff.table, other=b)
+
+
+# The views that public objects show at the end of a notebook's cell; in a terminal they are shown as text. The objects
+# do not know about notebooks, and are named here, so that the engines that read state are not loaded for them. Each
+# function is called with the package of the views and the object.
+_VIEWS: dict[tuple[str, str], Callable[[Any, Any], object]] = {
+    ("streamstate.state_inspect.store", "Store"): lambda views, store: views.StoreOverview(store),
+    ("streamstate.state_inspect.history", "History"): lambda views, history: views.Timeline(history),
+    ("streamstate.state_inspect.snapshot", "Snapshot"): lambda views, snapshot: views.StateBrowser(
+        snapshot.history, epoch=snapshot.epoch
+    ),
+    ("streamstate.state_inspect.state_table", "StateTable"): lambda views, table: views.StateBrowser(
+        table.history, table.name, epoch=table.epoch
+    ),
+    ("streamstate.state_inspect.differences.diff", "Diff"): _diff_view,
+    ("streamstate.state_inspect.branches.comparison", "Comparison"): lambda views, found: views.ComparisonView(found),
+    ("streamstate.replay.replay", "Replay"): lambda views, replay: views.ComparisonView(replay.comparison),
+    ("streamstate.replay.debugging.session", "DebugSession"): lambda views, session: views.Debugger(session),
+}
+
+
+def _show(view: Callable[[Any, Any], object], shown: Any) -> None:
+    from IPython.display import display
+
+    from streamstate import widgets
+
+    display(view(widgets, shown))
+
+
+def _view_formatter(shell: InteractiveShell) -> Any:
+    registry: Any = shell  # IPython is typed in part
+    return registry.display_formatter.ipython_display_formatter

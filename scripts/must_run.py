@@ -57,7 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _missing(config: pytest.Config) -> str:
-    """The kind of test of which none passed; a run that was asked for a part need not reach the browser."""
+    """The kind of test of which none passed; a run limited by ``-k`` need not reach the browser."""
     passed = config.stash[_PASSED]
-    chosen = config.getoption("keyword") or config.getoption("markexpr")
+    chosen = config.getoption("keyword")
     return "test" if not passed["all"] else "browser test" if not passed["browser"] and not chosen else ""

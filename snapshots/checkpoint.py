@@ -1,134 +1,151 @@
 """A streaming query's checkpoint: its identity, its committed epochs, their offsets and watermarks.
 
-The commit log is the authority: epoch N exists once ``commits/N`` does. ``offsets/N`` holds what the epoch
-read (one JSON line a source), the watermark that was in force and the settings that the query is pinned to.
+The commit log is the authority: epoch N exists once ``commits/N`` does. ``offsets/N`` holds what the epoch read (one
+line per source), the watermark in force and the settings that the query is pinned to.
+
+Version 1 of the offset log identifies a source by its place in the query, version 2 by an id: the name that the query
+gives it (``readStream.name("flights")``, with Spark's source evolution), or else its place. Spark writes the lines of
+version 2 in no particular order.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.errors import CheckpointReplacedError, NotACheckpointError
-from streamstate.snapshots.filesystem import Files, HadoopFiles, LocalFiles, local_path, location
-from streamstate.snapshots.sources import sources_after
+from streamstate.errors import (
+    CheckpointError,
+    CheckpointReplacedError,
+    NewerCheckpointError,
+    NotACheckpointError,
+)
+from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
+from streamstate.snapshots.source_progress import sources_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPREAD = "spark.sql.shuffle.partitions"
-"""The setting that says over how many partitions a state is spread; a query is pinned to its first value."""
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting for the number of state partitions; a query is pinned to its first value."""
+
+_OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
+"""The versions that Spark 4.3 writes."""
+_NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+_NAME = re.compile(r"\w+", re.ASCII)
+"""What Spark accepts as a source's name, which names a folder in the checkpoint."""
+_MOST_SOURCES = 1000
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What ``offsets/N`` says of epoch N."""
+class PlannedEpoch:
+    """What ``offsets/N`` records of epoch N."""
 
     offsets: tuple[str | None, ...]
-    """End offset of each source, in the query's order, as that source's own JSON."""
+    """The end offset of each source, as the source's own JSON, in the order of the query or of ``names``."""
     watermark: datetime | None
-    """The watermark in force during the epoch; None where none was."""
+    """The watermark in force during the epoch; None if there was none."""
     conf: dict[str, str] = field(default_factory=dict)
-    """Spark settings that the query is pinned to."""
+    """The Spark settings that the query is pinned to."""
     began_at: datetime | None = None
-    """The processing time in the epoch: when Spark planned its batch."""
+    """The epoch's processing time: when Spark planned its batch."""
+    names: tuple[str, ...] = ()
+    """The sources' names, sorted; empty if the query does not name them."""
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Each source's own folder in the checkpoint."""
+        return tuple(f"sources/{source}" for source in self.names or range(len(self.offsets)))
+
+    @property
+    def sources(self) -> dict[str, str | None] | list[str | None]:
+        """The offsets by name, or in the query's order if the sources have no names."""
+        return dict(zip(self.names, self.offsets, strict=True)) if self.names else [*self.offsets]
 
 
 class Checkpoint:
-    """A checkpoint as the files on disk tell it; it is only ever read.
-
-    Args:
-        path: the checkpoint location given to the query.
-        spark: needed where the location is not on the local disk.
-    """
+    """A checkpoint, read from its files and never written to; only one on the local disk can do without a session."""
 
     def __init__(self, path: str | os.PathLike[str], spark: SparkSession | None = None) -> None:
         self.path = location(path)
-        self._files: Files = LocalFiles() if local_path(path) is not None or spark is None else HadoopFiles(spark)
+        self._files = files_for(spark, path)
 
     @cached_property
     def query_id(self) -> str:
-        """The id of the query that owns the checkpoint.
-
-        Raises:
-            NotACheckpointError: where the path holds none.
-        """
+        """The id of the query that owns the checkpoint."""
         text = self._files.text(f"{self.path}/metadata")
         try:
             return str(json.loads(text or "")["id"])
         except (ValueError, KeyError, TypeError) as error:
             raise NotACheckpointError(
                 f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
-                "Give the checkpointLocation of a query that was started at least once."
+                "Pass the checkpointLocation of a query that has been started at least once."
             ) from error
 
     def check_same(self) -> None:
-        """Raise where another query's checkpoint has taken the place of the one that was looked at first.
-
-        Raises:
-            CheckpointReplacedError: where it has. (A checkpoint that is missing may yet come back.)
-        """
+        """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
         text = self._files.text(f"{self.path}/metadata")
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
             return
         raise CheckpointReplacedError(
             f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"
-            "What was captured stays as it is. Capture the new query under another name, or into another store."
+            "The captured epochs are unchanged. Capture the new query under another name, or into another store."
         )
 
     def committed(self) -> list[int]:
-        """Numbers of the committed epochs that the commit log still holds, ascending."""
+        """The committed epochs that the commit log still holds, ascending."""
         return sorted(int(name) for name in self._files.names(f"{self.path}/commits") if name.isdigit())
 
     def committed_at(self, epoch: int) -> datetime | None:
         """When the epoch was committed; None once Spark has purged it."""
         return self._files.modified(f"{self.path}/commits/{epoch}")
 
-    def planned(self, epoch: int) -> Planned | None:
+    def planned(self, epoch: int) -> PlannedEpoch | None:
         """The epoch's offsets, watermark and settings; None once Spark has purged them."""
-        text = self._files.text(f"{self.path}/offsets/{epoch}")
+        path = f"{self.path}/offsets/{epoch}"
+        text = self._files.text(path)
         if text is None:
             return None
-        _version, head, *sources = text.splitlines()
+        head, *lines = _known(text, path, _OFFSET_LOGS)
         metadata = json.loads(head) if head.strip() else {}
         watermark, began = metadata.get("batchWatermarkMs", 0), metadata.get("batchTimestampMs", 0)
-        return Planned(
-            offsets=tuple(None if source == "-" else source for source in sources if source),
+        conf = dict(metadata.get("conf", {}))
+        names, offsets = _by_id(lines, path, named=conf.get(_NAMED) == "true") if text.startswith("v2") else ((), lines)
+        return PlannedEpoch(
+            offsets=tuple(None if offset == "-" else offset for offset in offsets),
             watermark=_moment(watermark),
-            conf=dict(metadata.get("conf", {})),
+            conf=conf,
             began_at=_moment(began),
+            names=names,
         )
 
-    def sources(self, offsets: Sequence[str | None], before: str | None) -> str | None:
-        """What the checkpoint tells of the sources at an epoch's offsets; see :func:`sources_after`.
-
-        Args:
-            offsets: the epoch's end offset of each source.
-            before: the same of an earlier epoch; None: of none.
-        """
-        return sources_after(self._files, self.path, before, offsets)
+    def sources(self, planned: PlannedEpoch, before: str | None) -> str | None:
+        """What the checkpoint says of the sources at an epoch's offsets, as :func:`sources_after`."""
+        return sources_after(self._files, self.path, before, planned.offsets, planned.names)
 
     def format_version(self, epoch: int) -> str:
-        """Which state store checkpoint format the epoch was written in: format 2 names its files in the commit log."""
+        """The state store checkpoint format of the epoch: format 2 names its files in the commit log."""
         return "2" if self._unique_ids(epoch) else "1"
 
     def state_ids(self, upto: int) -> dict[int, dict[str, list[list[str]]]]:
-        """In format 2, the unique ids of the stores' files: by version, operator, partition; empty in format 1.
+        """In format 2, the unique ids of the stores' files up to an epoch: by version, operator, partition.
 
-        Args:
-            upto: the newest epoch to ask about; what the commit log no longer holds is left out.
+        It is empty in format 1, and lacks epochs that the commit log no longer holds.
         """
         found = {epoch + 1: self._unique_ids(epoch) for epoch in self.committed() if epoch <= upto}
         return {version: ids for version, ids in found.items() if ids}
 
     def _unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
-        commit = (self._files.text(f"{self.path}/commits/{epoch}") or "").splitlines()
-        metadata = json.loads(commit[1]) if len(commit) > 1 and commit[1].startswith("{") else {}
+        path = f"{self.path}/commits/{epoch}"
+        text = self._files.text(path)
+        head, *_ = _known(text, path, _COMMIT_LOGS) if text else [""]
+        metadata = json.loads(head) if head.startswith("{") else {}
         return metadata.get("stateUniqueIds") or {}
 
     def has_state(self) -> bool:
@@ -136,20 +153,29 @@ class Checkpoint:
         return bool(self.operators())
 
     def operators(self) -> list[int]:
-        """Ids of the stateful operators, ascending."""
+        """The ids of the stateful operators, ascending."""
         return sorted(int(name) for name in self._files.names(f"{self.path}/state") if name.isdigit())
 
+    def legacy_operators(self) -> list[LegacyOperator]:
+        """The operators that a Spark before 4.0 wrote, without metadata."""
+        operators = legacy_operators(self._files, self.path)
+        committed = self.committed() if operators else []
+        # Spark records this number even for an operator that uses only one partition.
+        partitions = self.partitions(committed[-1]) if committed else None
+        return [replace(operator, partitions=partitions or operator.partitions) for operator in operators]
+
     def operators_fingerprint(self) -> tuple[str, ...]:
-        """Changes whenever a restart may have changed the operators or their state variables."""
+        """A value that changes if a restart may have changed operators or state variables; empty: no operators."""
         found = []
         for operator in self.operators():
+            found.append(str(operator))
             folder = f"{self.path}/state/{operator}/_metadata"
             names = [*self._files.names(folder), *self._files.names(f"{folder}/v2")]
             found += [f"{operator}/{name}" for name in sorted(names)]
         return tuple(found)
 
     def operators_written_at(self, epoch: int) -> set[int]:
-        """The epochs up to this one at which a run wrote down its operators and state variables."""
+        """The epochs up to this one at which a run recorded its operators and state variables."""
         found: set[int] = set()
         for operator in self.operators():
             names = self._files.names(f"{self.path}/state/{operator}/_metadata/v2")
@@ -157,22 +183,62 @@ class Checkpoint:
         return found
 
     def partitions(self, epoch: int) -> int | None:
-        """How many partitions the state has at an epoch; None once Spark has purged what says it."""
+        """The number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)
-        count = planned.conf.get(SPREAD) if planned else None
+        count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
         return None if count is None else int(count)
 
     def begun(self) -> list[int]:
-        """Numbers of the epochs that were planned, committed or not, ascending."""
+        """The planned epochs, committed or not, ascending."""
         return sorted(int(name) for name in self._files.names(f"{self.path}/offsets") if name.isdigit())
 
     def repartitioned(self, epoch: int) -> bool:
-        """Whether the epoch changed nothing but how the state is spread over partitions.
+        """Whether the epoch only repartitioned the state.
 
-        The number of partitions is pinned by the first epoch; only Spark's offline repartitioning changes it.
+        The first epoch pins the number of partitions; only Spark's offline repartitioning changes it.
         """
-        before, after = (self.planned(one) for one in (epoch - 1, epoch))
-        return before is not None and after is not None and before.conf.get(SPREAD) != after.conf.get(SPREAD)
+        before, after = self.planned(epoch - 1), self.planned(epoch)
+        return (
+            before is not None
+            and after is not None
+            and before.conf.get(SHUFFLE_PARTITIONS) != after.conf.get(SHUFFLE_PARTITIONS)
+        )
+
+    def skipped(self, epoch: int) -> bool:
+        """Whether the epoch was planned but never finished, and abandoned when Spark repartitioned the state after it.
+
+        Spark then writes an empty commit for it. The repartitioning has the time of the epoch that it continues, which
+        is the one before.
+        """
+        abandoned, repartitioning = self.planned(epoch), self.planned(epoch + 1)
+        if abandoned is None or repartitioning is None or not self.repartitioned(epoch + 1):
+            return False
+        began, continued = abandoned.began_at, repartitioning.began_at
+        return began is not None and continued is not None and continued < began
+
+
+def _known(text: str, path: str, versions: Sequence[str]) -> list[str]:
+    """The lines of a log file after its version, which has to be a known one; never empty."""
+    version, *lines = text.splitlines() or [""]
+    if version.strip() not in versions:
+        raise NewerCheckpointError.file(path, version.strip(), versions)
+    return [*lines[:1], *(line for line in lines[1:] if line)] or [""]
+
+
+def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, ...], list[str]]:
+    """The sources' names and offsets in version 2 of the offset log; without names, offsets in the query's order."""
+    found = {name: offset for name, colon, offset in (line.partition(":") for line in lines) if colon}
+    if len(found) < len(lines) or not all(_NAME.fullmatch(name) for name in found):
+        raise CheckpointError(
+            f"Invalid source in {path}: expected lines such as flights:{{…}}, with unique names of ASCII letters,"
+            " digits and underscores.\nThe file is damaged. Restore it, or use another epoch."
+        )
+    if named or not all(name.isdigit() and int(name) < _MOST_SOURCES for name in found):
+        names = tuple(sorted(found))
+        return names, [found[name] for name in names]
+    # A stream that the query reads twice is listed once, at its last place.
+    twice = next(iter(found.values())) if len(found) == 1 else "-"
+    return (), [found.get(str(place), twice) for place in range(max(map(int, found), default=-1) + 1)]
 
 
 def _moment(milliseconds: int) -> datetime | None:

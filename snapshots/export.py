@@ -1,14 +1,14 @@
 """Epochs as an ordinary Delta table: version i is exactly the state at the i-th of them.
 
-The table has the state table's columns and nothing of ours, so any reader of Delta travels through it by version.
-Each version is one commit, whose metadata names the epoch; it is written as a stream, and appears whole or not at all.
+The table has the state table's columns and no others, so any Delta reader can time travel through it by version. Each
+version is one commit, whose metadata names the epoch; it is written as a stream and appears completely or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import create_table_with_add_actions
 
-from streamstate.snapshots.change_log import check_generation, folded, key_columns, value_columns
-from streamstate.snapshots.delta import Place, commit_once, open_table
-from streamstate.snapshots.delta.commits import required
-from streamstate.snapshots.delta.compaction import removals
-from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files
-from streamstate.snapshots.delta.log_checks import seal_missing
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.sweep import GRACE
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     NotAnExportError,
     OvertakenError,
@@ -34,17 +26,26 @@ from streamstate.snapshots.errors import (
     UnknownTableError,
     choices,
 )
+from streamstate.snapshots.change_log import check_generation, folded, key_columns, value_columns
+from streamstate.snapshots.delta import Place, commit_once, open_table
+from streamstate.snapshots.delta.commits import required
+from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
+from streamstate.snapshots.delta.log_checks import seal_missing
+from streamstate.snapshots.delta.maintenance import GRACE, removals
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.epoch_range import epoch_items
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.snapshots.operators import EPOCH
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
 
 _APPLICATION = "streamstate/export"
 _EPOCH, _QUERY, _TABLE = "streamstate.epoch", "streamstate.query_id", "streamstate.table"
 _ATTEMPTS = 5
 
-# Every version stays, also where another tool vacuums the table or writes a log checkpoint.
+# Keep every version, even if another tool vacuums the table or writes a log checkpoint.
 _CONFIGURATION: dict[str, str | None] = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.deletedFileRetentionDuration": "interval 36500 days",
@@ -52,8 +53,8 @@ _CONFIGURATION: dict[str, str | None] = {
     "delta.checkpointInterval": "50",
 }
 
-Epochs = Iterable[int | range]
-"""Numbers of epochs and ranges of them; a range takes in the captured epochs that it holds."""
+Epochs = Iterable[int | range] | str
+"""Epochs and ranges of them, or text such as ``3,5,10..20``; a range stands for the captured epochs in it."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +64,24 @@ class ExportReport:
     path: str
     """The Delta table."""
     table: str
-    """The state table that it holds."""
+    """The exported state table."""
     epochs: tuple[int, ...]
-    """The epochs: version i of the table is the i-th of them."""
+    """The epochs; version i of the table is the i-th of them."""
     written: int
-    """How many versions were written now; the others were there already."""
+    """How many versions were written now; the others existed already."""
     rows: int
     """Rows written now."""
 
     def __str__(self) -> str:
-        """In one line."""
-        there = len(self.epochs) - self.written
-        before = f", {there:,} were there" if there else ""
+        """A summary in one line."""
+        existing = len(self.epochs) - self.written
+        before = f", {existing:,} existed already" if existing else ""
         return f"{self.path}: {self.written:,} versions of {self.table} written ({self.rows:,} rows){before}"
 
 
 @dataclass(frozen=True)
 class _Source:
-    """The state table that is exported."""
+    """The state table to export."""
 
     manifest: Manifest
     place: Place
@@ -88,19 +89,20 @@ class _Source:
     table: str
 
     def entry(self, epoch: int) -> Entry:
-        """The manifest's row of an epoch that has the table.
-
-        Raises:
-            UnknownEpochError: where it is not captured.
-        """
-        captured = {one.epoch: one for one in self.manifest.entries if one.captured and self.table in one.tables}
+        """The manifest's row of a captured epoch."""
+        captured = {entry.epoch: entry for entry in self.captured}
         if epoch in captured:
             return captured[epoch]
-        near = sorted(captured, key=lambda one: abs(one - epoch))[:2]
+        near = sorted(captured, key=lambda number: abs(number - epoch))[:2]
         raise UnknownEpochError(
             f"Epoch {epoch} of {self.manifest.query} is not captured, or was dropped by retention.\n"
-            f"The nearest captured: {choices(map(str, sorted(near)))}."
+            f"The nearest captured epochs: {choices(map(str, sorted(near)))}."
         )
+
+    @property
+    def captured(self) -> list[Entry]:
+        """The captured epochs that have the table."""
+        return [entry for entry in self.manifest.entries if entry.captured and self.table in entry.tables]
 
 
 def export(
@@ -111,30 +113,31 @@ def export(
     table: str | None = None,
     epochs: Epochs | None = None,
     storage_options: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: ProgressCallback | None = None,
 ) -> ExportReport:
     """Write epochs of a state table as an ordinary Delta table whose versions are those epochs.
 
     Version i holds exactly the state at the i-th epoch: the key columns, then the value columns. The metadata of its
-    commit names the epoch, its source offsets, its watermark and when it was committed. Doing it again goes on where
-    it stood, after a killed export as well as when more epochs have been captured.
+    commit names the epoch, its source offsets, its watermark and when it was committed. A repeated export continues
+    after the last version, whether the export was killed or more epochs have been captured since.
 
     Args:
         store: the store's path.
         name: the query.
         path: the folder or URI of the Delta table.
-        table: the state table; may be left out where there is one.
-        epochs: numbers, and ranges that take in the captured epochs they hold; by default all captured ones.
-        storage_options: deltalake's, for the store and the table where they are on an object store.
-        progress: called with how many versions are written, and of how many.
+        table: the state table; optional if there is only one.
+        epochs: epochs and ranges of them, such as ``"3,5,10..20"`` (both ends included) or ``[3, 5, range(10, 21)]``; a
+            range stands for the captured epochs in it. Default: all captured epochs.
+        storage_options: deltalake's options, if the store and the table are on an object store.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
 
     Returns:
         The epochs that the table holds now, and what was written.
 
     Raises:
-        NotAnExportError: where ``path`` holds something else, or other epochs.
-        UnknownQueryError, UnknownTableError, UnknownEpochError: where there is no such query, table or epoch.
-        StoreError: where the table cannot be written; the versions that it has are whole.
+        NotAnExportError: ``path`` holds something else, or other epochs.
+        UnknownQueryError, UnknownTableError, UnknownEpochError: the query, table or epoch does not exist.
+        StoreError: the table cannot be written; its existing versions are complete.
 
     Example:
         >>> ss.export("store", "delays", "exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
@@ -144,119 +147,105 @@ def export(
     source = _source(Layout.at(store, storage_options), name, table)
     target = Place(location(str(path)), storage_options)
     _remove_unfinished(target)
-    there = _exported(target, source)
-    chosen = _chosen(source, epochs, there)
-    _check_goes_on(target, source, there, chosen)
-    rows = 0
-    for version in range(len(there), len(chosen)):
-        progress(version, len(chosen))
+    existing = _exported(target, source)
+    chosen = _chosen(source, epochs, existing)
+    _check_continues(target, source, existing, chosen)
+    rows, report = 0, progress or silent
+    for version in range(len(existing), len(chosen)):
+        report(f"{version:,} of {len(chosen):,} versions", version / len(chosen))
         rows += _write(source, target, version, chosen[version])
-    progress(len(chosen), len(chosen))
-    return ExportReport(target.uri, source.table, tuple(chosen), len(chosen) - len(there), rows)
+    report(f"{len(chosen):,} of {len(chosen):,} versions", 1.0)
+    return ExportReport(target.uri, source.table, tuple(chosen), len(chosen) - len(existing), rows)
 
 
 def _source(layout: Layout, name: str, table: str | None) -> _Source:
     query = required_query(layout, name)
     manifest = Manifest(layout, name)
     manifest.refresh()
-    tables = list(dict.fromkeys(one for entry in manifest.entries for one in entry.tables))
+    tables = list(dict.fromkeys(name for entry in manifest.entries for name in entry.tables))
     if table is None and len(tables) > 1:
-        raise InvalidArgumentError(f"{name} has {len(tables)} state tables; say which one: {', '.join(tables)}.")
+        raise InvalidArgumentError(f"{name} has {len(tables)} state tables. Pass table=…: {choices(tables)}.")
     chosen = table if table is not None else next(iter(tables), None)
     if chosen is None:
-        raise UnknownEpochError(f"No epoch of {name} is captured yet.\nWait for the first, or capture one.")
+        raise UnknownEpochError(f"No epoch of {name} has been captured yet.\nCapture one, or wait for the first.")
     if chosen not in tables:
         raise UnknownTableError.among("state table", chosen, tables, where=f"in {name}")
     return _Source(manifest, layout.change_log(name, chosen), query.query_id, chosen)
 
 
 def _exported(target: Place, source: _Source) -> list[int]:
-    """The epochs that the target holds, in the order of its versions; none where there is no table yet.
-
-    Raises:
-        NotAnExportError: where it is anything else.
-    """
+    """The epochs that the target holds, in the order of its versions; none if it does not exist yet."""
     folder = target.folder
     if folder is not None and folder.is_file():
-        raise NotAnExportError(f"{target} is a file. An export is a folder: name a new one.")
+        raise NotAnExportError(f"{target} is a file. An export needs a folder: name a new one.")
     table = open_table(target)
     if table is None:
-        if folder is not None and folder.exists() and any(_foreign(one.name) for one in folder.iterdir()):
-            raise NotAnExportError(f"{target} is a folder with other files in it.\nName a new folder for the export.")
+        names = {file.name for file in folder.iterdir()} if folder is not None and folder.exists() else set()
+        # A killed export may have left some.
+        if any(not name.startswith((".unfinished-", "part-")) for name in names - {"_delta_log"}):
+            raise NotAnExportError(f"{target} is a folder with other files in it.\nExport into a new folder.")
         return []
-    commits = sorted(table.history(), key=lambda one: int(one["version"]))
-    if [int(one["version"]) for one in commits] != list(range(len(commits))) or any(_EPOCH not in c for c in commits):
-        raise NotAnExportError(f"{target} is another Delta table, or one that was changed since.\nName a new folder.")
-    wanted = (source.query_id, source.table)
-    if any((one[_QUERY], one[_TABLE]) != wanted for one in commits):
+    commits = sorted(table.history(), key=lambda commit: int(commit["version"]))
+    versions = [int(commit["version"]) for commit in commits]
+    if versions != list(range(len(commits))) or any(_EPOCH not in commit for commit in commits):
+        raise NotAnExportError(
+            f"{target} is not an export, or was changed after it was exported.\nExport into a new folder."
+        )
+    if any((commit[_QUERY], commit[_TABLE]) != (source.query_id, source.table) for commit in commits):
         raise NotAnExportError(
             f"{target} is an export of another state table: {commits[0][_TABLE]} of the query with the id"
-            f" {commits[0][_QUERY]}.\nName a new folder."
+            f" {commits[0][_QUERY]}.\nExport into a new folder."
         )
-    return [int(one[_EPOCH]) for one in commits]
+    return [int(commit[_EPOCH]) for commit in commits]
 
 
 def _remove_unfinished(target: Place) -> None:
-    """Remove half-written files of exports that were killed; one that is being written grows by the second."""
+    """Remove half-written files of killed exports; a file that is being written is not that old."""
     before = time.time() - GRACE.total_seconds()
     for file in target.folder.glob(".unfinished-*") if target.folder is not None else ():
         if file.stat().st_mtime < before:
             file.unlink(missing_ok=True)
 
 
-def _foreign(name: str) -> bool:
-    """Whether a name in a folder without a table is that of something else than what a killed export left."""
-    return not (name.startswith((".unfinished-", "part-")) or name == "_delta_log")
-
-
-def _chosen(source: _Source, epochs: Epochs | None, there: Sequence[int]) -> list[int]:
-    """The epochs of the versions, each once and ascending.
-
-    Raises:
-        UnknownEpochError: where one is not captured.
-        InvalidArgumentError: where a number is none.
-    """
-    captured = [one.epoch for one in source.manifest.entries if one.captured and source.table in one.tables]
+def _chosen(source: _Source, epochs: Epochs | None, existing: Sequence[int]) -> list[int]:
+    """The epochs of the versions, each once and ascending."""
+    captured = [entry.epoch for entry in source.captured]
     if epochs is None:
-        # What was exported once stays, although retention may have dropped it since.
-        return sorted({*there, *captured})
+        # Exported versions stay, even if retention has dropped their epochs since.
+        return sorted({*existing, *captured})
     chosen: set[int] = set()
-    for one in epochs:
-        if isinstance(one, range):
-            chosen |= {epoch for epoch in captured if epoch in one}
-        elif isinstance(one, bool) or not isinstance(one, int):
-            raise InvalidArgumentError(f"An epoch is a whole number, not {one!r}.")
+    for item in epoch_items(epochs, captured):
+        if isinstance(item, range):
+            chosen |= {epoch for epoch in captured if epoch in item}
         else:
-            chosen.add(one if one in there else source.entry(one).epoch)
+            chosen.add(item if item in existing else source.entry(item).epoch)
     if not chosen:
-        raise UnknownEpochError(f"No captured epoch of {source.manifest.query} is among those that were asked for.")
+        raise UnknownEpochError(f"None of the epochs to export of {source.manifest.query} is captured.")
     return sorted(chosen)
 
 
-def _check_goes_on(target: Place, source: _Source, there: Sequence[int], chosen: Sequence[int]) -> None:
-    """Raise unless the target can become the export by further versions.
-
-    Raises:
-        NotAnExportError: where it cannot.
-    """
+def _check_continues(target: Place, source: _Source, existing: Sequence[int], chosen: Sequence[int]) -> None:
+    """Raise unless the target becomes the export by adding versions."""
     table = open_table(target)
     if table is not None and TableVersion(target, table).schema.names != _schema(source).names:
-        raise NotAnExportError(f"{source.table} has other columns since {target} was begun.\nName a new folder.")
-    if list(chosen[: len(there)]) != list(there):
         raise NotAnExportError(
-            f"{target} holds the epochs {choices(map(str, there))}, and an export only goes on after its last.\n"
-            "Choose epochs that begin with these, or name a new folder."
+            f"The columns of {source.table} have changed since {target} was first exported.\nExport into a new folder."
+        )
+    if list(chosen[: len(existing)]) != list(existing):
+        raise NotAnExportError(
+            f"{target} holds the epochs {choices(map(str, existing))}, and an export can only add epochs after the"
+            " last.\nChoose epochs that begin with these, or export into a new folder."
         )
 
 
 def _write(source: _Source, target: Place, version: int, epoch: int) -> int:
-    """Write one version, again where retention comes in between; returns its rows."""
+    """Write one version, again if retention rewrites the log meanwhile; returns its number of rows."""
     for _ in range(_ATTEMPTS):
         try:
             return _write_once(source, target, version, source.entry(epoch))
         except OvertakenError:
             source.manifest.refresh()
-    raise StoreError(f"Retention keeps changing {source.place} while it is exported.\nTry again when it is done.")
+    raise StoreError(f"Retention keeps changing {source.place} during the export.\nTry again once retention is done.")
 
 
 def _write_once(source: _Source, target: Place, version: int, entry: Entry) -> int:
@@ -278,7 +267,7 @@ def _write_once(source: _Source, target: Place, version: int, entry: Entry) -> i
         )
     else:
         _create(source, target, entry, written)
-    return sum(one.rows for one in written)
+    return sum(file.rows for file in written)
 
 
 def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile]) -> None:
@@ -293,7 +282,7 @@ def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile
         create_table_with_add_actions(
             target.uri,
             Schema.from_arrow(_schema(source)),
-            [one.as_action() for one in written],
+            [file.as_action() for file in written],
             configuration=_CONFIGURATION,
             description=f"streamstate: {source.table} of {source.manifest.query}, one version an epoch",
             storage_options=target.storage_options,
@@ -302,38 +291,33 @@ def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile
         )
     except (DeltaError, OSError) as error:
         if open_table(target) is None:
-            delete_files(target, [one.path for one in written])
+            delete_files(target, [file.path for file in written])
             raise StoreError(f"Nothing could be written to {target}: {str(error).splitlines()[0]}") from error
         held = {uri.rsplit("/", 1)[-1] for uri in required(target).file_uris()}
-        delete_files(target, [one.path for one in written if one.path not in held])
+        delete_files(target, [file.path for file in written if file.path not in held])
         if _exported(target, source)[:1] != [entry.epoch]:
             raise NotAnExportError(f"Something else was written to {target} at the same time.") from error
     seal_missing(target)
 
 
 def _state(source: _Source, target: Place, entry: Entry) -> list[DataFile]:
-    """The state at an epoch as one file; memory stays bounded, whatever its size."""
+    """The state at an epoch as one file, in bounded memory."""
     version = TableVersion(source.place, required(source.place))
     check_generation(version, entry.generation)
     schema = _schema(source)
     keyframe = entry.tables[source.table].keyframe
-    with (
-        DataFileWriter(target, schema) as writer,
-        folded(version, key_columns(version.schema), entry.epoch, keyframe, schema.names) as rows,
-    ):
-        for batch in rows:
-            writer.write(batch)
-    return [] if writer.file is None else [writer.file]
+    with folded(version, key_columns(version.schema), entry.epoch, keyframe, schema.names) as rows:
+        return write_file(target, schema, rows)
 
 
 def _schema(source: _Source) -> pa.Schema:
-    """Key columns, then value columns, without our marks."""
+    """Key columns, then value columns, without field metadata."""
     log = TableVersion(source.place, required(source.place)).schema
     return pa.schema([log.field(name).remove_metadata() for name in [*key_columns(log), *value_columns(log)]])
 
 
 def _metadata(source: _Source, entry: Entry) -> dict[str, str]:
-    """What a version's commit says of its epoch."""
+    """What a version's commit records of its epoch."""
     facts = {
         _EPOCH: str(entry.epoch),
         _QUERY: source.query_id,
@@ -344,18 +328,3 @@ def _metadata(source: _Source, entry: Entry) -> dict[str, str]:
         "streamstate.committed_at": entry.committed_at and entry.committed_at.isoformat(),
     }
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()}
-
-
-def parsed(text: str) -> list[int | range]:
-    """Epochs as they are written on a line: ``3,5,10:20``, where a range takes in both its ends.
-
-    Raises:
-        InvalidArgumentError: where the text is none.
-    """
-    found: list[int | range] = []
-    for part in text.split(","):
-        first, colon, last = part.strip().partition(":")
-        if not first.isdecimal() or (colon and not last.isdecimal()):
-            raise InvalidArgumentError(f"{text!r} names no epochs. Write numbers and ranges, such as 3,5,10:20.")
-        found.append(range(int(first), int(last) + 1) if colon else int(first))
-    return found

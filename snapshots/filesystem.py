@@ -1,52 +1,81 @@
-"""Reading a checkpoint's files, on the local disk or on any file system that Spark can read."""
+"""A checkpoint's files, on the local disk or on any file system that Spark can reach."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import filecmp
+import io
 import os
+import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
+
+from streamstate.errors import UntrustedCheckpointError
+from streamstate.snapshots.names import is_base_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_COPIES_AT_ONCE = 8
 
-class Files(Protocol):
-    """The questions that reading a checkpoint asks of a file system."""
 
-    def names(self, path: str) -> list[str]:
-        """Names in a folder, none where there is no such folder."""
+@dataclass(frozen=True)
+class Volume:
+    """How much was brought to another folder, in bytes."""
 
-    def text(self, path: str) -> str | None:
-        """A file's text, or None where there is no such file."""
+    linked: int = 0
+    copied: int = 0
 
-    def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
-
-    def modified(self, path: str) -> datetime | None:
-        """When a file was last written, or None where there is no such file."""
+    def __add__(self, other: Volume) -> Volume:
+        """Both together."""
+        return Volume(self.linked + other.linked, self.copied + other.copied)
 
 
 class LocalFiles:
-    """The local disk, read without Java."""
+    """The local disk, without Java; the methods are what reading, forking and rescaling a checkpoint need."""
 
     def names(self, path: str) -> list[str]:
-        """Names in a folder, none where there is no such folder."""
+        """The names in a folder; none if it does not exist."""
         try:
             return [entry.name for entry in Path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def tree(self, path: str) -> set[str]:
+        """The paths of everything below a folder, relative to it; folders end in ``/``."""
+        found: set[str] = set()
+        for at, folders, files in os.walk(path):
+            folder = Path(at).relative_to(path)
+            found |= {(folder / name).as_posix() for name in files}
+            found |= {f"{(folder / name).as_posix()}/" for name in folders}
+        return found
+
     def text(self, path: str) -> str | None:
-        """A file's text, or None where there is no such file."""
+        """A file's text; None if it does not exist."""
         try:
             return Path(path).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def content(self, path: str) -> bytes | None:
+        """A small file's bytes; None if it does not exist."""
+        try:
+            return Path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open(self, path: str) -> IO[bytes]:
+        """A file, open for reading."""
+        return Path(path).open("rb")
+
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
+        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
         try:
             with Path(path).open("rb") as file:
                 start = max(file.seek(0, os.SEEK_END) - size, 0)
@@ -56,15 +85,104 @@ class LocalFiles:
             return None
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written, or None where there is no such file."""
+        """When a file was last written; None if it does not exist."""
         try:
             return datetime.fromtimestamp(Path(path).stat().st_mtime, tz=UTC)
         except FileNotFoundError:
             return None
 
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+        return Path(path).stat().st_size
+
+    def same(self, path: str, other_path: str) -> bool:
+        """Whether two paths are the same file, or have the same bytes."""
+        try:
+            return Path(path).samefile(other_path) or filecmp.cmp(path, other_path, shallow=False)
+        except FileNotFoundError:
+            return False
+
+    def make_folder(self, path: str) -> bool:
+        """Create a folder and its parents; False if something other than an empty folder is there."""
+        folder = Path(path)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            return folder.is_dir() and not any(folder.iterdir())
+        return True
+
+    def write(self, path: str, text: str, *, replace: bool = False) -> int:
+        """Write a small file, creating its folder; a replaced one is replaced at once. Returns its size in bytes.
+
+        Raises:
+            FileExistsError: the file exists and is not to be replaced.
+        """
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = text.encode()
+        if not replace:
+            with file.open("xb") as opened:
+                return opened.write(content)
+        writing = file.with_name(f".{file.name}.new")
+        # A killed process may have left it. If it is a link, writing would follow it.
+        writing.unlink(missing_ok=True)
+        with writing.open("xb") as opened:
+            opened.write(content)
+        writing.replace(file)
+        return len(content)
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> Volume:
+        """Link files, given as sources and targets, and copy those that cannot be linked, such as from another disk.
+
+        Raises:
+            FileExistsError: a target exists.
+        """
+        volume, folders = Volume(), set()
+        for source, target in pairs:
+            if (folder := target.rpartition("/")[0]) not in folders:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                folders.add(folder)
+            # A hard link to a symbolic link would be a symbolic link too.
+            volume += self._copy(os.path.realpath(source) if os.path.islink(source) else source, target)  # noqa: PTH114
+        return volume
+
+    def _copy(self, source: str, target: str) -> Volume:
+        try:
+            os.link(source, target)
+        except FileNotFoundError:
+            raise
+        except FileExistsError as error:
+            raise _exists(target) from error  # os.link's error names the source first
+        except OSError:
+            with open(source, "rb") as read, open(target, "xb") as written:  # noqa: PTH123 (as os.link's)
+                shutil.copyfileobj(read, written)
+            shutil.copystat(source, target)
+            return Volume(copied=self.size(target))
+        return Volume(linked=self.size(target))
+
+    def copy_tree(self, source: str, target: str) -> None:
+        """Copy a folder of small files, if it exists.
+
+        Raises:
+            FileExistsError: the target exists.
+        """
+        if Path(source).is_dir():
+            shutil.copytree(source, target)
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it exists, or an empty folder, whose path ends in ``/``."""
+        if path.endswith("/"):
+            Path(path).rmdir()
+        else:
+            Path(path).unlink(missing_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a folder and everything in it, if it exists."""
+        shutil.rmtree(path, ignore_errors=True)
+
 
 class HadoopFiles:
-    """Any file system that Spark is set up for, through Hadoop's own client."""
+    """The same on any file system that Spark is set up for, through Hadoop's client."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
@@ -75,43 +193,140 @@ class HadoopFiles:
         return where.getFileSystem(self._conf), where
 
     def names(self, path: str) -> list[str]:
-        """Names in a folder, none where there is no such folder."""
+        """The names in a folder."""
         system, where = self._at(path)
         # Listing a file gives the file itself.
         if not system.exists(where) or not system.getFileStatus(where).isDirectory():
             return []
         return [status.getPath().getName() for status in system.listStatus(where)]
 
+    def tree(self, path: str) -> set[str]:
+        """The paths of all files below a folder."""
+        system, where = self._at(path)
+        root = system.getFileStatus(where).getPath().toString()
+        files, found = system.listFiles(where, True), set()  # noqa: FBT003 (a Java method)
+        while files.hasNext():
+            found.add(files.next().getPath().toString().removeprefix(root).lstrip("/"))
+        return found
+
     def text(self, path: str) -> str | None:
-        """A file's text, or None where there is no such file."""
+        """A file's text."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
-        stream = system.open(where)
-        try:
+        with contextlib.closing(system.open(where)) as stream:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+
+    def content(self, path: str) -> bytes | None:
+        """A small file's bytes."""
+        system, where = self._at(path)
+        return self._bytes(system.open(where)) if system.exists(where) else None
+
+    def open(self, path: str) -> IO[bytes]:
+        """A file's bytes, all of them in memory."""
+        system, where = self._at(path)
+        return io.BytesIO(self._bytes(system.open(where)))
 
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes, or None where there is no such file."""
+        """The whole lines at a text file's end."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
         start = max(system.getFileStatus(where).getLen() - size, 0)
         stream = system.open(where)
-        try:
-            stream.seek(start)
-            return _whole_lines(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)), start)
-        finally:
-            stream.close()
+        stream.seek(start)
+        return _whole_lines(self._bytes(stream), start)
+
+    def _bytes(self, stream: Any) -> bytes:
+        with contextlib.closing(stream):
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written, or None where there is no such file."""
+        """When a file was last written."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
         return datetime.fromtimestamp(system.getFileStatus(where).getModificationTime() / 1000, tz=UTC)
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+        system, where = self._at(path)
+        return int(system.getFileStatus(where).getLen())
+
+    def same(self, path: str, other_path: str) -> bool:
+        """Whether two files have the same size and, if the file system has checksums, the same checksum."""
+        places = (self._at(path), self._at(other_path))
+        if not all(system.exists(where) for system, where in places):
+            return False
+        sums = [system.getFileChecksum(where) for system, where in places]
+        known = all(checksum is not None for checksum in sums)
+        return self.size(path) == self.size(other_path) and (not known or bool(sums[0].equals(sums[1])))
+
+    def make_folder(self, path: str) -> bool:
+        """Create a folder and its parents."""
+        system, where = self._at(path)
+        if system.exists(where):
+            return bool(system.getFileStatus(where).isDirectory()) and not self.names(path)
+        return bool(system.mkdirs(where))
+
+    def write(self, path: str, text: str, *, replace: bool = False) -> int:
+        """Write a small file."""
+        system, where = self._at(path)
+        content = text.encode()
+        if not replace and system.exists(where):
+            raise _exists(path)
+        with contextlib.closing(system.create(where, replace)) as stream:
+            stream.write(content)
+        return len(content)
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> Volume:
+        """Copy files, several at once; no bytes pass through Python."""
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+            return sum(pool.map(lambda pair: self._copy(*pair), list(pairs)), Volume())
+
+    def _copy(self, source: str, target: str) -> Volume:
+        system, where = self._at(source)
+        if not system.exists(where):
+            raise FileNotFoundError(source)
+        self._copy_over(source, target)
+        return Volume(copied=self.size(target))
+
+    def copy_tree(self, source: str, target: str) -> None:
+        """Copy a folder of small files."""
+        (system, where), (target_system, target_path) = self._at(source), self._at(target)
+        if system.exists(where):
+            target_system.mkdirs(target_path.getParent())
+            self._copy_over(source, target)
+
+    def _copy_over(self, source: str, target: str) -> None:
+        (system, where), (target_system, target_path) = self._at(source), self._at(target)
+        if target_system.exists(target_path):
+            raise _exists(target)
+        util = self._jvm.org.apache.hadoop.fs.FileUtil
+        util.copy(system, where, target_system, target_path, False, False, self._conf)  # noqa: FBT003 (a Java method)
+
+    def remove(self, path: str) -> None:
+        """Delete a file or a folder."""
+        self.remove_tree(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a folder and everything in it."""
+        system, where = self._at(path)
+        system.delete(where, True)  # noqa: FBT003 (a Java method)
+
+
+Files: TypeAlias = LocalFiles | HadoopFiles
+
+
+def files_for(spark: SparkSession | None, *paths: str | os.PathLike[str]) -> Files:
+    """The file system of some paths: the local disk if all of them are on it, or if there is no session."""
+    if spark is None or all(local_path(path) is not None for path in paths):
+        return LocalFiles()
+    return HadoopFiles(spark)
+
+
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
 def _whole_lines(end: bytes, start: int) -> str:
@@ -119,8 +334,35 @@ def _whole_lines(end: bytes, start: int) -> str:
     return (end if start == 0 else end.partition(b"\n")[2]).decode()
 
 
+def inside(root: str, name: str) -> str:
+    """The path of a file of a checkpoint, whose name may come from another of its files and must not lead out of it."""
+    if not all(is_base_name(part) for part in name.split("/")):
+        raise UntrustedCheckpointError.file(root, f"names the file {name!r}, which is not inside it")
+    return f"{root}/{name}"
+
+
+def refuse_links_out(root: str) -> None:
+    """Raise if a symbolic link in a checkpoint leads out of it; only the local disk has such links."""
+    if (local := local_path(root)) is None:
+        return
+    real = local.resolve()
+    for link in _links(str(real)):
+        if not Path(link).resolve().is_relative_to(real):
+            raise UntrustedCheckpointError.file(link, f"is a link that leads out of the checkpoint {root}")
+
+
+def _links(folder: str) -> Iterator[str]:
+    """The symbolic links below a folder; listing is enough to find them, no file is opened."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield entry.path
+            elif entry.is_dir():
+                yield from _links(entry.path)
+
+
 def local_path(path: str | os.PathLike[str]) -> Path | None:
-    """The path on the local disk that a path or ``file:`` URI means, None for another file system."""
+    """The local path that a path or ``file:`` URI stands for; None for another file system."""
     path = os.fspath(path)
     parts = urlsplit(path)
     if parts.scheme == "file":
@@ -130,6 +372,6 @@ def local_path(path: str | os.PathLike[str]) -> Path | None:
 
 
 def location(path: str | os.PathLike[str]) -> str:
-    """A path made absolute; the URI of another file system stays as it is."""
+    """A path made absolute; the URI of another file system is unchanged."""
     local = local_path(path)
     return os.fspath(path).rstrip("/") if local is None else str(local.absolute())

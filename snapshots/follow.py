@@ -1,4 +1,4 @@
-"""Keep a store up to date in the background, out of the query's way."""
+"""Keep a store up to date in the background, without holding up the query."""
 
 from __future__ import annotations
 
@@ -10,38 +10,100 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.capture import Capturer, capturer_for
-from streamstate.snapshots.capture_report import CaptureReport
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     CaptureError,
     CheckpointError,
     InvalidArgumentError,
     NameTakenError,
     WaitTimeoutError,
 )
+from streamstate.snapshots.background import BackgroundThread
+from streamstate.snapshots.capture import capturer_for
+from streamstate.snapshots.capture_plan import CaptureInterval, Every
+from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.filesystem import local_path
-from streamstate.snapshots.pace import Every, Pace
+from streamstate.snapshots.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-# How often the commit log is looked at: a directory listing, cheap on a disk and not on an object store.
+# How often to list the commit log: cheap on a disk, not on an object store.
 _LOCAL_POLL, _REMOTE_POLL = 0.05, 1.0
 _LONGEST_RETRY = 30.0
-# Looking whether keyframes or merging are due costs some milliseconds a table: more than this often gains nothing.
+# Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
 
 _running: weakref.WeakSet[Capture] = weakref.WeakSet()
 
 
+def follow(
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: Every = 1,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Capture:
+    """Keep a store up to date with a query, in the background.
+
+    Args:
+        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``.
+        store: the store's folder, or an object store's URI; created if it does not exist.
+        name: the query's name in the store. Default: the name it already has there, the ``StreamingQuery``'s, or the
+            checkpoint folder's.
+        every: capture once this many epochs wait, or once this much time has passed (a ``timedelta``, or a string such
+            as "10s" or "2m"). Each of the epochs becomes a snapshot whatever the interval.
+        spark: the session to read with. Default: the running one, or a new embedded one.
+        storage_options: deltalake's options for reaching an object store, such as
+            ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
+
+    Returns:
+        The capture, with ``.status``, ``.wait(epoch, timeout)`` and ``.stop()``. If it was given a ``StreamingQuery``,
+        it ends once the query has ended and all its committed epochs are captured.
+
+    Raises:
+        NotACheckpointError, InvalidNameError, NameTakenError: as :func:`streamstate.capture`. Later errors show in
+            ``.status`` and are raised by ``.wait``.
+
+    Example:
+        >>> capture = ss.follow(query, "store", "delays")  # doctest: +SKIP
+        >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
+        3
+    """
+    spark = spark or session()
+    interval = CaptureInterval.of(every)
+    if isinstance(query_or_checkpoint, (str, os.PathLike)):
+        checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
+    else:
+        query = query_or_checkpoint
+        checkpoint, fallback = checkpoint_of(query), query.name
+    capturer = capturer_for(checkpoint, store, name, spark, fallback=fallback, storage_options=storage_options)
+    # Checked before the thread starts, so that errors are raised here.
+    if capturer.checkpoint.committed():
+        capturer.register()
+    # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
+    return Capture(capturer, interval) if query is None else Capture(capturer, interval, lambda: not query.isActive)
+
+
+def checkpoint_of(query: StreamingQuery) -> str:
+    """The checkpoint location of a query of this process."""
+    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+
+
+def stop_all() -> None:
+    """Stop every capture of this process without waiting for what it could still read."""
+    for capture in list(_running):
+        capture.end()
+
+
 @dataclass(frozen=True)
 class CaptureStatus:
-    """How a background capture stands."""
+    """The status of a background capture."""
 
     name: str
     """The query's name in the store."""
@@ -54,9 +116,9 @@ class CaptureStatus:
     behind: int = 0
     """Committed epochs that are not captured yet."""
     rows_per_second: float | None = None
-    """Change rows captured a second, in the last pass that wrote any."""
+    """Change rows captured per second, in the last pass that wrote any."""
     freshness: float | None = None
-    """Seconds from the newest captured epoch's commit to when it could be queried."""
+    """Seconds from the newest captured epoch's commit until it could be queried."""
     gaps: int = 0
     """Epochs that Spark purged before this capture could read them."""
     error: str | None = None
@@ -64,33 +126,35 @@ class CaptureStatus:
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
     tidy_error: str | None = None
-    """The last error of writing keyframes or merging files; None once that has succeeded again. Epochs are captured
-    all the same."""
+    """The last error while writing keyframes or merging files; None once that has succeeded again. It does not keep
+    epochs from being captured."""
 
 
 class Capture:
-    """A capture that goes on in the background; :func:`streamstate.follow` starts one.
+    """A capture that runs in the background; :func:`streamstate.follow` starts one.
 
-    An error delays snapshots and shows in :attr:`status`; the capture tries again, less and less often. Only what
-    cannot heal, such as a name that is another query's, ends it. So does the end of a query that it was given: what
-    that committed is captured first.
+    An error delays snapshots and shows in :attr:`status`; the capture retries, at growing intervals. Only an error that
+    retrying cannot fix, such as a name that belongs to another query, ends it. So does the end of the query that it was
+    given, once all its committed epochs are captured.
 
     Args:
         capturer: captures the query.
-        pace: how often.
-        ended: whether the query has ended, after which it commits nothing more.
+        interval: how often.
+        ended: whether the query has ended and will commit nothing more.
     """
 
-    def __init__(self, capturer: Capturer, pace: Pace, ended: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, capturer: Capturer, interval: CaptureInterval, ended: Callable[[], bool] = lambda: False
+    ) -> None:
         self._capturer = capturer
-        self._pace = pace
+        self._interval = interval
         self._ended = ended
-        self._began = self._tidied = -float("inf")
-        self._untidy = self._left = False
+        self._pass_began = self._tidied = -float("inf")
+        self._untidy = self._incomplete = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name=f"streamstate-capture-{capturer.name}", daemon=True)
+        self._thread = BackgroundThread(self._loop, f"streamstate-capture-{capturer.name}")
         _running.add(self)
         self._thread.start()
 
@@ -111,39 +175,43 @@ class Capture:
 
     @property
     def status(self) -> CaptureStatus:
-        """How the capture stands now."""
+        """The capture's status now."""
         with self._changed:
             return self._status
 
+    def committed(self) -> int:
+        """The newest epoch that the query has committed by now; −1 before its first."""
+        return max(self._capturer.checkpoint.committed(), default=-1)
+
     def wait(self, epoch: int | None = None, timeout: float | None = None) -> int:
-        """Wait until an epoch is captured, or without one until all that is committed now is.
+        """Wait until an epoch is captured.
 
         Args:
-            epoch: the epoch to wait for.
-            timeout: seconds; without it there is no limit.
+            epoch: the epoch to wait for. Default: the newest that is committed now.
+            timeout: seconds. Default: no limit.
 
         Returns:
-            The newest captured epoch (−1 where nothing has been committed yet).
+            The newest captured epoch; −1 if nothing has been committed yet.
 
         Raises:
-            CaptureError: where the capture failed, or was stopped before it got there.
-            WaitTimeoutError: where it takes longer than ``timeout``.
+            CaptureError: the capture failed, or was stopped before it reached the epoch.
+            WaitTimeoutError: it took longer than ``timeout``.
         """
-        wanted = epoch if epoch is not None else max(self._capturer.checkpoint.committed(), default=-1)
+        target = epoch if epoch is not None else self.committed()
         with self._changed:
-            reached = self._changed.wait_for(lambda: self._there(wanted) or self._over(), timeout)
+            in_time = self._changed.wait_for(lambda: self._reached(target) or self._over(), timeout)
             status = self._status
         newest = -1 if status.epoch is None else status.epoch
-        if self._there(wanted):
+        if self._reached(target):
             return newest
-        if reached:
+        if in_time:
             raise CaptureError(
-                f"The capture of {self.name!r} {status.state} at epoch {newest}, before epoch {wanted}"
+                f"The capture of {self.name!r} {status.state} at epoch {newest}, before epoch {target}"
                 + (f": {status.error}" if status.error else ".")
             )
         raise WaitTimeoutError(
-            f"Epoch {wanted} of {self.name!r} was not captured within {timeout} s; the newest captured is {newest}"
-            + (f". Last error: {status.error}" if status.error else ".")
+            f"Epoch {target} of {self.name!r} was not captured within {timeout} s; the newest captured epoch is"
+            f" {newest}" + (f". Last error: {status.error}" if status.error else ".")
         )
 
     def stop(self) -> None:
@@ -153,15 +221,15 @@ class Capture:
             self._thread.join()
 
     def end(self) -> None:
-        """Begin to stop, and return at once."""
+        """Ask the capture to stop, and return at once."""
         self._ending.set()
 
     def __repr__(self) -> str:
         status = self.status
         return f"<Capture {self.name!r}: {status.state}, epoch {status.epoch}, {status.behind} behind>"
 
-    def _there(self, wanted: int) -> bool:
-        return wanted < 0 or (self._status.epoch is not None and self._status.epoch >= wanted)
+    def _reached(self, epoch: int) -> bool:
+        return epoch < 0 or (self._status.epoch is not None and self._status.epoch >= epoch)
 
     def _over(self) -> bool:
         return self._status.state in ("stopped", "failed")
@@ -170,94 +238,101 @@ class Capture:
         poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
         pause = poll
         while not self._ending.wait(pause):
-            over = self._query_ended()  # asked first, so that everything it committed is seen
-            done = self._attempt(Pace() if over else self._pace)
-            pause = poll if done else min(_LONGEST_RETRY, max(0.5, pause * 2))
+            ended = self._query_ended()  # asked first, so that all its commits are seen
+            succeeded = self._attempt(CaptureInterval() if ended else self._interval)
+            pause = poll if succeeded else min(_LONGEST_RETRY, max(0.5, pause * 2))
             if self._over():
                 return
-            if done and over:
+            if succeeded and ended:
                 break
-            if done:
+            if succeeded:
                 self._tidy(_TIDY_PAUSE)
         else:
-            self._attempt(Pace())
+            self._attempt(CaptureInterval())
         if not self._over():
             self._tidy(0)
-            self._tell(state="stopped")
+            self._update(state="stopped")
 
     def _query_ended(self) -> bool:
         try:
             return self._ended()
-        except Exception as error:  # noqa: BLE001 (shown; whether it has ended is then not known)
-            self._tell(error=_first_line(error))
+        except Exception as error:  # noqa: BLE001 (shown in the status; the query may go on)
+            self._update(error=_first_line(error))
             return False
 
     def _tidy(self, pause: float) -> None:
-        """Keyframes and merging where they are due, at most every ``pause`` seconds."""
+        """Write keyframes and merge files where that is due, at most every ``pause`` seconds."""
         if not self._untidy or time.monotonic() - self._tidied < pause:
             return
         try:
             self._capturer.tidy()
-        except Exception as error:  # noqa: BLE001 (shown, and tried again; epochs are captured all the same)
-            self._tell(tidy_error=_first_line(error))
+        except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
+            self._update(tidy_error=_first_line(error))
         else:
             self._untidy = False
-            self._tell(tidy_error=None)
+            self._update(tidy_error=None)
         self._tidied = time.monotonic()
 
-    def _attempt(self, pace: Pace) -> bool:
-        """Capture where that is due; False where it failed and is to be tried again."""
+    def _attempt(self, interval: CaptureInterval) -> bool:
+        """Capture if that is due; False if it failed and should be retried."""
         try:
-            while self._pass(pace):
-                pass
+            self._passes(interval)
         except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
-            self._tell(state="failed", error=str(error))
-        except Exception as error:  # noqa: BLE001 (whatever goes wrong in the background is shown, and tried again)
-            self._tell(error=_first_line(error))
+            self._update(state="failed", error=str(error))
+        except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)
+            self._update(error=_first_line(error))
             return False
         return True
 
-    def _pass(self, pace: Pace) -> bool:
+    def _passes(self, interval: CaptureInterval) -> None:
+        """Capture the epochs that wait now, in as many passes as it takes.
+
+        Epochs committed meanwhile are left to the next attempt, so that stopping and tidying get their turn.
+        """
         waiting = self._waiting()
         if not waiting:
-            self._left = False
-        if not waiting or not self._due(pace, len(waiting)):
-            return False
-        self._tell(state="running")
-        report = self._capturer.run()
+            self._incomplete = False
+            return
+        upto = waiting[-1]
+        while waiting and waiting[0] <= upto and self._due(interval, len(waiting)) and self._pass(waiting, upto):
+            waiting = self._waiting()
+
+    def _pass(self, waiting: list[int], upto: int) -> bool:
+        self._update(state="running")
+        report = self._capturer.run(upto=upto)
         newest = self._capturer.manifest.newest
         if newest is not None:
-            self._advanced(report, newest.epoch)
+            self._show(report, newest.epoch)
         self._untidy = self._untidy or bool(report.epochs)
-        self._left = bool(report.epochs) and waiting[-1] > report.epochs[-1]
+        self._incomplete = bool(report.epochs) and waiting[-1] > report.epochs[-1]
         return bool(report.epochs)
 
-    def _due(self, pace: Pace, waiting: int) -> bool:
-        """Whether a pass is due; one that took part of what waits is followed by the next at once."""
+    def _due(self, interval: CaptureInterval, waiting: int) -> bool:
+        """Whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
         now = time.monotonic()
-        if self._left:
+        if self._incomplete:
             return True
-        if not pace.due(waiting, now - self._began):
+        if not interval.due(waiting, now - self._pass_began):
             return False
-        self._began = now
+        self._pass_began = now
         return True
 
     def _waiting(self) -> list[int]:
-        """Epochs to capture; an empty checkpoint is waited for."""
+        """Epochs to capture; none while the checkpoint is still empty."""
         committed = self._capturer.checkpoint.committed()
         if not committed:
             return []
         waiting = self._capturer.behind()
         newest = self._capturer.manifest.newest
-        known = {} if newest is None else {"epoch": newest.epoch}  # of a capture before this one
-        self._tell(committed=committed[-1], behind=len(waiting), **known)
+        known = {} if newest is None else {"epoch": newest.epoch}  # from an earlier capture
+        self._update(committed=committed[-1], behind=len(waiting), **known)
         return waiting
 
-    def _advanced(self, report: CaptureReport, epoch: int) -> None:
+    def _show(self, report: CaptureReport, epoch: int) -> None:
         committed_at = self._capturer.checkpoint.committed_at(epoch)
         freshness = (datetime.now(UTC) - committed_at).total_seconds() if committed_at and report.epochs else None
         before = self.status
-        self._tell(
+        self._update(
             epoch=epoch,
             behind=len(self._capturer.behind()),
             rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
@@ -267,55 +342,10 @@ class Capture:
             advice=report.advice or before.advice,
         )
 
-    def _tell(self, **facts: object) -> None:
+    def _update(self, **fields: object) -> None:
         with self._changed:
-            self._status = replace(self._status, **facts)  # type: ignore[arg-type]  # fields by name
+            self._status = replace(self._status, **fields)  # type: ignore[arg-type]  # fields by name
             self._changed.notify_all()
-
-
-def follow(
-    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
-    store: str | Path,
-    name: str | None = None,
-    *,
-    every: Every = 1,
-    spark: SparkSession,
-    storage_options: Mapping[str, str] | None = None,
-) -> Capture:
-    """Keep the store up to date with a query in the background; see :func:`streamstate.follow`."""
-    pace, ended = Pace.of(every), _never
-    if isinstance(query_or_checkpoint, (str, os.PathLike)):
-        capturer = capturer_for(os.fspath(query_or_checkpoint), store, name, spark, storage_options=storage_options)
-    else:
-        query = query_or_checkpoint
-        capturer = capturer_for(
-            checkpoint_of(query), store, name, spark, fallback=query.name, storage_options=storage_options
-        )
-        ended = partial(_has_ended, query)
-    # Looked at before the thread starts, so that what cannot work is raised here.
-    if capturer.checkpoint.committed():
-        capturer.register()
-    return Capture(capturer, pace, ended)
-
-
-def _never() -> bool:
-    """Of a checkpoint alone nobody knows whether its query goes on."""
-    return False
-
-
-def _has_ended(query: StreamingQuery) -> bool:
-    return not query.isActive
-
-
-def checkpoint_of(query: StreamingQuery) -> str:
-    """The checkpoint location of a query of this process."""
-    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
-
-
-def stop_all() -> None:
-    """End every capture of this process without waiting for what they could still read."""
-    for capture in list(_running):
-        capture.end()
 
 
 def _first_line(error: Exception) -> str:
@@ -323,5 +353,5 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
-# A capture that goes on while the interpreter ends would talk to a JVM that is gone.
+# A capture that is still running when the interpreter exits would call a JVM that is gone.
 atexit.register(stop_all)

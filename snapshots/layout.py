@@ -1,4 +1,4 @@
-"""Where a store keeps what, and the columns of its two bookkeeping tables."""
+"""The tables of a store, and the columns of the table of queries and the manifest."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streamstate.snapshots.delta.place import Place
-from streamstate.snapshots.filesystem import location
+from streamstate.errors import UntrustedStoreError
+from streamstate.snapshots.delta.place import LOG, Place
+from streamstate.snapshots.filesystem import local_path, location
 
 FORMAT = 1
-"""The version of the layout; a store written in a higher one is refused."""
+"""The version of the layout; a store with a higher one is refused."""
 
 TIME = pa.timestamp("us", tz="UTC")
 _PER_TABLE = pa.map_(pa.string(), pa.int64())
@@ -31,7 +32,7 @@ QUERIES = pa.schema(
 CAPTURED, GAP = "captured", "gap"
 
 RETENTION = "streamstate/retention"
-"""The transaction identifier under which a manifest, or a log, says how many runs of retention it has been through."""
+"""The transaction identifier whose version counts the runs of retention that a manifest or a log has been through."""
 
 MANIFEST = pa.schema(
     [
@@ -48,6 +49,7 @@ MANIFEST = pa.schema(
         ("keyframes", _PER_TABLE),
         ("sources", pa.string()),
         ("began_at", TIME),
+        ("time_source", pa.string()),
     ]
 )
 
@@ -61,7 +63,7 @@ class Layout:
 
     @classmethod
     def at(cls, store: object, storage_options: Mapping[str, str] | None = None) -> Layout:
-        """The layout of the store at a path or URI; the options are deltalake's, for object stores."""
+        """The layout of the store at a path or URI, with deltalake's options for object stores."""
         return cls(location(str(store)), storage_options)
 
     @property
@@ -78,4 +80,11 @@ class Layout:
         return self._place(f"{query}/{table}")
 
     def _place(self, path: str) -> Place:
+        """A table of the store. No link may lead out of that: maintenance would delete files of other tables."""
+        if (root := local_path(self.root)) is not None:
+            folder = root
+            for part in f"{path}/{LOG}".split("/"):
+                folder /= part
+                if folder.is_symlink() and not folder.resolve().is_relative_to(root.resolve()):
+                    raise UntrustedStoreError.link(folder)
         return Place(f"{self.root}/{path}", self.options)

@@ -1,4 +1,4 @@
-"""Where the elements of list state stand: Spark's change feed gives them in order, the change log by position."""
+"""Positions of list elements: Spark's change feed returns them in order, the changelog stores their positions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ListChanges:
-    """What one epoch did to lists; rows are numbers of rows of the epoch's feed."""
+    """What one epoch did to lists; rows are given by their numbers in the epoch's feed."""
 
     put: Ints
-    """The rows whose elements are in their lists at the epoch's end."""
+    """The rows whose elements are in their lists at the end of the epoch."""
     put_positions: Ints
     gone: Ints
-    """For each position that a list lost, some row of that list."""
+    """For each position that a list lost, any row of that list."""
     gone_positions: Ints
     lengths: Ints
     """The length of each list after the epoch."""
@@ -28,7 +28,7 @@ class ListChanges:
 
 @dataclass(frozen=True)
 class Lists:
-    """The lists that an epoch's feed speaks of.
+    """The lists that occur in an epoch's feed.
 
     ``of_row`` is the number of each row's list, ``first_row`` a row of each list, ``lengths`` how long each was.
     """
@@ -39,7 +39,7 @@ class Lists:
 
 
 def grouped(digests: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints, Ints]:
-    """The distinct digests, sorted, a row of each, and for each row which of them it has."""
+    """The distinct digests, sorted; a row of each; and for each row the number of its digest."""
     distinct, first, numbers = np.unique(digests, return_index=True, return_inverse=True)
     return distinct, first.astype(np.int64), numbers.astype(np.int64)
 
@@ -78,7 +78,7 @@ def replay(lists: Lists, positions: Ints, deletes: Flags) -> Ints:
 
 
 def _ranks(numbers: Ints, sizes: Ints) -> Ints:
-    """For each row, how many earlier rows have its number; ``sizes`` says how often each number occurs."""
+    """For each row, how many earlier rows have its number; ``sizes`` is how often each number occurs."""
     ranks = np.empty(len(numbers), np.int64)
     ranks[np.argsort(numbers, kind="stable")] = _counting(sizes)
     return ranks

@@ -1,39 +1,43 @@
-"""The manifest: which epochs exist. An epoch is visible once, and only once, its row is committed here."""
+"""The manifest: which epochs exist. An epoch becomes visible when its row is committed here, and not before."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from streamstate.errors import DamagedStoreError, EpochDroppedError, UntrustedStoreError
 from streamstate.snapshots.delta import commit_once, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, update, version_of
+from streamstate.snapshots.delta.commits import Handle, required, update, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
+from streamstate.snapshots.names import is_base_name
 
 
-# A long history keeps many of both: slots, and one copy of each name, make an epoch smaller.
+# A long history holds many of these and of the next: slots, and one copy of each name, keep them small.
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class TableEntry:
     """What the manifest says of one state table at one epoch."""
 
     rows: int
     """Live rows at the epoch."""
     changes: int
-    """Rows of the change log that the epoch itself added, keyframe rows not counted."""
+    """Rows that the epoch itself added to the changelog, without keyframe rows."""
     keyframe: int | None
-    """The keyframe that reading the epoch starts from; None: the table's first epoch, from nothing."""
+    """The keyframe from which reading the epoch starts; None: it starts from the log's beginning."""
     generation: int | None = field(default=None, compare=False)
-    """How many runs of retention the manifest that says so had been through: a log that is further has other
-    keyframes. None for what no manifest has said yet."""
+    """How many runs of retention the manifest that says so had been through; a log that has been through more may
+    lack the keyframe. None if this is not in a manifest yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,20 @@ class Entry:
     offsets: str | None = None
     watermark: datetime | None = None
     input_rows: int | None = None
-    tables: dict[str, TableFacts] = field(default_factory=dict)
+    tables: dict[str, TableEntry] = field(default_factory=dict)
     sources: str | None = None
-    """What is known of each source beside its offset, as JSON (see ``sources``); None in stores made before there was
-    such a column, and where Spark had purged it."""
+    """What is known of each source beside its offset, as JSON (see ``sources``). None if Spark had purged it, or if
+    the store is older than the column."""
     began_at: datetime | None = None
-    """When Spark planned the epoch's batch, which is the processing time in it; None as for ``sources``."""
+    """When Spark planned the epoch's batch, which is its processing time; None as for ``sources``."""
+    time_source: str | None = None
+    """Where ``committed_at`` comes from: ``commit`` or ``offsets`` (see ``commit_times``); None in older stores."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
     @property
     def captured(self) -> bool:
-        """Whether the epoch's state is there."""
+        """Whether the store has the epoch's state."""
         return self.status == CAPTURED
 
     @classmethod
@@ -84,23 +90,20 @@ class Manifest:
         self._reading = threading.Lock()
 
     def refresh(self) -> None:
-        """Read what was added since; safe from several threads, such as a cell's and a view's."""
+        """Read what was added since. Any thread may call it, such as a cell's and a view's."""
         with self._reading:
-            self._refresh()
-
-    def _refresh(self) -> None:
-        if self._table is None:
-            self._table = open_table(self._place)
-        else:
-            update(self._place, self._table)
-        if self._table is None or self._table.version() == self._version:
-            return
-        generation = generation_of(self._table)
-        # Retention rewrites the rows that stay, so what was read before it counts no more.
-        known = self.entries if generation == self.generation else []
-        added = read_entries(TableVersion(self._place, self._table), known[-1].epoch + 1 if known else 0)
-        self.entries, self.generation = known + added, generation
-        self._version = self._table.version()
+            if self._table is None:
+                self._table = open_table(self._place)
+            else:
+                update(self._place, self._table)
+            if self._table is None or self._table.version() == self._version:
+                return
+            generation = generation_of(self._table)
+            # Retention rewrites the rows that stay, so everything is read again after it.
+            known = self.entries if generation == self.generation else []
+            added = read_entries(TableVersion(self._place, self._table), known[-1].epoch + 1 if known else 0)
+            self.entries, self.generation = known + added, generation
+            self._version = self._table.version()
 
     @property
     def newest(self) -> Entry | None:
@@ -108,27 +111,23 @@ class Manifest:
         return next((entry for entry in reversed(self.entries) if entry.captured), None)
 
     def append(self, entries: list[Entry], application: str) -> None:
-        """Make epochs visible; those that another capture made visible meanwhile are left out."""
-        if self._table is None or lacks_columns(self._table):
+        """Commit epochs, which makes them visible; epochs that another capture has committed since are left out."""
+        columns = {field.name for field in self._table.schema().fields} if self._table is not None else set()
+        if not columns.issuperset(MANIFEST.names):
             make_manifest(self._place)
 
-        def write(table: DeltaTable, stands: int) -> list[DataFile]:
+        def write(table: DeltaTable, newest: int) -> list[DataFile]:
             if generation_of(table) != self.generation:
                 self.refresh()
-            rows = [one for one in entries if one.epoch > stands]
-            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(rows, self.entries)))
+            added = [entry for entry in entries if entry.epoch > newest]
+            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(added, self.entries)))
 
         commit_once(self._writing, application, entries[-1].epoch, write)
 
 
 def make_manifest(place: Place) -> None:
-    """Make a query's manifest where there is none, and give one of an earlier streamstate the columns that it lacks."""
+    """Create a query's manifest, or add the columns that one from an earlier version of streamstate lacks."""
     open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
-
-
-def lacks_columns(table: DeltaTable) -> bool:
-    """Whether a manifest was made by an earlier streamstate, which had fewer columns."""
-    return not {*MANIFEST.names} <= {field.name for field in table.schema().fields}
 
 
 def generation_of(table: DeltaTable) -> int:
@@ -136,59 +135,82 @@ def generation_of(table: DeltaTable) -> int:
     return max(version_of(table, RETENTION), 0)
 
 
+@contextlib.contextmanager
+def log_version_of(place: Place, entry: Entry, query: str) -> Iterator[TableVersion]:
+    """The version of a log that a manifest's entry describes: before any run of retention that came after it.
+
+    Raises:
+        EpochDroppedError: its files are gone, also if that shows within the block.
+    """
+    try:
+        table: DeltaTable = required(place)
+        later = [
+            int(commit["version"]) for commit in table.history() if int(commit.get(RETENTION, 0)) > entry.generation
+        ]
+        if later:
+            table = DeltaTable(place.uri, version=min(later) - 1, storage_options=place.storage_options)
+        yield TableVersion(place, table)
+    except (DamagedStoreError, DeltaError) as error:
+        raise EpochDroppedError(
+            f"Epoch {entry.epoch} of {query} was dropped by retention, and its files were deleted after their grace"
+            " period.\nRead from a snapshot soon after you take it, or have retention keep the epoch."
+        ) from error
+
+
 def with_kept_keyframes(entries: Sequence[Entry], before: Sequence[Entry]) -> list[Entry]:
-    """Entries that are to follow others, none of them reading from a keyframe that retention has dropped.
+    """New entries to append to others, changed so that none reads from a keyframe that retention has dropped.
 
-    Whoever captured them may have looked at the log before retention did.
-
-    Args:
-        entries: the new ones, ascending.
-        before: those that they follow.
+    The capture that made them may have read the log before retention rewrote it.
     """
     captured = {entry.epoch for entry in before if entry.captured}
     newest = max((entry.epoch for entry in before), default=-1)
     last = next((entry for entry in reversed(before) if entry.captured), None)
 
-    def kept(table: str, facts: TableFacts) -> TableFacts:
-        known = last.tables.get(table) if last else None
-        if known is None or facts.keyframe in captured or (facts.keyframe is not None and facts.keyframe > newest):
-            return facts
-        return replace(facts, keyframe=known.keyframe)
+    def kept(name: str, table: TableEntry) -> TableEntry:
+        known = last.tables.get(name) if last else None
+        if known is None or table.keyframe in captured or (table.keyframe is not None and table.keyframe > newest):
+            return table
+        return replace(table, keyframe=known.keyframe)
 
-    return [replace(one, tables={name: kept(name, facts) for name, facts in one.tables.items()}) for one in entries]
+    return [
+        replace(entry, tables={name: kept(name, table) for name, table in entry.tables.items()}) for entry in entries
+    ]
 
 
 def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
     """The entries of a version of the manifest from an epoch on, ascending."""
     generation = generation_of(version.table)
-    found = version.read("epoch", first).to_pylist()
-    return sorted((_entry(row, generation) for row in found), key=lambda one: one.epoch)
+    rows = version.read("epoch", first).to_pylist()
+    for table in {table for row in rows for table, _ in row["rows"] or []}:
+        if not is_base_name(table):
+            raise UntrustedStoreError.name(version.place, "state table", table)
+    return sorted((_entry(row, generation) for row in rows), key=lambda entry: entry.epoch)
 
 
 def as_rows(entries: Sequence[Entry]) -> pa.Table:
     """Entries as rows of the manifest."""
-    return pa.Table.from_pylist([_row(one) for one in entries], schema=MANIFEST)
+    return pa.Table.from_pylist([_row(entry) for entry in entries], schema=MANIFEST)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    facts = entry.tables.items()
     row = {name: getattr(entry, name) for name in MANIFEST.names[:8]}
     return row | {
-        "rows": [(table, one.rows) for table, one in facts],
-        "changes": [(table, one.changes) for table, one in facts],
-        "keyframes": [(table, one.keyframe) for table, one in facts],
+        "rows": [(name, table.rows) for name, table in entry.tables.items()],
+        "changes": [(name, table.changes) for name, table in entry.tables.items()],
+        "keyframes": [(name, table.keyframe) for name, table in entry.tables.items()],
         "sources": entry.sources,
         "began_at": entry.began_at,
+        "time_source": entry.time_source,
     }
 
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
     rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
-    facts = {sys.intern(table): TableFacts(rows[table], changes[table], keyframes[table], generation) for table in rows}
-    named = {name: sys.intern(row[name]) for name in ("status", "run_id") if row[name] is not None}
+    tables = {sys.intern(name): TableEntry(rows[name], changes[name], keyframes[name], generation) for name in rows}
+    texts = {name: sys.intern(row[name]) for name in ("status", "run_id", "time_source") if row.get(name) is not None}
     return Entry(
-        **{name: row[name] for name in MANIFEST.names[:8]} | named,
-        tables=facts,
+        **{name: row[name] for name in MANIFEST.names[:8]} | texts,
+        tables=tables,
         sources=row.get("sources"),
         began_at=row.get("began_at"),
         generation=generation,

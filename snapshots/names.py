@@ -1,37 +1,44 @@
-"""What a query may be called: its name is a folder and an SQL relation."""
+"""Valid names: a query's name is also a folder and an SQL relation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TypeGuard
 
-from streamstate.snapshots.errors import InvalidNameError
+from streamstate.errors import InvalidNameError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def check_name(name: str) -> str:
-    """The name itself where it can be used.
-
-    Raises:
-        InvalidNameError: where it cannot be a folder and an SQL relation.
-    """
-    if _NAME.fullmatch(str(name)):
+    """The name, if it can name a folder and an SQL relation."""
+    if is_name(name):
         return name
     raise InvalidNameError(
-        f"A query cannot be called {name!r}.\n"
-        "A name has 1 to 100 letters, digits, '_' or '-', and starts with a letter or digit, such as delays or join_2."
+        f"Invalid query name {name!r}.\n"
+        "A name has 1 to 100 letters, digits, '_' or '-' and starts with a letter or digit, such as delays or join_2."
     )
 
 
+def is_name(name: object) -> TypeGuard[str]:
+    """Whether this is a valid query name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def is_base_name(name: object) -> TypeGuard[str]:
+    """Whether a value is the name of a single file or folder, so that a path joined with it stays in its folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not any(mark in name for mark in "/\\\0")
+
+
 def name_from(text: str) -> str:
-    """A usable name made from another one, such as a checkpoint's folder."""
+    """A valid name made from any text, such as the name of a checkpoint's folder."""
     return check_name(re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:100] or "query")
 
 
 def unused(name: str, taken: Iterable[str]) -> str:
-    """``name``, or ``name_2``, ``name_3``, … where it is taken (compared without case, as SQL does)."""
-    used = {other.casefold() for other in taken}
+    """``name``, or ``name_2``, ``name_3``, … if it is taken (ignoring case, as in SQL)."""
+    used = {existing.casefold() for existing in taken}
     free, number = name, 1
     while free.casefold() in used:
         number += 1

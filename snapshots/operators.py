@@ -1,4 +1,4 @@
-"""Which state tables a query has, and how Spark's nested rows become their columns.
+"""A query's state tables, and how Spark's nested rows become their columns.
 
 A state table is one state of one operator: ``op0``, the sides of a join ``op0_left`` and ``op0_right``, a
 ``transformWithState`` variable ``op0_<variable>``, its timers ``op0_timers``.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import UnsupportedStateError
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.native_types import by_position, native
 
@@ -19,19 +20,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
+    from streamstate.snapshots.checkpoint import Checkpoint
+
 EPOCH, CHANGE, PARTITION, POSITION = "_epoch", "_change", "_partition", "_position"
 HASH = "_hash"
 RESERVED = (EPOCH, CHANGE, PARTITION, POSITION, HASH, "_row", "_valid_from", "_valid_to")
-"""Names that the log and the tables made from it use themselves."""
+"""Names that the log, and the tables made from it, use themselves."""
+ORDER = "_streamstate_order"
+"""The column that keeps the order of a list's elements when rows are shuffled."""
 NO_KEY = "_key"
 """The key column of a table whose operator has no key."""
 
-# Joins keep a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
+# Joins have a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
-# The columns that Spark's state reader gives, beside batch_id, change_type and partition_id.
+# The columns that Spark's state reader returns beside batch_id, change_type and partition_id.
 KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
 VALUE_PARTS = ("value", "list_element", "user_map_value", "single_value")
 
@@ -39,53 +44,60 @@ VALUE_PARTS = ("value", "list_element", "user_map_value", "single_value")
 class Shape(Enum):
     """What one key of a state table holds."""
 
-    KEYED = "one row a key"
-    LIST = "a list: one row a key and position"
-    TIMERS = "registered timers: one row a key and time"
+    KEYED = "one row per key"
+    LIST = "a list: one row per key and position"
+    TIMERS = "registered timers: one row per key and time"
 
 
 @dataclass(frozen=True)
 class StateSource:
-    """One state table as Spark's state reader finds it."""
+    """One state table as Spark's state reader addresses it."""
 
     table: str
     shape: Shape
     options: dict[str, str] = field(hash=False)
-    """Options of ``spark.read.format("statestore")`` that single it out."""
+    """The options of ``spark.read.format("statestore")`` that select it."""
     operator: str
     """Spark's name of the operator."""
     time_mode: str = ""
-    """What ``transformWithState`` counts time by: ``NoTime``, ``EventTime``, ``ProcessingTime``; empty elsewhere."""
+    """The time mode of ``transformWithState``: ``NoTime``, ``EventTime``, ``ProcessingTime``; otherwise empty."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How a state table's columns come out of the reader's structs."""
+    """How a state table's columns are selected from the reader's structs."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
     select: tuple[Column, ...] = field(hash=False)
     """The flattened columns, keys first, in the order of the names."""
 
+    @property
+    def names(self) -> list[str]:
+        """The key columns, then the value columns."""
+        return [*self.keys, *self.values]
 
-def state_sources(spark: SparkSession, checkpoint: str, epoch: int) -> list[StateSource]:
-    """All state tables that the query has at an epoch, by operator, in Spark's order.
+    @property
+    def spark_keys(self) -> tuple[str, ...]:
+        """The key columns that Spark has: without the position of a list's elements."""
+        return tuple(key for key in self.keys if key != POSITION)
 
-    Args:
-        spark: a session with the settings that the query is pinned to.
-        checkpoint: where the query keeps its state.
-        epoch: a restart after it may have added or removed state variables.
+
+def state_sources(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
+    """The query's state tables at an epoch, by operator, in Spark's order.
+
+    The session has the settings that the query is pinned to. A restart may add or remove state variables.
     """
     sources: list[StateSource] = []
     for row in listed_stores(spark, checkpoint, epoch):
         for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
-            taken = [other.table for other in sources]
+            taken = [earlier.table for earlier in sources]
             sources.append(replace(source, table=unused(source.table, taken)))
     return sources
 
 
-def join_counters(spark: SparkSession, checkpoint: str, epoch: int) -> list[StateSource]:
-    """The stores in which joins (of formats 1 and 2) count the rows of their sides, named as Spark names them."""
+def join_counters(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
+    """The stores in which joins of formats 1 and 2 count the rows of their sides, under Spark's names."""
     return [
         StateSource(
             f"op{row['operatorId']}_{row['stateStoreName']}",
@@ -98,11 +110,25 @@ def join_counters(spark: SparkSession, checkpoint: str, epoch: int) -> list[Stat
     ]
 
 
-def listed_stores(spark: SparkSession, checkpoint: str, epoch: int) -> list[Row]:
-    """Spark's list of the state stores at an epoch."""
-    reader = spark.read.format("state-metadata").option("batchId", str(epoch))
+def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[Row]:
+    """Spark's list of the state stores at an epoch, including those that a Spark before 4.0 wrote."""
+    from pyspark.sql import Row
+
+    legacy = checkpoint.legacy_operators()
+    if not all(operator.name for operator in legacy):
+        raise UnsupportedStateError(
+            f"The state of {checkpoint.path} has no readable schema: it was written by a Spark before 3.1.\n"
+            "Run the query with a later Spark until it has committed an epoch, then capture it."
+        )
+    rows = [
+        Row(operatorId=operator.number, operatorName=operator.name, stateStoreName=store, operatorProperties="")
+        for operator in legacy
+        for store in operator.stores
+    ]
+    if {operator.number for operator in legacy} != {*checkpoint.operators()}:
+        rows += spark.read.format("state-metadata").option("batchId", str(epoch)).load(checkpoint.path).collect()
     # Sorted here: a few rows are not worth a shuffle.
-    return sorted(reader.load(checkpoint).collect(), key=lambda row: (row["operatorId"], row["stateStoreName"]))
+    return sorted(rows, key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
 def _sources_of(row: Row, join_format: str) -> list[StateSource]:
@@ -112,7 +138,7 @@ def _sources_of(row: Row, join_format: str) -> list[StateSource]:
     variables = properties.get("stateVariables", [])
     if variables:
         found = [_variable(prefix, options, variable, row["operatorName"]) for variable in variables]
-        return [replace(one, time_mode=str(properties.get("timeMode", ""))) for one in found]
+        return [replace(source, time_mode=str(properties.get("timeMode", ""))) for source in found]
     if properties.get("useVirtualColumnFamilies"):
         return _join_in_one_store(prefix, options, row["operatorName"], join_format)
     if store in _JOIN_COUNTERS:
@@ -125,8 +151,8 @@ def _sources_of(row: Row, join_format: str) -> list[StateSource]:
 def _join_in_one_store(prefix: str, options: dict[str, str], operator: str, join_format: str) -> list[StateSource]:
     """The sides of a join since state format 3, which keeps them in one store.
 
-    Format 3 has one row a key and index, format 4 a list of rows a key and event time. (The reader's ``joinSide``
-    gives the same rows without the index, and cannot read changes.)
+    Format 3 has one row per key and index, format 4 a list of rows per key and event time. (The reader's ``joinSide``
+    returns the same rows without the index, and cannot read changes.)
     """
     store, shape = ("keyWithIndexToValue", Shape.KEYED) if join_format == "3" else ("keyWithTsToValues", Shape.LIST)
     return [
@@ -147,12 +173,9 @@ def _variable(prefix: str, options: dict[str, str], variable: dict[str, Any], op
 def flatten(schema: StructType, shape: Shape) -> Columns:
     """The table's columns: the key struct's fields, then the value struct's, with Spark's names.
 
-    A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. What is left of a key
-    may be nothing (a global aggregation, a limit): such a table has at most one row, and ``_key``, always 0, is its
-    key column, so that every table has one.
-
-    Raises:
-        UnsupportedStateError: where a field has a type that no table can keep.
+    A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. A key may have no fields
+    left (a global aggregation, a limit). Such a table has at most one row, and its key column is ``_key``, which is
+    always 0, so that every table has a key.
     """
     from pyspark.sql import functions as F
 
@@ -184,7 +207,7 @@ def _flatten_part(schema: StructType, part: str, names: list[str], select: list[
         names.append(unused(part, names))
         select.append(native(F.col(part), whole).alias(names[-1]))
         return
-    for one, column in zip(whole.fields, by_position(F.col(part), whole), strict=True):
-        if not isinstance(one.dataType, NullType):
-            names.append(unused(one.name, names))
-            select.append(native(column, one.dataType).alias(names[-1]))
+    for member, column in zip(whole.fields, by_position(F.col(part), whole), strict=True):
+        if not isinstance(member.dataType, NullType):
+            names.append(unused(member.name, names))
+            select.append(native(column, member.dataType).alias(names[-1]))

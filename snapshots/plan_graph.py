@@ -1,7 +1,7 @@
 """The physical plan of a query's newest micro-batch as plain data: its operators, what feeds what, and their figures.
 
-Spark plans each micro-batch anew and counts rows, bytes and time in every operator while it runs. The plan lives in
-the JVM; here it is read through Spark's own objects, once for a batch, and nothing of the JVM is left in the result.
+Spark plans each micro-batch separately and counts rows, bytes and time in every operator while it runs. The plan is in
+the JVM; it is read through Spark's own objects, once per batch, and the result refers to nothing in the JVM.
 """
 
 from __future__ import annotations
@@ -14,29 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["PlanGraph", "PlanNode", "graph_of", "last_execution"]
-
 Kind = Literal["source", "operator", "exchange", "state", "sink"]
 
 # How Spark runs operators, not what they do: codegen stages, adaptive execution and its stages.
-_WRAPPERS = {
-    "AdaptiveSparkPlanExec",
-    "WholeStageCodegenExec",
-    "InputAdapter",
-    "ShuffleQueryStageExec",
-    "BroadcastQueryStageExec",
-    "ResultQueryStageExec",
-    "TableCacheQueryStageExec",
-    "AQEShuffleReadExec",
-    "ReusedExchangeExec",
-}
-# Adaptive execution's nodes keep what they stand for where a tree's walk does not find it.
+_WRAPPERS = re.compile(
+    r"(AdaptiveSparkPlan|WholeStageCodegen|\w+QueryStage|AQEShuffleRead|ReusedExchange)Exec|InputAdapter"
+)
+# These nodes of adaptive execution have their plan in a method other than children().
 _HIDDEN_CHILD = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child"}
 _SINKS = re.compile(r"^(WriteToDataSourceV2|AppendData|OverwriteByExpression|WriteFiles|DataWritingCommand|Execute)")
 _NEVER_PLANNED = "PlanLater"  # the initial state of a processor that has none
 _STATE_METRIC = "numTotalStateRows"
 _FUSED = "pipelineTime"
-# A metric as Spark's accumulators write themselves: all of an operator's in one call instead of four for each.
+# A metric as Spark prints it: this reads all metrics of an operator in one call instead of four per metric.
 _METRIC = re.compile(r"(\w+) -> SQLMetric\(id: \d+, name: .*?, value: (-?\d+)\)")
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _TEXT = 300
@@ -47,26 +37,26 @@ class PlanNode:
     """One operator of a plan."""
 
     id: int
-    """Its number in the plan; those that feed it have smaller ones."""
+    """Its number in the plan; its inputs have smaller numbers."""
     name: str
     """Spark's name, such as ``Exchange``."""
     kind: Kind
-    """What part it plays: it reads a source, moves rows between partitions, keeps state, writes, or computes."""
+    """Its role: it reads a source, moves rows between partitions, keeps state, writes, or computes."""
     text: str
-    """What Spark says of it in a line, cut where that is long."""
+    """Spark's description in one line, truncated if it is long."""
     metrics: Mapping[str, int] = field(hash=False)
-    """Spark's SQL metrics by their names, in Spark's units: rows, bytes, and milliseconds (nanoseconds of
-    ``shuffleWriteTime``), summed over the tasks. ``pipelineTime`` is of all operators that were compiled into one
-    function with this one, of which it is the last."""
+    """Spark's SQL metrics by name, in Spark's units: rows, bytes and milliseconds (``shuffleWriteTime``: nanoseconds),
+    summed over the tasks. ``pipelineTime`` covers all operators that were compiled into one function, of which this is
+    the last."""
     operator: int | None
-    """The number of the stateful operator that it is, or reads the state of: 0 for the tables called ``op0…``."""
+    """The number of the stateful operator that it is, or whose state it reads: 0 for the tables ``op0…``."""
     inputs: tuple[int, ...]
-    """The numbers of the operators that feed it, in Spark's order."""
+    """The numbers of its inputs, in Spark's order."""
 
 
 @dataclass(frozen=True)
 class PlanGraph:
-    """The plan of one micro-batch: a tree, whose root, the last node, writes."""
+    """The plan of one micro-batch: a tree, whose root is the last node and writes."""
 
     epoch: int
     """The batch's number."""
@@ -74,43 +64,26 @@ class PlanGraph:
 
 
 def last_execution(query: StreamingQuery) -> Any:
-    """Spark's own object of the newest batch that was planned; None before the first.
+    """Spark's own object for the newest planned batch of a query of this process; None before the first.
 
-    It stays readable after the batch, and only then are its figures complete.
-
-    Args:
-        query: a query of this process.
-
-    Raises:
-        Py4JError: where the JVM does not answer.
+    It can be read after the batch has ended, and only then are its metrics complete.
     """
     running = query._jsq.streamingQuery()
     return running.lastExecution() if hasattr(running, "lastExecution") else None
 
 
 def graph_of(execution: Any) -> PlanGraph:
-    """A batch's plan with its figures as they stand now.
-
-    Args:
-        execution: what :func:`last_execution` gave.
-
-    Raises:
-        Py4JError: where the JVM does not answer.
-
-    Example:
-        >>> graph_of(last_execution(query)).nodes[0].name  # doctest: +SKIP
-        'MicroBatchScan'
-    """
+    """The plan of a batch, which :func:`last_execution` returned, with its current metrics."""
     nodes: list[PlanNode] = []
     _walk(execution.executedPlan(), nodes)
     return PlanGraph(int(execution.currentBatchId()), tuple(nodes))
 
 
 def _walk(plan: Any, nodes: list[PlanNode]) -> int:
-    """Append the operators below and at ``plan``; returns the number of the one that stands for it."""
+    """Append the operators at and below ``plan``; returns the number of the node that represents it."""
     kind = str(plan.getClass().getSimpleName())
     children = _children(plan, kind)
-    if kind in _WRAPPERS and len(children) == 1:
+    if _WRAPPERS.fullmatch(kind) and len(children) == 1:
         found = _walk(children[0], nodes)
         fused = _metrics(plan).get(_FUSED)
         if fused is not None:

@@ -1,50 +1,56 @@
-"""The store's table of queries: which names exist and which query each belongs to."""
+"""The store's table of queries: which names exist, which query each belongs to, and which was forked from which."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from streamstate.errors import (
+    NameTakenError,
+    NewerStoreError,
+    NotAStoreError,
+    UnknownQueryError,
+    UntrustedStoreError,
+    choices,
+)
+from streamstate.snapshots.consistent_read import read_once
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.errors import NameTakenError, NewerStoreError, NotAStoreError, UnknownQueryError, choices
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
+from streamstate.snapshots.names import is_name
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.forks.record import ForkRecord
+    from streamstate.snapshots.fork_record import ForkRecord
 
 
 @dataclass(frozen=True)
-class RegisteredQuery:
-    """A row of the table of queries."""
+class Branch:
+    """A query of a store and, if it is a fork, where it comes from."""
 
     name: str
     query_id: str
     checkpoint: str
+    parent: str | None = None
+    """The query that it was forked from: its name if the store has that query, else the recorded id."""
+    parent_epoch: int | None = None
+    """The last epoch that it shares with its parent."""
 
 
-def registered(layout: Layout) -> dict[str, RegisteredQuery]:
-    """The store's queries by name; none where the store does not exist yet.
-
-    Raises:
-        NewerStoreError: where a newer version of streamstate wrote the store.
-    """
+def registered(layout: Layout) -> dict[str, Branch]:
+    """The store's queries by name; empty if the store does not exist yet."""
     table = open_table(layout.queries)
-    return {} if table is None else _read(table, layout)
+    return {} if table is None else read_queries(table, layout)
 
 
-def require_store(layout: Layout) -> None:
-    """Raise unless there is a store.
-
-    Raises:
-        NotAStoreError: where the path holds none.
-        NewerStoreError: where a newer version of streamstate wrote it.
-    """
+def require_store(layout: Layout) -> DeltaTable:
+    """The table of queries of a store, which has to exist."""
     table = open_table(layout.queries)
     if table is None:
         local = local_path(layout.root)
@@ -53,112 +59,131 @@ def require_store(layout: Layout) -> None:
             f"{layout.root} is not a store: {found}.\n"
             "A store is the folder given to streamstate.capture, streamstate.follow or %%stream --store."
         )
-    _read(table, layout)
+    read_queries(table, layout)
+    return table
 
 
-def required_query(layout: Layout, name: str) -> RegisteredQuery:
-    """A query that is to be in a store.
-
-    Raises:
-        NotAStoreError, NewerStoreError: as :func:`require_store`.
-        UnknownQueryError: where the store has no query of that name.
-    """
-    require_store(layout)
-    known = registered(layout)
+def required_query(layout: Layout, name: str) -> Branch:
+    """A query of a store; both have to exist."""
+    known = read_queries(require_store(layout), layout)
     if name not in known:
         raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
     return known[name]
 
 
 def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
-    """Take a name for a query; taking it again for the same query changes nothing.
-
-    Args:
-        layout: the store.
-        name: the name.
-        query_id: the query's id.
-        checkpoint: where the query keeps its state.
-        forked_from: which query it was forked from, and at which epoch; None where it is no fork.
-
-    Raises:
-        NameTakenError: where the name is another query's.
-    """
+    """Register a name for a query. Registering it again for the same query changes nothing."""
     check_name_free(layout, name, query_id, checkpoint)
     open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
-    # Names that differ in case alone share one identifier: they would share a folder on some disks, and an SQL name.
+    # Names that differ only in case share an identifier: they would share a folder on some disks, and an SQL name.
     application = f"name/{name.casefold()}"
-    append_once(layout.queries, application, 1, lambda _: _row(name, query_id, checkpoint, forked_from))
+    row = {
+        "name": name,
+        "query_id": query_id,
+        "checkpoint": checkpoint,
+        "parent": forked_from.parent_id if forked_from else None,
+        "parent_epoch": forked_from.epoch if forked_from else None,
+        "created_at": datetime.now(UTC),
+        "format": FORMAT,
+    }
+    append_once(layout.queries, application, 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
     check_name_free(layout, name, query_id, checkpoint)
 
 
-def check_store(layout: Layout) -> dict[str, RegisteredQuery]:
-    """The queries of what is a store, or can become one; nothing is written.
-
-    Raises:
-        NotAStoreError: where the path is a file.
-        NewerStoreError: where a newer version of streamstate wrote the store.
-    """
+def check_store(layout: Layout) -> dict[str, Branch]:
+    """The queries of a store, or of a path that can become one. Writes nothing."""
     local = local_path(layout.root)
     if local is not None and local.is_file():
-        raise NotAStoreError(f"{layout.root} is a file. A store is a folder: name a new one, or one that is a store.")
+        raise NotAStoreError(f"{layout.root} is a file. A store is a folder: pass a new folder, or an existing store.")
     return registered(layout)
 
 
 def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint: str) -> None:
-    """Raise where a query cannot be registered under a name; nothing is written.
-
-    Args:
-        layout: the store, which need not exist yet.
-        name: the name.
-        query_id: the query's id, None for one that was never started.
-        checkpoint: where the query keeps its state.
-
-    Raises:
-        NotAStoreError, NewerStoreError: as :func:`check_store`.
-        NameTakenError: where the name is another query's.
-    """
+    """Raise if a query (without an id if it was never started) cannot be registered under a name. Writes nothing."""
     known = check_store(layout)
-    for other in known.values():
-        if other.name.casefold() != name.casefold() or (other.name == name and other.query_id == query_id):
+    for query in known.values():
+        if query.name.casefold() != name.casefold() or (query.name == name and query.query_id == query_id):
             continue
-        whose = f"the one of {other.checkpoint}"
-        if other.checkpoint == checkpoint:
-            whose = f"one whose checkpoint, {checkpoint}, was deleted or replaced"
+        whose = f"whose checkpoint is {query.checkpoint}"
+        if query.checkpoint == checkpoint:
+            whose = f"whose checkpoint, {checkpoint}, was deleted or replaced"
         raise NameTakenError(
-            f"The name {other.name!r} belongs to another query in {layout.root}: {whose}.\n"
+            f"The name {query.name!r} belongs to another query in {layout.root}, {whose}.\n"
             f"Give this query another name (taken: {choices(known)}), or use another store."
         )
 
 
 def name_of(layout: Layout, query_id: str) -> str | None:
-    """The name under which a query is already in the store."""
-    return next((one.name for one in registered(layout).values() if one.query_id == query_id), None)
+    """The name under which the store already has a query, if any."""
+    return next((query.name for query in registered(layout).values() if query.query_id == query_id), None)
 
 
-def _row(name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {
-                "name": name,
-                "query_id": query_id,
-                "checkpoint": checkpoint,
-                "parent": forked_from.parent_id if forked_from else None,
-                "parent_epoch": forked_from.epoch if forked_from else None,
-                "created_at": datetime.now(UTC),
-                "format": FORMAT,
-            }
-        ],
-        schema=QUERIES,
-    )
-
-
-def _read(table: DeltaTable, layout: Layout) -> dict[str, RegisteredQuery]:
-    columns = ["name", "query_id", "checkpoint", "format"]
-    rows = TableVersion(layout.queries, table).read("format", columns=columns).to_pylist()
+def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
+    """The queries of a version of the table, by name and sorted."""
+    fields = ["name", "query_id", "checkpoint", "parent", "parent_epoch"]
+    rows = TableVersion(layout.queries, table).read("format", columns=[*fields, "format"]).to_pylist()
     newest = max((row["format"] for row in rows), default=FORMAT)
     if newest > FORMAT:
         raise NewerStoreError(
             f"{layout.root} was written by a newer version of streamstate (store format {newest}; this one reads up to "
             f"{FORMAT}).\nUpgrade with: pip install --upgrade streamstate"
         )
-    return {row["name"]: RegisteredQuery(row["name"], row["query_id"], row["checkpoint"]) for row in rows}
+    for row in rows:
+        # It will be joined to the store's path.
+        if not is_name(row["name"]):
+            raise UntrustedStoreError.name(layout.queries, "query", row["name"])
+    names = {row["query_id"]: row["name"] for row in rows}
+    branches = (Branch(**{name: row[name] for name in fields}) for row in sorted(rows, key=lambda row: row["name"]))
+    return {branch.name: replace(branch, parent=names.get(branch.parent, branch.parent)) for branch in branches}
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """Where a fork leaves its parent.
+
+    Attributes:
+        name: the fork.
+        parent: the query it was forked from.
+        epoch: the last epoch that both share.
+    """
+
+    name: str
+    parent: str
+    epoch: int
+
+
+class Lineage:
+    """Reads a store's table of queries, and reads it again only after it has changed. Safe from any thread."""
+
+    def __init__(self, layout: Layout, table: DeltaTable | None = None) -> None:
+        self._layout = layout
+        self._table = table
+        self._known: tuple[Branch, ...] | None = None
+        self._lock = threading.Lock()
+
+    def branches(self) -> tuple[Branch, ...]:
+        """All queries, sorted by name. Returns the same object until something changes."""
+        return read_once(self, self._read)
+
+    def branch(self, name: str) -> Branch | None:
+        """One query; None if the store has no query of that name."""
+        return next((branch for branch in self.branches() if branch.name == name), None)
+
+    def forks(self, name: str) -> list[ForkPoint]:
+        """The forks of a query and, if it is a fork itself, its own fork point; sorted by the fork's name."""
+        return [
+            ForkPoint(branch.name, branch.parent, branch.parent_epoch)
+            for branch in self.branches()
+            if branch.parent is not None and branch.parent_epoch is not None and name in (branch.name, branch.parent)
+        ]
+
+    def _read(self) -> tuple[Branch, ...]:
+        with self._lock:
+            if self._table is None:
+                self._table = open_table(self._layout.queries)
+                changed = True
+            else:
+                changed = update(self._layout.queries, self._table)
+            if self._known is None or changed:
+                self._known = () if self._table is None else tuple(read_queries(self._table, self._layout).values())
+            return self._known

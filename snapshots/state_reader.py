@@ -1,4 +1,4 @@
-"""Spark's state data source, read into Arrow: the change feed of some epochs, or the whole state at one."""
+"""Spark's state data source: the change feed of some epochs, or the whole state at an epoch, fetched or as a frame."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from streamstate.errors import NoStateError
+from streamstate.snapshots.canonical_rows import column_named
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import NoStateError
+from streamstate.snapshots.legacy_operators import LegacyOperator, described_view
 from streamstate.snapshots.operators import (
     CHANGE,
     EPOCH,
+    ORDER,
     PARTITION,
+    POSITION,
     Columns,
     Shape,
     StateSource,
@@ -26,7 +30,7 @@ from streamstate.snapshots.operators import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-# Reading needs these whatever the reading session is set to; each has no effect where the query did not use it.
+# Reading needs these whatever the session's settings; they have no effect on queries that did not use them.
 _READING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -36,21 +40,38 @@ _POOL = "streamstate"
 
 @dataclass(frozen=True)
 class StateRows:
-    """Rows of one state table as Spark gave them, in Spark's order.
+    """Rows of one state table as Spark returned them, in Spark's order.
 
     ``rows`` has the columns ``_epoch``, ``_change`` (``update``, ``append``, ``delete``), ``_partition``, then the
-    key columns (without ``_position``, which Spark does not count) and the value columns.
+    key columns (without ``_position``, which Spark does not have) and the value columns.
     """
 
     columns: Columns
     rows: pa.Table
 
 
+@dataclass(frozen=True)
+class StateFrame:
+    """The same rows, left in the cluster; :meth:`StateReader.state` keeps the order of list elements in a column."""
+
+    columns: Columns
+    frame: DataFrame
+
+    def log_columns(self) -> pa.Schema:
+        """The columns of the changelog that the rows go into."""
+        schema = self.frame.limit(0).toArrow().schema
+        fields = [nullable(field) for field in schema if field.name != ORDER]
+        if POSITION in self.columns.keys:
+            before = 3 + len(self.columns.keys) - 1
+            fields.insert(before, pa.field(POSITION, pa.int64()))
+        return pa.schema(fields)
+
+
 @dataclass
 class StateReader:
     """Reads one checkpoint's state with the settings that its query is pinned to.
 
-    The settings go into a session of its own, so that the user's session stays as it is.
+    The settings go into a separate session, so that the user's session is unchanged.
     """
 
     spark: SparkSession
@@ -59,29 +80,27 @@ class StateReader:
     _pinned: dict[str, str] = field(default_factory=dict)
     _fingerprint: tuple[str, ...] = ()
     _sources: list[StateSource] = field(default_factory=list)
-    # Making columns takes as many calls into the JVM as there are columns: once for each schema.
+    _legacy_operators: list[LegacyOperator] = field(default_factory=list)
+    # Making columns takes a call into the JVM for each, so it is done once per schema.
     _flattened: dict[tuple[str, Shape], tuple[Columns, list[Column]]] = field(default_factory=dict)
 
     def sources(self, epoch: int) -> list[StateSource]:
-        """The query's state tables, looked up again when a restart may have changed them.
-
-        Raises:
-            NoStateError: where the query has committed epochs but keeps no state.
-        """
+        """The query's state tables, looked up again when a restart may have changed them."""
         written = self.checkpoint.operators_fingerprint()
         if not written:
             raise no_state(self.checkpoint.path)
         fingerprint = (*written, str(max(self.checkpoint.operators_written_at(epoch), default=-1)))
         if fingerprint != self._fingerprint:
-            self._sources = state_sources(self._reading(epoch), self.checkpoint.path, epoch)
+            self._sources = state_sources(self.session(epoch), self.checkpoint, epoch)
+            self._legacy_operators = self.checkpoint.legacy_operators()
             self._fingerprint = fingerprint
         return self._sources
 
     def together(self, epochs: list[int]) -> list[int]:
-        """The longest beginning of some epochs that can be read in one go; never empty unless ``epochs`` is.
+        """The longest prefix of some epochs that can be read together; empty only if ``epochs`` is.
 
-        Spark's change feed ends at a batch that repartitioned the state, which has to be read whole and alone; and
-        state variables and their schemas are those of the run that wrote them.
+        Spark's change feed ends at a batch that repartitioned the state; that batch has to be read whole and alone.
+        State variables and their schemas are those of the run that wrote them, so a restart begins a new read.
         """
         written = self.checkpoint.operators_written_at(epochs[-1]) if epochs else set()
         for at, epoch in enumerate(epochs):
@@ -93,69 +112,117 @@ class StateReader:
         return epochs
 
     def has_feed(self, source: StateSource, epochs: Sequence[int]) -> bool:
-        """Whether Spark may have a change feed for some epochs; reading it tells whether it does."""
+        """Whether Spark may have a change feed for some epochs; only reading it shows whether it does."""
         return source.shape is not Shape.TIMERS and not self.checkpoint.repartitioned(epochs[0])
 
     def advice(self, source: StateSource, epochs: Sequence[int]) -> str | None:
-        """What would make these epochs cheap to capture, where Spark gave no change feed for them; None: nothing."""
+        """What would make epochs without a change feed cheap to capture; None if nothing would."""
         planned = self.checkpoint.planned(epochs[-1])
         provider = planned.conf.get("spark.sql.streaming.stateStore.providerClass", "") if planned else ""
         if "RocksDB" not in provider:
             return None
         return (
-            f"{source.table}: Spark gives no change feed, so each epoch's whole state is read. Restart the query with"
-            " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true to make capture cheap."
+            f"{source.table}: Spark has no change feed, so capture reads the whole state of each epoch. To make capture"
+            " cheap, restart the query with"
+            " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true (Spark 3.5 or later)."
         )
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
-        """The change feed of epochs ``first`` to ``last``, both included."""
-        frame = self._load(
-            source,
-            last,
-            {"readChangeFeed": "true", "changeStartBatchId": str(first), "changeEndBatchId": str(last)},
-        )
-        return self._rows(frame, source)
+        """The change feed of epochs ``first`` to ``last``, both included.
+
+        Raises:
+            TooLargeError: Spark refuses to let the driver fetch so much.
+        """
+        return _fetched(self.feed(source, first, last))
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
-        """The whole state at each of some epochs, in one job."""
+        """The whole state at each of some epochs, in one job.
+
+        Raises:
+            TooLargeError: as :meth:`changes`.
+        """
+        frames = [self._marked(source, epoch) for epoch in epochs]
+        return _fetched(self._flat(reduce(lambda left, right: left.unionAll(right), frames), source))
+
+    def feed(self, source: StateSource, first: int, last: int) -> StateFrame:
+        """As :meth:`changes`, not fetched, in one partition per state partition."""
+        options = {"readChangeFeed": "true", "changeStartBatchId": str(first), "changeEndBatchId": str(last)}
+        return self._flat(self._load(source, last, options), source)
+
+    def state(self, source: StateSource, epoch: int) -> StateFrame:
+        """The whole state at an epoch, not fetched; for lists with a column that keeps the order of their elements."""
+        from pyspark.sql import functions as F
+
+        flat = self._flat(self._marked(source, epoch), source)
+        if source.shape is not Shape.LIST:
+            return flat
+        return StateFrame(flat.columns, flat.frame.withColumn(ORDER, F.monotonically_increasing_id()))
+
+    def both(self, source: StateSource, epoch: int) -> StateFrame:
+        """The whole states at an epoch and at the one before, all rows of a key in one partition."""
+        from pyspark.sql import functions as F
+
+        now = self.state(source, epoch)
+        if not epoch:
+            return now
+        frame = self.state(source, epoch - 1).frame.unionByName(now.frame)
+        keys = [column_named(name) for name in now.columns.spark_keys]
+        # Spark can write any type as JSON, but cannot hash every type.
+        return StateFrame(now.columns, frame.repartition(F.to_json(F.struct(*keys))) if keys else frame.coalesce(1))
+
+    def frame(self, source: StateSource, epoch: int) -> DataFrame:
+        """The whole state at an epoch as Spark returns it, not fetched."""
+        return self._load(source, epoch, {"batchId": str(epoch)})
+
+    def bytes(self, source: StateSource) -> int | None:
+        """What all versions of the operator's state take in the checkpoint; None if files came or went meanwhile."""
+        from py4j.protocol import Py4JError
+
+        context = self.spark.sparkContext
+        try:
+            path = context._jvm.org.apache.hadoop.fs.Path(  # type: ignore[union-attr]  # the session runs
+                f"{self.checkpoint.path}/state/{source.options['operatorId']}"
+            )
+            system = path.getFileSystem(context._jsc.hadoopConfiguration())
+            return int(system.getContentSummary(path).getLength())
+        except Py4JError:
+            return None
+
+    def counters(self, epoch: int) -> list[StateSource]:
+        """The counters that joins keep beside their rows: not state tables, but part of the state."""
+        return join_counters(self.session(epoch), self.checkpoint, epoch)
+
+    def _marked(self, source: StateSource, epoch: int) -> DataFrame:
+        """The whole state at an epoch, with the columns that only the change feed has."""
         from pyspark.sql import functions as F
 
         change = "append" if source.shape is Shape.LIST else "update"
-        frames = [
-            self._load(source, epoch, {"batchId": str(epoch)}).select(
-                F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*"
-            )
-            for epoch in epochs
-        ]
-        return self._rows(reduce(lambda left, right: left.unionAll(right), frames), source)
+        return self.frame(source, epoch).select(
+            F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*"
+        )
 
-    def frame(self, source: StateSource, epoch: int) -> DataFrame:
-        """The whole state at one epoch as Spark gives it, not collected."""
-        return self._load(source, epoch, {"batchId": str(epoch)})
-
-    def counters(self, epoch: int) -> list[StateSource]:
-        """What joins count beside their rows: no state tables, but part of the state."""
-        return join_counters(self._reading(epoch), self.checkpoint.path, epoch)
-
-    def session(self, epoch: int) -> SparkSession:
-        """A session of its own with the settings that the query was pinned to at an epoch."""
-        return self._reading(epoch)
-
-    def _rows(self, frame: DataFrame, source: StateSource) -> StateRows:
-        """Collect a frame of the state data source, flattened."""
+    def _flat(self, frame: DataFrame, source: StateSource) -> StateFrame:
         schema = (frame.schema.json(), source.shape)
         if schema not in self._flattened:
             self._flattened[schema] = _selection(frame, source)
         columns, select = self._flattened[schema]
-        rows = frame.select(*select).toArrow()
-        return StateRows(columns, rows.cast(pa.schema([_nullable(one) for one in rows.schema])))
+        return StateFrame(columns, frame.select(*select))
 
     def _load(self, source: StateSource, epoch: int, options: dict[str, str]) -> DataFrame:
-        spark = self._reading(epoch)
-        return spark.read.format("statestore").options(**source.options, **options).load(self.checkpoint.path)
+        spark = self.session(epoch)
+        reader = spark.read.format("statestore").options(**source.options, **options)
+        return reader.load(self._location(spark, source))
 
-    def _reading(self, epoch: int) -> SparkSession:
-        # Capture's jobs share a pool, so that under a fair scheduler they cannot starve the query's.
+    def _location(self, spark: SparkSession, source: StateSource) -> str:
+        """Where Spark reads a table: for session windows of an older Spark it needs metadata that is not there."""
+        operators = [operator for operator in self._legacy_operators if operator.prefix]
+        if source.options["operatorId"] not in {str(operator.number) for operator in operators}:
+            return self.checkpoint.path
+        return described_view(spark, self.checkpoint.path, operators)
+
+    def session(self, epoch: int) -> SparkSession:
+        """A separate session with the settings that the query was pinned to at an epoch."""
+        # Capture's jobs share a pool, so that they cannot starve the query's under a fair scheduler.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         planned = self.checkpoint.planned(epoch)
         pinned = dict(planned.conf) if planned else dict(self._pinned)
@@ -174,30 +241,33 @@ def no_state(checkpoint: str) -> NoStateError:
     """The error for a query that has committed epochs and no state store."""
     return NoStateError(
         f"The query of {checkpoint} keeps no state, so there is nothing to capture.\n"
-        "Aggregations, stream-stream joins, deduplication and transformWithState keep state."
+        "Queries with aggregations, stream-stream joins, deduplication or transformWithState keep state."
     )
+
+
+def _fetched(state: StateFrame) -> StateRows:
+    from streamstate.snapshots.spark.failures import fetched
+
+    rows = fetched(state.frame)
+    return StateRows(state.columns, rows.cast(pa.schema([nullable(field) for field in rows.schema])))
 
 
 def _selection(frame: DataFrame, source: StateSource) -> tuple[Columns, list[Column]]:
     from pyspark.sql import functions as F
 
     columns = flatten(frame.schema, source.shape)
-    fixed = [
-        F.col("batch_id").alias(EPOCH),
-        F.col("change_type").alias(CHANGE),
-        F.col("partition_id").alias(PARTITION),
-    ]
+    fixed = [F.col("batch_id").alias(EPOCH), F.col("change_type").alias(CHANGE), F.col("partition_id").alias(PARTITION)]
     return columns, [*fixed, *columns.select]
 
 
-def _nullable(column: pa.Field) -> pa.Field:
-    """The field as Delta keeps it: the change feed and the whole state differ in what they call nullable."""
+def nullable(column: pa.Field) -> pa.Field:
+    """The field, nullable throughout: Spark's change feed and whole state disagree on what is nullable."""
     return pa.field(column.name, _nullable_type(column.type), nullable=True)
 
 
 def _nullable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([_nullable(one) for one in kind])
+        return pa.struct([nullable(field) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _nullable_type(kind.value_type)))
     if pa.types.is_map(kind):

@@ -1,260 +1,175 @@
-"""Brings the change log of one state table forward."""
+"""Brings the changelog of one state table forward, with the driver or, if a pass is large, with the executors."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from streamstate.snapshots.change_log import (
-    KEYFRAME,
-    Operator,
-    check_generation,
-    folded,
-    log_schema,
-    state_at,
-    with_beginning,
-)
-from streamstate.snapshots.changes import EpochChanges, FeedFollower, WholeFollower, keyframe_rows, with_positions
-from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
-from streamstate.snapshots.delta.compaction import compact
-from streamstate.snapshots.delta.data_files import DataFile
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.keyframes import keyframe_file
-from streamstate.snapshots.manifest import TableFacts
-from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
-from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, TableLog
+from streamstate.snapshots.delta import Place, commit_once
+from streamstate.snapshots.delta.maintenance import compact, sweep
+from streamstate.snapshots.executors.writer import ExecutorWriter
+from streamstate.snapshots.manifest import TableEntry
+from streamstate.snapshots.operators import EPOCH, Shape, StateSource
+from streamstate.snapshots.spark.failures import FAILURES, TooLargeError
+from streamstate.snapshots.state_reader import StateReader
 
-# Below this many rows a keyframe saves no reader any time.
+ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
+"""The Spark setting: a pass over more rows of a table than this is large; 0 makes every pass large."""
+
+_DEFAULT_ROWS_IN_DRIVER = 2_000_000
+# State files are compressed; a file of n bytes holds more than n / 16 rows only if its rows are tiny.
+_LEAST_BYTES_A_ROW = 16
+# A table captured by the executors stays with them until its passes are this much smaller than the limit: changing
+# over means looking up the live keys in the log again.
+_HYSTERESIS = 4
+# With fewer rows than this a keyframe saves readers no time.
 _SMALLEST_KEYFRAME = 50_000
-_FACTS = "streamstate.epochs"
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Where a table's log stands before a pass.
-
-    ``epoch`` is the newest captured one, None where the log starts from nothing (epoch 0); a chain that is
-    ``broken`` (by a gap, or because early epochs are gone) has to start with a keyframe.
-    """
-
-    epoch: int | None
-    facts: TableFacts | None
-    broken: bool = False
-
-
-@dataclass
-class _Pass:
-    """What a pass has gathered for one table."""
-
-    pieces: list[pa.Table] = field(default_factory=list)
-    facts: dict[int, TableFacts] = field(default_factory=dict)
 
 
 class TableCapture:
-    """Captures one state table, pass after pass.
+    """Captures one state table, pass after pass; ``application`` is the transaction identifier of its captures.
 
-    Between passes it keeps where it stands, so that the next one needs to read nothing but what changed.
+    Between passes it remembers where the log stands, so that the next pass reads only what changed.
     """
 
     def __init__(self, reader: StateReader, source: StateSource, place: Place, application: str) -> None:
-        self.advice: str | None = None
-        self.written = 0
+        self.large = False
+        """Whether the executors wrote the last pass."""
+        self.log = TableLog(source, place, application)
         self._reader = reader
         self._source = source
-        self._place = place
-        self._log = Handle(place)
-        self._schema: pa.Schema | None = None
-        self._application = application
-        self._stands: int | None = None
+        self._driver = DriverWriter(reader, self.log)
+        self._executors = ExecutorWriter(reader, self.log)
+        self._epoch: int | None = None
         self._keyframe: int | None = None
-        self._follower: FeedFollower | WholeFollower | None = None
+        self._most_changes: int | None = None
 
-    def advance(self, epochs: Sequence[int], chain: Chain) -> dict[int, TableFacts]:
-        """Add the epochs, which follow each other and the chain, to the change log.
+    def advance(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
+        """Add consecutive epochs, which follow the position, to the changelog.
 
-        Returns what the manifest is to say of each; nothing is visible before it does.
+        Returns what the manifest will say of each; readers see nothing before it does.
         """
-        gathered = _Pass()
-        rest = list(epochs)
-        if chain.broken:
-            self._keyframe = rest.pop(0)
-            self._start(self._keyframe, gathered)
-        elif self._stands is None:
-            self._resume(chain)
-        for changes in self._changes(rest, chain, gathered):
-            gathered.pieces.append(changes.rows)
-            gathered.facts[changes.epoch] = TableFacts(changes.live, changes.rows.num_rows, self._keyframe)
-        facts = self._commit(gathered, -1 if chain.epoch is None else chain.epoch)
-        self._stands = epochs[-1]
-        return facts
+        self.large = self._is_large(epochs, position)
+        entries = None if self.large else self._fetched(epochs, position)
+        if entries is None:
+            self.large = True
+            entries = self._distributed(epochs, position)
+        self._most_changes = max(entry.changes for entry in entries.values())
+        return entries
 
-    def tidy(self, epoch: int, facts: TableFacts, changes_since: Callable[[int | None], int]) -> None:
-        """Write a keyframe where the changes since the last outweigh the state, and merge small files.
+    def tidy(self, epoch: int, entry: TableEntry, changes_since: Callable[[int | None], int]) -> None:
+        """Write a keyframe if the changes since the last outnumber the state's rows, and merge small files.
 
-        Args:
-            epoch: the newest captured epoch.
-            facts: what the manifest says of the table at it.
-            changes_since: how many rows of the log the epochs after a keyframe added.
+        ``changes_since`` says how many rows the epochs after a keyframe, up to this newest one, added to the log.
         """
-        if self._stands == epoch and changes_since(self._keyframe) > max(facts.rows, _SMALLEST_KEYFRAME):
-            self._write_keyframe(epoch, facts)
-        compact(self._place, EPOCH)
+        if self._epoch == epoch and changes_since(self._keyframe) > max(entry.rows, _SMALLEST_KEYFRAME):
+            self._write_keyframe(epoch, entry)
+        compact(self.log.place, EPOCH)
 
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
-        self._stands, self._follower, self._keyframe = None, None, None
+        self._forget_position()
+        self._most_changes = None
 
-    def _start(self, epoch: int, gathered: _Pass) -> None:
-        """Begin the log, or begin it again after a gap, with a keyframe."""
-        whole = self._reader.whole(self._source, [epoch])
-        rows = keyframe_rows(whole.rows, whole.columns, KEYFRAME)
-        gathered.pieces.append(rows)
-        gathered.facts[epoch] = TableFacts(rows.num_rows, 0, epoch)
-        state = with_positions(whole.rows, whole.columns).select([*whole.columns.keys, *whole.columns.values])
-        self._follower = self._new_follower(whole.columns, state)
-        self._stands = epoch
-
-    def _resume(self, chain: Chain) -> None:
-        """Go on with a log that another capture left: its newest keyframe, and no files of commits that failed."""
-        table = open_table(self._place)
-        newest = -1 if table is None else version_of(table, self._keyframes)
-        known = chain.facts.keyframe if chain.facts else None
-        # A keyframe of an epoch that the manifest does not have yet is written again at the next occasion.
-        usable = newest > -1 and chain.epoch is not None and newest <= chain.epoch
-        self._keyframe = max(newest, -1 if known is None else known) if usable else known
-        sweep(self._place)
-
-    def _write_keyframe(self, epoch: int, facts: TableFacts) -> None:
-        """Write all live keys again, from the log itself: the state's reader would cost the query's machine more."""
-
-        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
-            version = TableVersion(self._place, table)
-            check_generation(version, facts.generation)
-            return keyframe_file(version, epoch, facts.keyframe)
-
-        commit_once(self._log, self._keyframes, epoch, write)
-        self._keyframe = epoch
-        self.written += facts.rows
+    def _forget_position(self) -> None:
+        self._driver.forget()
+        self._epoch, self._keyframe = None, None
 
     @property
-    def _keyframes(self) -> str:
-        """The transaction identifier of keyframes that are no part of an epoch's commit; its versions are epochs."""
-        return f"{self._application}/keyframes"
+    def _rows_in_driver(self) -> int:
+        """The value of :data:`ROWS_IN_DRIVER`."""
+        text = self._reader.spark.conf.get(ROWS_IN_DRIVER, str(_DEFAULT_ROWS_IN_DRIVER))
+        try:
+            return int(text or _DEFAULT_ROWS_IN_DRIVER)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"Invalid {ROWS_IN_DRIVER}={text!r}: expected a number of rows, such as {_DEFAULT_ROWS_IN_DRIVER}."
+            ) from None
 
-    def _changes(self, epochs: list[int], chain: Chain, gathered: _Pass) -> Iterator[EpochChanges]:
-        if not epochs:
-            return
-        rows, by_feed = self._read(epochs)
-        columns = rows.columns
-        stands = epochs[0] - 1
-        if self._follower is None or self._stands != stands or isinstance(self._follower, FeedFollower) != by_feed:
-            schema = rows.rows.schema
-            if by_feed and not chain.broken and chain.epoch is not None and chain.facts is not None:
-                self._follower = self._resumed(columns, chain.epoch, chain.facts)
-            else:
-                state = self._state_before(columns, chain, gathered, schema)
-                self._follower = FeedFollower(columns, [state]) if by_feed else WholeFollower(columns, state)
-        yield from self._follower.changes(rows, epochs)
+    def _is_large(self, epochs: Sequence[int], position: LogPosition) -> bool:
+        limit, entry = self._rows_in_driver, position.entry
+        if not limit:
+            return True
+        whole = position.restarts or self._source.shape is Shape.TIMERS or self.log.advice is not None
+        if entry is None:
+            return self._first_is_large(epochs, limit, whole=whole)
+        rows = entry.rows if whole else max(self._most_changes or 0, entry.changes)
+        return rows * (len(epochs) + whole) * (_HYSTERESIS if self.large else 1) > limit
 
-    def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
-        """The change feed of the epochs, or where Spark has none the whole state at each."""
-        if self._reader.has_feed(self._source, epochs):
-            try:
-                changes = self._reader.changes(self._source, epochs[0], epochs[-1])
-            except (PySparkException, Py4JError):  # what fails in a task reaches Arrow's collecting as the latter
-                whole = self._reader.whole(self._source, epochs)
-                self.advice = self._reader.advice(self._source, epochs)
-                return whole, False
-            self.advice = None
-            return changes, True
-        return self._reader.whole(self._source, epochs), False
+    def _first_is_large(self, epochs: Sequence[int], limit: int, *, whole: bool) -> bool:
+        """Nothing is known yet: small files hold few rows; for larger ones, Spark counts the rows."""
+        size = self._reader.bytes(self._source)
+        if size is not None and size <= limit * _LEAST_BYTES_A_ROW:
+            return False
+        if not whole and self._source.shape is not Shape.TIMERS:
+            with contextlib.suppress(PySparkException):  # no feed: whole states are read
+                return self._reader.feed(self._source, epochs[0], epochs[-1]).frame.count() > limit
+        return self._reader.state(self._source, epochs[-1]).frame.count() * (len(epochs) + 1) > limit
 
-    def _resumed(self, columns: Columns, epoch: int, facts: TableFacts) -> FeedFollower:
-        """A follower that knows the keys which live at an epoch, from the log, in bounded memory."""
-        version = TableVersion(self._place, self._log.newest())
-        check_generation(version, facts.generation)
-        kept = pa.schema([version.schema.field(name).remove_metadata() for name in columns.keys])
-        with folded(version, columns.keys, epoch, facts.keyframe, columns.keys) as rows:
-            return FeedFollower(columns, (pa.Table.from_batches([batch]).cast(kept) for batch in rows))
+    def _fetched(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry] | None:
+        """Have the driver write the epochs; None if Spark refuses to let it fetch so much."""
+        try:
+            return self._append(self._driver, epochs, position)
+        except TooLargeError:
+            self._forget_position()
+            return None
 
-    def _state_before(self, columns: Columns, chain: Chain, gathered: _Pass, schema: pa.Schema) -> pa.Table:
-        """The table's rows where the pass starts, from the log (or from the keyframe that the pass itself made)."""
-        names = [*columns.keys, *columns.values]
-        if chain.broken:
-            return gathered.pieces[0].select(names)
-        if chain.epoch is None or chain.facts is None:
-            return _empty(columns, schema)
-        facts = chain.facts
-        found = state_at(self._place, columns.keys, chain.epoch, facts.keyframe, names, generation=facts.generation)
-        return _fitted(found, names, schema)
+    def _distributed(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
+        """Have the executors write the epochs; a keyframe with which the log begins is a commit of its own."""
+        if position.restarts:
+            first, rest = epochs[0], epochs[1:]
+            entries = self._append(self._executors, [first], position)
+            return entries | (self._distributed(rest, LogPosition(first, entries[first])) if rest else {})
+        if self._source.shape is Shape.LIST and self.log.advice is None:
+            return self._epoch_by_epoch(epochs, position)
+        return self._append(self._executors, epochs, position)
 
-    def _new_follower(self, columns: Columns, state: pa.Table) -> FeedFollower | WholeFollower:
-        return WholeFollower(columns, state) if self._source.shape is Shape.TIMERS else FeedFollower(columns, [state])
+    def _epoch_by_epoch(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
+        """Lists: an element's position depends on all elements before it, which the driver or whole states tell."""
+        entries: dict[int, TableEntry] = {}
+        for epoch in epochs:
+            written = self._fetched([epoch], position)
+            entries |= self._append(self._executors, [epoch], position) if written is None else written
+            position = LogPosition(epoch, entries[epoch])
+        return entries
 
-    def _commit(self, gathered: _Pass, base: int) -> dict[int, TableFacts]:
-        rows = pa.concat_tables(gathered.pieces)
-        keys = self._follower.keys if self._follower else ()
-        if rows.schema != self._schema:
-            self._create(rows.schema, keys, min(gathered.facts))
-            self._schema = rows.schema
-        stood = base
-        if rows.num_rows:
-            stood = append_once(
-                self._log,
-                self._application,
-                max(gathered.facts),
-                lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
-                metadata=told(gathered.facts),
-            )
-            self.written += rows.num_rows
-        # Epochs that another capture has put into the log stand as it wrote them.
-        return gathered.facts | (self._facts_in_log([*gathered.facts], stood) if stood > base else {})
+    def _append(
+        self, writer: DriverWriter | ExecutorWriter, epochs: Sequence[int], position: LogPosition
+    ) -> dict[int, TableEntry]:
+        if position.restarts:
+            self._keyframe = epochs[0]
+        elif self._epoch is None:
+            self._resume(position)
+        entries = writer.append(epochs, position, self._keyframe)
+        self._epoch = epochs[-1]
+        if writer is not self._driver:
+            self._driver.forget()
+        return entries
 
-    def _create(self, columns: pa.Schema, keys: Sequence[str], epoch: int) -> None:
-        operator = Operator(self._source.operator, self._source.time_mode)
-        schema = log_schema(columns, keys, operator)
-        there = open_table(self._place)
-        if there is not None:
-            schema = with_beginning(schema, TableVersion(self._place, there).schema, epoch)
-        open_or_create(self._place, schema, f"streamstate: change log of {self._source.table}")
+    def _resume(self, position: LogPosition) -> None:
+        """Continue a log that another capture left: find its newest keyframe, remove files of failed commits."""
+        newest = self.log.newest_keyframe()
+        known = position.entry.keyframe if position.entry else None
+        # A keyframe of an epoch that the manifest does not have yet is written again at the next occasion.
+        usable = newest > -1 and position.epoch is not None and newest <= position.epoch
+        self._keyframe = max(newest, -1 if known is None else known) if usable else known
+        sweep(self.log.place)
 
-    def _facts_in_log(self, epochs: Sequence[int], stood: int) -> dict[int, TableFacts]:
-        logged: dict[int, TableFacts] = {}
-        for text in recent_metadata(self._place, _FACTS):
-            logged |= _loaded(text)
-        return {epoch: facts for epoch, facts in logged.items() if epoch in epochs and epoch <= stood}
+    def _write_keyframe(self, epoch: int, entry: TableEntry) -> None:
+        """Write all live keys again: from Spark's state if it is large and still there, otherwise from the log."""
+        if entry.rows > self._rows_in_driver:
+            with contextlib.suppress(*FAILURES):
+                self._commit_keyframe(self._executors, epoch, entry)
+                return
+        self._commit_keyframe(self._driver, epoch, entry)
 
-
-def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Rows of the log in the columns that Spark has now: a restart may have added some, or widened their types."""
-    arrays = {}
-    for name in names:
-        kind = schema.field(name).type if name in schema.names else state.schema.field(name).type
-        arrays[name] = state[name].cast(kind) if name in state.column_names else pa.nulls(state.num_rows, kind)
-    return pa.table(arrays)
-
-
-def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:
-    fields = [
-        schema.field(name) if name in schema.names else pa.field(name, pa.int64())
-        for name in [*columns.keys, *columns.values]
-    ]
-    return pa.schema(fields).empty_table()
-
-
-def told(facts: dict[int, TableFacts]) -> dict[str, str]:
-    """What a commit of the log says of its epochs, for a capture that finds them there."""
-    return {_FACTS: json.dumps([[epoch, one.rows, one.changes, one.keyframe] for epoch, one in facts.items()])}
-
-
-def _loaded(text: str) -> dict[int, TableFacts]:
-    return {epoch: TableFacts(*rest) for epoch, *rest in json.loads(text)}
+    def _commit_keyframe(self, writer: DriverWriter | ExecutorWriter, epoch: int, entry: TableEntry) -> None:
+        commit_once(
+            self.log.handle, self.log.keyframes, epoch, lambda table, _: writer.keyframe_files(table, epoch, entry)
+        )
+        self._keyframe = epoch
+        self.log.written += entry.rows

@@ -1,9 +1,7 @@
-"""Arrow tables as pandas and Polars frames, and as the text of a cell's output."""
+"""Arrow tables as pandas and Polars frames."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -21,18 +19,9 @@ _NULLABLE: dict[pa.DataType, Any] = {
 }
 
 
-def with_whole_numbers(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
-    """Sums of whole numbers as 64-bit integers where they fit: DuckDB's 128-bit ones would come as decimals."""
-    for at, kind in enumerate(kinds):
-        if kind == "HUGEINT":
-            with contextlib.suppress(pa.ArrowInvalid):
-                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
-    return rows
-
-
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A pandas frame; whole numbers and booleans stay what they are where some are missing."""
-    # By position, because a statement may name two columns the same.
+    """A pandas frame. Integers and booleans keep their type if some are missing."""
+    # By position, because columns may share a name.
     columns = {at: _series(column) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=range(table.num_rows))
     frame.columns = pd.Index(table.column_names)
@@ -49,7 +38,7 @@ def to_polars(table: pa.Table) -> polars.DataFrame:
     """A Polars frame.
 
     Raises:
-        ModuleNotFoundError: where Polars is not installed.
+        ModuleNotFoundError: Polars is not installed.
     """
     try:
         import polars

@@ -2,66 +2,158 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.errors import choices
-from streamstate.snapshots.layout import MANIFEST, Layout
-from streamstate.state_inspect.analytics.over_time import StateOverTime
-from streamstate.state_inspect.branches.ancestry import same_history
-from streamstate.state_inspect.branches.difference import difference
-from streamstate.state_inspect.branches.key_line import key_line
-from streamstate.state_inspect.branches.over_time import BranchesOverTime
-from streamstate.state_inspect.conditions.over_time import ConditionsOverTime
+from streamstate.errors import InvalidArgumentError, choices
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.epoch_range import epoch_list
+from streamstate.snapshots.layout import MANIFEST
+from streamstate.snapshots.registry import ForkPoint
+from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
+from streamstate.state_inspect.analytics.skew import busy_keys
+from streamstate.state_inspect.branches.ancestors import same_branch
+from streamstate.state_inspect.branches.branch_diff import branch_diff
+from streamstate.state_inspect.branches.compared_epochs import compared_epochs
+from streamstate.state_inspect.branches.comparison import Comparison
+from streamstate.state_inspect.branches.fingerprints import fingerprint_frame
+from streamstate.state_inspect.conditions import Condition, first_epoch, spans, spans_per_key
+from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
-from streamstate.state_inspect.differences.key_life import KeyLife
+from streamstate.state_inspect.differences.diff_sql import DiffSQL
+from streamstate.state_inspect.differences.key_history import inherited_key_history, key_history, key_life
+from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.snapshot import Snapshot, choose_table
-from streamstate.state_inspect.state_table import check_key
+from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
+from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.watch import Watch, WatchEvent
 
 
-class History(ConditionsOverTime, StateOverTime, BranchesOverTime):
-    """One query's snapshots; ``store["delays"]`` gives it.
+class History:
+    """One query's snapshots; ``store["delays"]`` returns it.
 
-    Every call looks first whether new epochs have arrived.
+    Every call first checks for new epochs.
     """
 
+    def __init__(self, recorded: RecordedQuery) -> None:
+        self._recorded = recorded
+
     @property
-    def layout(self) -> Layout:
-        """Where the store's tables are, for parts of streamstate that read them themselves."""
-        return self._layout
+    def name(self) -> str:
+        """The query's name."""
+        return self._recorded.name
+
+    @property
+    def recorded(self) -> RecordedQuery:
+        """What the store holds of the query, for parts of streamstate that read it directly."""
+        return self._recorded
 
     def epochs(self) -> pd.DataFrame:
         """The manifest: one row per epoch, captured or a gap, ascending.
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
-        ``offsets`` (a JSON array, one element a source), ``watermark``, ``input_rows``, then dicts by state table:
-        ``rows`` (live rows), ``changes`` (rows of the change log), ``keyframes`` (the epoch that reading starts from);
-        last ``sources`` (a JSON array of what is known of each source beside its offset, see docs/guides/cuts.md).
+        ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
+        ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows), ``changes`` (rows of the
+        changelog), ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at``
+        comes from: ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the
+        checkpoint is a copy whose files have the times of copying); last ``sources`` (JSON of the same form as
+        ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
         """
-        entries = self._entries()
-        plain = pa.Table.from_pylist([{name: getattr(one, name) for name in MANIFEST.names[:8]} for one in entries])
-        frame = to_pandas(plain.cast(pa.schema(list(MANIFEST)[:8]))) if entries else _no_epochs()
-        for column, fact in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
-            facts = [{table: getattr(one, fact) for table, one in entry.tables.items()} for entry in entries]
+        entries = self._recorded.entries()
+        schema = pa.schema(list(MANIFEST)[:8])
+        rows = pa.Table.from_pylist([{name: getattr(entry, name) for name in schema.names} for entry in entries])
+        frame = to_pandas(rows.cast(schema) if entries else schema.empty_table())
+        for column, attribute in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
+            facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
-        frame["sources"] = pd.Series([entry.sources for entry in entries], dtype=object)
+        for column in ("time_source", "sources"):
+            frame[column] = pd.Series([getattr(entry, column) for entry in entries], dtype=object)
         return frame
 
+    def tables(self) -> list[str]:
+        """Names of all state tables that any epoch has."""
+        return self._recorded.tables()
+
+    def captured(self) -> list[int]:
+        """Numbers of the captured epochs, ascending."""
+        return self._recorded.captured()
+
+    def forks(self) -> list[ForkPoint]:
+        """The forks of this query and, if it is a fork itself, its own fork point; each with the last shared epoch.
+
+        Example:
+            >>> history.forks()  # doctest: +SKIP
+            [ForkPoint(name='what_if', parent='delays', epoch=12)]
+        """
+        return self._recorded.lineage.forks(self.name)
+
+    def live(self) -> Snapshot:
+        """The snapshot of the newest captured epoch.
+
+        Raises:
+            UnknownEpochError: no epoch is captured yet.
+        """
+        return live_snapshot(self)
+
+    @consistent_read()
+    def at(self, epoch: int | str | None = None, *, timestamp: datetime | None = None, offset: Any = None) -> Snapshot:
+        """The snapshot at an epoch, at a point in time, or at a source offset.
+
+        A fork shares its first epochs with the query that it was forked from. A snapshot of such an epoch belongs to
+        that query (``snapshot.query``). Times and offsets are looked up in the query's own epochs.
+
+        Args:
+            epoch: the epoch's number, or ``"live - 10"`` for ten numbers before the newest captured epoch.
+            timestamp: an aware datetime, for the epoch that was the newest at that time.
+            offset: a source offset as ``snapshot.offsets`` shows it (a list if there are several sources, with None for
+                one that does not matter; a dict by name if they have names), or ``{"files": 100}`` for a source that
+                reads files, for the newest epoch that reflects no more than that.
+
+        Raises:
+            UnknownEpochError: the epoch is not captured; the message names the nearest captured epochs.
+            NaiveTimestampError: the timestamp has no time zone.
+            InvalidArgumentError: not exactly one argument is given, the epoch is invalid, or the offset cannot be
+                compared with the query's.
+
+        Example:
+            >>> history.at(12).table().head(3)  # doctest: +SKIP
+            >>> history.at("live - 10").epoch  # doctest: +SKIP
+            >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
+        """
+        if sum(argument is not None for argument in (epoch, timestamp, offset)) != 1:
+            raise InvalidArgumentError("Expected exactly one of: at(12), at(timestamp=…), at(offset=…).")
+        if offset is not None:
+            return Snapshot(self, epoch_at_offset(self._recorded.entries(), self.name, offset))
+        if timestamp is not None:
+            return Snapshot(self, self._recorded.entry_at_time(aware(timestamp)))
+        named = epoch_named(epoch) if isinstance(epoch, str) else epoch
+        if isinstance(named, FromLive):
+            return snapshot_at(self, named.epoch(self.live().epoch))
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise InvalidArgumentError(
+                f"Invalid epoch {epoch!r}: expected an integer or 'live - 10'; for a point in time use at(timestamp=…)."
+            )
+        return snapshot_at(self, epoch)
+
+    @consistent_read()
     def diff(self, a: int | str | Snapshot, b: int | str | Snapshot, table: str | None = None) -> Diff:
         """What differs in a state table from epoch ``a`` to epoch ``b``.
 
         Args:
-            a: the epoch compared from: a number, or ``"live - 10"``; or a snapshot, of this query, of another one of
-                the same store such as a fork, or of another store.
-            b: the epoch compared to, in the same ways.
-            table: may be left out where there is one table.
+            a: the epoch to compare from: a number, or ``"live - 10"``; or a snapshot of this query, of another query
+                of the same store such as a fork, or of another store.
+            b: the epoch to compare to, in the same ways.
+            table: may be left out if there is only one.
 
         Raises:
-            UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`; and
-                where the two are of branches whose tables, or the keys of them, are not the same.
+            UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`; also
+                if the snapshots belong to branches with different tables, or with different key columns.
 
         Example:
             >>> history.diff(10, 12)  # doctest: +SKIP
@@ -69,77 +161,291 @@ class History(ConditionsOverTime, StateOverTime, BranchesOverTime):
             >>> history.diff(45, store["what_if"].at(45))  # doctest: +SKIP
             <Diff of op0 from delays at epoch 45 to what_if at epoch 45: 0 added, 0 removed, 7 changed>
         """
-        old, new = (one if isinstance(one, Snapshot) else self.at(one) for one in (a, b))
-        if not same_history(old.history, new.history):
-            return difference(old, new, table, asked=self)
-        if not same_history(old.history, self) and isinstance(old.history, History):
-            return old.history.diff(old, new, table)
+        old, new = (side if isinstance(side, Snapshot) else self.at(side) for side in (a, b))
+        if not same_branch(old.history, new.history):
+            return branch_diff(old, new, table, history=self)
+        history: QueryHistory = self if same_branch(old.history, self) else old.history
+        query = history.recorded
         tables = list(dict.fromkeys(name for snapshot in (old, new) for name in snapshot.tables()))
-        chosen = choose_table(table, tables, self.name)
-        intervals = self.interval_table(chosen, min(old.epoch, new.epoch))
+        chosen = choose_table(table, tables, query.name)
+        intervals = query.interval_table(chosen, min(old.epoch, new.epoch))
         for snapshot in (old, new):
-            self._entry_among(self._manifest.entries, snapshot.epoch)  # retention may have come in between
-        return Diff(self.index, intervals, chosen, old.epoch, new.epoch, causes=self.causes(), history=self)
+            query.check_kept(snapshot.epoch)
+        sql = DiffSQL.between(intervals, old.epoch, new.epoch)
+        return Diff(query.index, sql, chosen, old.epoch, new.epoch, causes=query.causes(), history=history)
 
+    @consistent_read()
     def key_history(self, table: str | None = None, *, ancestors: Any = False, **key: Any) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
 
-        Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` where the log starts
-        anew and it is not known when the value was written), ``committed_at``, then the value columns, then ``cause``
-        (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` where it cannot be known).
+        Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` if the changelog
+        starts again after a gap, so that the value may be older), ``committed_at``, then the value columns, then
+        ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` if it cannot be known).
 
         Args:
-            table: may be left out where there is one table.
-            ancestors: True, for a fork, to begin with what happened in the queries that it was forked from; a last
-                column, ``query``, then says whose epoch each row is. Where the fork's state was edited, a row of the
-                fork at the epoch that both share says to what.
-            **key: a value for each key column.
+            table: may be left out if there is only one.
+            ancestors: for a fork, True to begin with the key's history in the queries that it was forked from. A last
+                column, ``query``, then names each row's query. If the fork's state was edited, a row of the fork at the
+                last shared epoch shows the new value.
+            **key: a value for each key column; or ``key={…}``, for column names such as ``table`` or ``ancestors``.
 
         Raises:
-            UnknownTableError, UnknownColumnError, InvalidArgumentError: where an argument cannot be meant.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid.
 
         Example:
             >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
             >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
         """
-        if ancestors:
-            return key_line(self, table, key, lambda one, name: cast("History", one).key_history(name, **key))
-        self.live()  # raises where there is nothing
-        chosen = choose_table(table, self.tables(), self.name)
-        intervals = self.interval_table(chosen, -1)
-        check_key(key, intervals.key_columns, chosen)
-        return self._key_life().in_table(chosen, intervals, key)
+        return (inherited_key_history if ancestors else key_history)(self._recorded, table, key)
 
+    @consistent_read()
     def life(self, **key: Any) -> pd.DataFrame:
         """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
 
-        Both sides of a join, the variables of a ``transformWithState`` and its timers share a key. Columns: ``epoch``,
-        ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``, or
-        ``unknown`` where it cannot be known), ``committed_at``, then the tables' other columns. A column name that two
-        tables use for different types is called after the second, as in ``op0_seen.value``.
+        Both sides of a join share a key, as do the variables of a ``transformWithState`` and its timers. Columns:
+        ``epoch``, ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``,
+        ``ttl``, or ``unknown`` if it cannot be known), ``committed_at``, then the tables' other columns. If two tables
+        use a column name for different types, the second column is named after its table, as in ``op0_seen.value``.
 
         Args:
-            **key: values for columns that some table has in its key; it may have more, such as a list's position.
+            **key: values for key columns that at least one table has; a table's key may have more columns, such as a
+                list's position. Or ``key={…}``, for column names such as ``self``.
 
         Raises:
-            UnknownColumnError: where no table has them all; the message names each table's key columns.
-            InvalidArgumentError: where no column is given, or a value does not fit.
+            UnknownColumnError: no table has all of the columns; the message lists each table's key columns.
+            InvalidArgumentError: no column is given, or a value does not fit.
 
         Example:
             >>> history.life(carrier="UA")  # doctest: +SKIP
         """
-        self.live()
-        tables = {name: self.interval_table(name, -1) for name in self.tables()}
-        return self._key_life().in_tables(tables, key)
+        return key_life(self._recorded, key)
 
-    def _key_life(self) -> KeyLife:
-        return KeyLife(self.index, self.causes(), self._manifest.entries)
+    @consistent_read()
+    def growth(self, table: str | None = None) -> pd.DataFrame:
+        """How the state grew, epoch by epoch, from the manifest alone.
 
+        Columns: ``epoch``, ``table``, ``committed_at``, ``rows``, ``delta`` (the difference from the previous captured
+        epoch; missing if that is not known), ``changes`` (changelog rows that the epoch added).
+
+        Args:
+            table: one state table; by default all of them.
+
+        Raises:
+            UnknownTableError: the table does not exist.
+
+        Example:
+            >>> history.growth().plot(x="epoch", y="rows")  # doctest: +SKIP
+        """
+        chosen = None if table is None else choose_table(table, self.tables(), self.name)
+        return growth(self._recorded.entries(), chosen)
+
+    def watermark_lag(self) -> pd.DataFrame:
+        """How far each epoch's watermark lags behind its commit, from the manifest alone.
+
+        Columns: ``epoch``, ``committed_at``, ``watermark``, ``lag`` (between the two), ``input_rows``,
+        ``since_previous`` (time since the commit of the previous epoch). Unknown values are missing.
+
+        Example:
+            >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
+        """
+        return watermark_lag(self._recorded.entries())
+
+    @consistent_read()
+    def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:
+        """The stale keys: keys of the newest state that have not changed since an epoch. The state may be leaking.
+
+        Args:
+            table: may be left out if there is only one.
+            since: the epoch since which a key has not changed.
+            epochs: instead, how many captured epochs before the newest that is.
+
+        Raises:
+            UnknownEpochError: no epoch is captured yet.
+            UnknownTableError: the table does not exist.
+            InvalidArgumentError: an argument is invalid.
+
+        Example:
+            >>> history.untouched(epochs=100).page(limit=5)  # doctest: +SKIP
+        """
+        chosen, intervals = self._whole(table)
+        entries = list(self._recorded.known_entries)
+        return Untouched(self._recorded.index, intervals, chosen, entries, since_epoch(entries, since, epochs))
+
+    @consistent_read()
+    def heavy_keys(self, table: str | None = None, *, since: int | None = None, n: int = 10) -> pd.DataFrame:
+        """The keys that were written most often. For the keys with the most rows see :meth:`StateTable.heavy_keys`.
+
+        Columns: the key columns, ``_writes`` (epochs in which the key was written; removals do not count), and
+        ``_last_written`` (the epoch).
+
+        Args:
+            table: may be left out if there is only one.
+            since: count writes after this epoch; by default all captured epochs.
+            n: the number of keys to return.
+
+        Raises:
+            UnknownEpochError: no epoch is captured yet.
+            UnknownTableError: the table does not exist.
+            InvalidArgumentError: an argument is invalid.
+
+        Example:
+            >>> history.heavy_keys(since=90, n=5)  # doctest: +SKIP
+        """
+        _, intervals = self._whole(table)
+        after = -1 if since is None else whole_number(since, "since", least=0)
+        return busy_keys(intervals, self._recorded.index, after, n)
+
+    @consistent_read()
+    def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
+        """The first captured epoch at which any row, or any row of a key, met a condition; None if none ever did.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            table: may be left out if there is only one.
+            **key: values for key columns, to consider only their rows; or ``key={…}``, for any column name.
+
+        Raises:
+            InvalidSQLError: the condition does not parse, or is about more than one row.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: another argument is invalid.
+
+        Example:
+            >>> history.first("sum / count_2 > 60", carrier="UA")  # doctest: +SKIP
+            17
+        """
+        condition = self._condition(predicate, table, key)
+        return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
+
+    @consistent_read()
+    def when(self, predicate: str, /, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
+        """The spans of epochs in which any row, or each key, met a condition.
+
+        Columns: ``held_from``; ``held_until``, the epoch at which the condition was no longer met, missing if it still
+        is; ``committed_at``, when ``held_from`` was committed; ``keys``, the most rows that met it at once. A gap ends
+        a span, because the state in it is not known: ``held_until`` is then the first epoch of the gap.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            table: may be left out if there is only one.
+            per_key: return the spans of each key, with the key columns first and without ``keys``.
+            **key: values for key columns, to consider only their rows; or ``key={…}``, for any column name.
+
+        Raises:
+            InvalidSQLError: the condition does not parse, or is about more than one row.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: another argument is invalid.
+
+        Example:
+            >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
+        """
+        condition = self._condition(predicate, table, key)
+        found = spans_per_key if per_key else spans
+        return found(condition, self._recorded.index, self._recorded.known_entries)
+
+    def watch(
+        self,
+        predicate: str,
+        callback: Callable[[WatchEvent], object],
+        /,
+        *,
+        table: str | None = None,
+        interval: float = 1.0,
+        **key: Any,
+    ) -> Watch:
+        """Call a function for each new epoch at which rows begin to meet a condition, from the live epoch on.
+
+        A thread checks the store; it does not need Spark. It ends with :meth:`Watch.stop`, at the end of the ``with``
+        block, or at the first error, which the handle then holds.
+
+        Args:
+            predicate: an SQL condition on a row's columns, as after WHERE.
+            callback: takes a :class:`WatchEvent`; runs in the thread.
+            table: may be left out if there is only one.
+            interval: seconds between checks.
+            **key: values for key columns, to watch only their rows; or ``key={…}``, for any column name.
+
+        Raises:
+            InvalidSQLError, UnknownTableError, UnknownColumnError, UnknownEpochError, InvalidArgumentError: as
+                :meth:`when` and :meth:`live`.
+
+        Example:
+            >>> with history.watch("count > 100", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
+            ...     run_the_query()
+        """
+        self._recorded.live_entry()  # raises if no epoch is captured
+        chosen = choose_table(table, self.tables(), self.name)
+        return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
+
+    @consistent_read()
+    def fingerprints(
+        self, tables: str | Sequence[str] | None = None, epochs: Iterable[int] | str | None = None
+    ) -> pd.DataFrame:
+        """A number for each state that is equal wherever the rows are equal, however they are partitioned.
+
+        Columns: ``epoch``, ``table``, ``rows``, ``fingerprint`` (32 hexadecimal digits): the sum modulo 2¹²⁸ of a hash
+        of each row. docs/guides/branches.md specifies how a row is encoded for its hash. One pass over all versions of
+        the rows covers all epochs.
+
+        Args:
+            tables: state tables; by default all of them.
+            epochs: captured epochs, such as ``"40..49"`` or ``range(40, 50)``; by default all of the query's own.
+                For a fork they may begin before its own first epoch, as in :meth:`at`.
+
+        Raises:
+            UnknownEpochError, UnknownTableError, InvalidArgumentError: an argument is invalid.
+
+        Example:
+            >>> history.fingerprints(epochs=[12])  # doctest: +SKIP
+               epoch table   rows                       fingerprint
+            0     12   op0  1,022  9f0c5b2e6d8a41738c1e0a7b54d2f963
+        """
+        snapshots = [
+            self.at(epoch) for epoch in (self.captured() if epochs is None else epoch_list(epochs, self.captured()))
+        ]
+        names = list(dict.fromkeys(name for snapshot in snapshots for name in snapshot.tables()))
+        given = _table_list(tables)
+        chosen = names if given is None else [choose_table(name, self.tables() or names, self.name) for name in given]
+        return fingerprint_frame(snapshots, chosen)
+
+    @consistent_read()
+    def compare(
+        self, other: QueryHistory, epochs: Iterable[int] | str | None = None, tables: str | Sequence[str] | None = None
+    ) -> Comparison:
+        """Compare this query's states with another's, epoch by epoch: a fork, a replay, or the query in another store.
+
+        Args:
+            other: the other history.
+            epochs: the epochs to compare, such as ``"40..49"`` or ``range(40, 50)``; by default all that both have, for
+                forks from the first epoch that they do not share.
+            tables: state tables; by default all that both have.
+
+        Raises:
+            UnknownEpochError: they have no epoch in common, or lack an epoch that is named.
+            UnknownTableError: they have no table in common, or lack a table that is named.
+            InvalidArgumentError: an argument is invalid, or a table's key columns differ.
+
+        Example:
+            >>> store["delays"].compare(store["what_if"])  # doctest: +SKIP
+            <Comparison of delays with what_if: epochs 40 to 52, table op0>
+            First different: epoch 43, op0, carrier='UA': count 812 here, 811 there.
+            10 of 13 epochs differ.
+        """
+        chosen = None if epochs is None else epoch_list(epochs, self.captured())
+        return Comparison(compared_epochs(self, other, chosen, _table_list(tables)))
+
+    def _condition(self, predicate: str, table: str | None, key: dict[str, Any]) -> Condition:
+        return Condition(predicate, *self._whole(table), key)
+
+    def _whole(self, table: str | None) -> tuple[str, IntervalTable]:
+        """A state table with all epochs; raises if none is captured yet."""
+        self._recorded.live_entry()
+        chosen = choose_table(table, self.tables(), self.name)
+        return chosen, self._recorded.interval_table(chosen, -1)
+
+    @consistent_read()
     def __repr__(self) -> str:
         captured = self.captured()
         span = f"epochs {captured[0]} to {captured[-1]}" if captured else "no epoch captured yet"
         return f"<History of {self.name}: {span}; tables {choices(self.tables())}>"
 
 
-def _no_epochs() -> pd.DataFrame:
-    return to_pandas(pa.schema(list(MANIFEST)[:8]).empty_table())
+def _table_list(tables: str | Sequence[str] | None) -> Sequence[str] | None:
+    return [tables] if isinstance(tables, str) else tables

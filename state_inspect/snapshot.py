@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownTableError
-from streamstate.state_inspect.analytics.tables import table_summary
+import pandas as pd
+
+from streamstate.errors import InvalidArgumentError, UnknownTableError
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.manifest import Entry
+from streamstate.state_inspect.branches.ancestors import epoch_owner
+from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.state_table import StateTable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.recorded import Recorded
-    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Snapshot:
-    """Pinned to its epoch: whatever is captured later does not change what it returns.
+    """The state at one epoch. Epochs captured later do not change what it returns.
 
-    What was read once stays readable. ``with history.at(12) as snapshot:`` reads all its tables at the start, so that
-    not even retention that drops the epoch is noticed, and lets go of them at the end.
+    Tables that were read once stay readable. ``with history.at(12) as snapshot:`` reads all tables at the start, so
+    that they stay readable even if retention drops the epoch, and releases them at the end.
     """
 
-    def __init__(self, history: Recorded, entry: Entry) -> None:
+    def __init__(self, history: QueryHistory, entry: Entry) -> None:
         self._history = history
         self._entry = entry
         self._tables: dict[str, StateTable] = {}
 
     @property
-    def history(self) -> Recorded:
-        """The history it is a snapshot of."""
+    def history(self) -> QueryHistory:
+        """The :class:`History` it is a snapshot of."""
         return self._history
 
     @property
     def query(self) -> str:
-        """The name of the query whose epoch it is; for a fork's early epochs that is the one it was forked from."""
+        """The name of the query that the epoch belongs to; for a fork's early epochs, the query it was forked from."""
         return self._history.name
 
     @property
@@ -46,13 +45,16 @@ class Snapshot:
         return self._entry.epoch
 
     @property
-    def offsets(self) -> list[Any] | None:
-        """The end offset of each source, as that source's own JSON; None where Spark had purged them."""
-        return None if self._entry.offsets is None else list(json.loads(self._entry.offsets))
+    def offsets(self) -> Any:
+        """The end offset of each source, as that source's own JSON; None if Spark had purged the offsets.
+
+        A list in the query's order; if the query names its sources, a dict by name.
+        """
+        return None if self._entry.offsets is None else json.loads(self._entry.offsets)
 
     @property
     def watermark(self) -> datetime | None:
-        """The event-time watermark that was in force during the epoch, None where there was none."""
+        """The event-time watermark in effect during the epoch, if there was one."""
         return self._entry.watermark
 
     @property
@@ -62,7 +64,7 @@ class Snapshot:
 
     @property
     def input_rows(self) -> int | None:
-        """Rows that the epoch read, None where Spark's progress events were not at hand."""
+        """The number of rows that the epoch read; None if Spark's progress events were not available."""
         return self._entry.input_rows
 
     def tables(self) -> list[str]:
@@ -70,39 +72,39 @@ class Snapshot:
         return list(self._entry.tables)
 
     def rows(self) -> dict[str, int]:
-        """Live rows of each state table."""
+        """The number of live rows of each state table."""
         return {name: facts.rows for name, facts in self._entry.tables.items()}
 
     def table(self, name: str | None = None) -> StateTable:
         """One state table.
 
         Args:
-            name: may be left out where there is one table.
+            name: the table's name; may be left out if there is only one.
 
         Raises:
-            UnknownTableError: where there is no such table at this epoch.
-            InvalidArgumentError: where the name is left out and there are several.
-            EpochDroppedError: where retention has dropped the epoch since and the grace period of its files is over.
+            UnknownTableError: the table does not exist at this epoch.
+            InvalidArgumentError: the name is left out and there are several tables.
+            EpochDroppedError: retention has dropped the epoch, and the grace period of its files is over.
         """
         chosen = choose_table(name, self.tables(), self._history.name)
-        # Held on to, so that what was read once stays although retention drops the epoch.
+        # Held, so that a table that was read once stays readable after retention drops the epoch.
         if chosen not in self._tables:
-            intervals = self._history.interval_table_of(chosen, self._entry)
-            self._tables[chosen] = StateTable(self._history.index, intervals, chosen, self.epoch, history=self._history)
+            intervals, index = self.intervals(chosen), self._history.recorded.index
+            self._tables[chosen] = StateTable(index, intervals, chosen, self.epoch, history=self._history)
         return self._tables[chosen]
 
     def intervals(self, name: str) -> IntervalTable:
-        """The temporal index of a state table, for parts of streamstate that read it themselves.
+        """The temporal index of a state table, for parts of streamstate that read it directly.
 
         Raises:
             EpochDroppedError: as :meth:`table`.
         """
-        return self._history.interval_table_of(name, self._entry)
+        return self._history.recorded.interval_table_of(name, self._entry)
 
     def summary(self) -> pd.DataFrame:
         """One row per state table.
 
-        Columns: ``table``, ``rows``, ``changes`` (rows of the change log that the epoch added), ``key_columns`` and
+        Columns: ``table``, ``rows``, ``changes`` (changelog rows that the epoch added), ``key_columns`` and
         ``value_columns`` (how many), ``partitions``, ``bytes`` (of the values, before encoding and compression).
 
         Raises:
@@ -111,7 +113,14 @@ class Snapshot:
         Example:
             >>> history.live().summary()  # doctest: +SKIP
         """
-        return table_summary(self, self._entry)
+        rows = []
+        for name, facts in self._entry.tables.items():
+            table = self.table(name)
+            skew = table.skew()
+            counts = [len(table.key_columns), len(table.value_columns), len(skew), int(skew["bytes"].sum())]
+            rows.append([name, facts.rows, facts.changes, *counts])
+        names = ["table", "rows", "changes", "key_columns", "value_columns", "partitions", "bytes"]
+        return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "int64"))
 
     def __enter__(self) -> Self:
         for name in self.tables():
@@ -122,7 +131,7 @@ class Snapshot:
         self.close()
 
     def close(self) -> None:
-        """Let go of the tables that were read; they are read again where they are asked for again."""
+        """Release the tables that were read. They are read again when needed."""
         self._tables.clear()
 
     def __repr__(self) -> str:
@@ -130,13 +139,29 @@ class Snapshot:
         return f"<Snapshot of {self._history.name} at epoch {self.epoch}: {tables}>"
 
 
+def live_snapshot(history: QueryHistory) -> Snapshot:
+    """The snapshot of the newest captured epoch; see :meth:`History.live`."""
+    return Snapshot(history, history.recorded.live_entry())
+
+
+@consistent_read()
+def snapshot_at(history: QueryHistory, epoch: int) -> Snapshot:
+    """The snapshot at an epoch; for a fork's early epochs, that of the query it was forked from."""
+    return own_snapshot(epoch_owner(history, epoch), epoch)
+
+
+def own_snapshot(history: QueryHistory, epoch: int) -> Snapshot:
+    """The snapshot at one of a query's own epochs, ancestors left aside."""
+    return Snapshot(history, history.recorded.entry(epoch))
+
+
 def choose_table(name: str | None, tables: list[str], query: str) -> str:
-    """The table that a name means, or the only one where none is given."""
+    """The table with a name, or the only table if no name is given."""
     if name is None and len(tables) == 1:
         return tables[0]
     if name is None:
         raise InvalidArgumentError(
-            f"{query} has {len(tables)} state tables; say which one.\nTables: {', '.join(tables) or 'none'}."
+            f"{query} has {len(tables)} state tables; name one.\nTables: {', '.join(tables) or 'none'}."
         )
     if name not in tables:
         raise UnknownTableError.among("state table", name, tables, where=f"in {query}")

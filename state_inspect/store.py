@@ -1,4 +1,4 @@
-"""A store: the queries whose snapshots it holds, opened without Spark and without Java."""
+"""A store: the queries whose snapshots it holds. Reading needs neither Spark nor Java."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.snapshots.errors import UnknownQueryError, choices
+from streamstate.errors import InvalidArgumentError, UnknownQueryError, choices
+from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.registry import registered, require_store
-from streamstate.state_inspect import sql as statements
+from streamstate.snapshots.registry import Lineage, require_store
+from streamstate.state_inspect.epoch_names import Moment, moment
 from streamstate.state_inspect.history import History
-from streamstate.state_inspect.moments import Moment, moment
+from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql.duckdb_engine import DuckDBEngine, read_in_duckdb
+from streamstate.state_inspect.sql.result import Result
+from streamstate.state_inspect.sql.statement import Parameters, parsed
+from streamstate.state_inspect.sql.time_travel import Catalog, bind
+from streamstate.state_inspect.sql.user_data import user_data
 from streamstate.state_inspect.temporal_index.index import Index
-from streamstate.state_inspect.temporal_index.tail import Tail
+from streamstate.state_inspect.temporal_index.index_updater import Tail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class Store:
-    """The snapshots of some queries; :func:`open_store` gives it. ``store["delays"]`` is one query's history."""
+    """The snapshots of some queries; :func:`open_store` returns it. ``store["delays"]`` is one query's history."""
 
     def __init__(
         self, path: str | Path, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
@@ -31,30 +37,31 @@ class Store:
         self._layout = Layout.at(path, storage_options)
         self.path = self._layout.root
         """Where the store is."""
-        require_store(self._layout)
+        self._lineage = Lineage(self._layout, require_store(self._layout))
         self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
 
     @property
     def layout(self) -> Layout:
-        """Where its tables are, for parts of streamstate that read them themselves."""
+        """Where its tables are, for parts of streamstate that read them directly."""
         return self._layout
 
     def queries(self) -> list[str]:
         """Names of the queries, sorted."""
-        return sorted(registered(self._layout))
+        return [branch.name for branch in self._lineage.branches()]
 
     def __getitem__(self, name: str) -> History:
         """One query's history.
 
         Raises:
-            UnknownQueryError: where the store has no query of that name.
+            UnknownQueryError: the store has no query of that name.
         """
         if name not in self._histories:
             known = self.queries()
             if name not in known:
                 raise UnknownQueryError.among("query", name, known, where=f"in {self.path}")
-            self._histories[name] = History(self._layout, name, self._index, _related(self, self._index))
+            related = _related(self, self._index, self._lineage)
+            self._histories[name] = History(RecordedQuery(self._layout, name, self._index, self._lineage, related))
         return self._histories[name]
 
     def __contains__(self, name: object) -> bool:
@@ -66,77 +73,86 @@ class Store:
     def __len__(self) -> int:
         return len(self.queries())
 
+    @consistent_read()
     def sql(
         self,
         sql: str,
         at: Moment | str | None = None,
         *,
-        params: statements.Parameters = None,
+        params: Parameters = None,
         frames: Mapping[str, Any] | None = None,
         allow_files: bool = False,
-        engine: statements.EngineName = "duckdb",
+        engine: Literal["duckdb", "spark"] = "duckdb",
         spark: SparkSession | None = None,
-    ) -> statements.Result:
-        """Run SQL over the state tables; it reads and does nothing else.
+    ) -> Result:
+        """Run SQL over the state tables. Only statements that read are allowed.
 
-        A query's name is a relation where it has one state table; ``delays.op0`` names one of several.
-        ``delays.history`` has all versions with the epochs from and to which each held, ``delays.changes`` the change
-        log. ``VERSION AS OF 12``, ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF '2026-03-01T12:00:00+00:00'``
-        after a relation choose its epoch. The result runs when it is looked at; its epochs are settled now.
+        A query with one state table is a relation by its name; ``delays.op0`` names one of several tables.
+        ``delays.history`` has all versions with the epochs from and to which each was valid, ``delays.changes`` the
+        changelog. ``VERSION AS OF 12``, ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF
+        '2026-03-01T12:00:00+00:00'`` after a relation choose its epoch. The statement runs when the result is used;
+        its epochs are fixed now.
 
         Args:
             sql: one SELECT statement, in DuckDB's SQL.
-            at: the epoch, or the moment, of relations that do not say: a number, ``"live - 10"``, an aware datetime;
-                by default each query's newest epoch.
-            params: values for the statement's ``?``, a list, or for its ``$name``, a dict.
-            frames: tables of your own, by the names that the statement calls them: pandas, Polars, Arrow or Spark
-                frames, Arrow datasets, paths of CSV or Parquet files.
+            at: the epoch or time of relations that do not name one: a number, ``"live - 10"``, or an aware datetime; by
+                default each query's newest epoch.
+            params: values for the statement's parameters: a list for ``?``, a dict for ``$name``.
+            frames: tables of your own, by the names that the statement uses: pandas, Polars, Arrow or Spark frames,
+                Arrow datasets, paths of CSV or Parquet files.
             allow_files: let the statement itself read local files: ``FROM 'x.csv'``, ``read_parquet('…')``.
             engine: ``duckdb``, which is embedded, or ``spark``, for states that are too large for one machine.
-            spark: the session that ``spark`` uses; by default the one in use.
+            spark: the session for ``engine="spark"``; by default the running one.
 
         Raises:
-            InvalidSQLError: where it does not parse, does more than read, or cannot be made sense of.
-            UnknownNameError: where a relation, a column or an epoch does not exist.
-            NaiveTimestampError: where a timestamp has no time zone.
-            InvalidArgumentError: where another argument cannot be meant, or parameters lack values.
-            SessionError: where Spark is to run it and there is no session.
+            InvalidSQLError: it does not parse, does more than read, or is invalid.
+            UnknownNameError: a relation, a column or an epoch does not exist.
+            NaiveTimestampError: a timestamp has no time zone.
+            InvalidArgumentError: another argument is invalid, or a parameter has no value.
+            SessionError: Spark is to run it and no session is running.
 
         Example:
             >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF ?", params=[12]).to_pandas()  # doctest: +SKIP
             >>> store.sql("FROM delays JOIN names USING (carrier)", frames={"names": frame})  # doctest: +SKIP
         """
         queries = self.queries()
-        names = statements.Names(
-            queries,
-            self._travel,
-            statements.user_data(frames, queries),
-            None if at is None else moment(at),
-            allow_files,
-        )
-        return statements.run(sql, self._index, names, params, engine=engine, spark=spark)
+        at_default = None if at is None else moment(at)
+        catalog = Catalog(queries, self._travel, user_data(frames, queries), at_default, allow_files)
+        if engine not in ("duckdb", "spark"):
+            raise InvalidArgumentError(f"Invalid engine={engine!r}: expected 'duckdb' or 'spark'.")
+        statement = parsed(sql, params)
+        if engine == "duckdb":
+            bound = bind(statement, catalog, read_in_duckdb)
+            return Result(DuckDBEngine(self._index, bound), bound.epochs)
+        from streamstate.snapshots.spark.session import session_in_use
 
-    def tail(self, every: float = 0.5) -> Tail:
-        """Load new epochs as they arrive, in the background, of whatever is read meanwhile or was read before.
+        session = session_in_use(spark)  # says so if Spark is missing, before the next import fails
+        from streamstate.state_inspect.sql.spark_engine import SparkEngine, read_in_spark
 
-        Without it a reader that asks for the newest epoch loads what has arrived since the last question. Whether the
-        epochs are written by this process or by another does not matter.
+        in_spark = bind(statement, catalog, read_in_spark)
+        return Result(SparkEngine(session, in_spark), in_spark.epochs)
+
+    def tail(self, interval: float = 0.5) -> Tail:
+        """Load new epochs in the background as they arrive, for all tables that have been read.
+
+        Without it, reading the newest epoch first loads what has arrived since the last read. It makes no difference
+        whether this process or another one writes the epochs.
 
         Args:
-            every: seconds between two looks at the store.
+            interval: seconds between checks of the store.
 
         Raises:
-            InvalidArgumentError: where ``every`` is no number of seconds.
+            InvalidArgumentError: ``interval`` is not a number of seconds above 0.
 
         Example:
             >>> with store.tail():  # doctest: +SKIP
             ...     store["delays"].live().table().lookup(carrier="UA", origin="EWR")
         """
-        return Tail(self._advance, every)
+        return Tail(self._advance, interval)
 
     def _advance(self) -> None:
         for history in list(self._histories.values()):
-            history.advance()
+            history.recorded.advance()
 
     def _travel(self, query: str, to: int | datetime | None) -> Snapshot:
         history = self[query]
@@ -148,13 +164,15 @@ class Store:
         return f"<Store {self.path}: {choices(self.queries())}>"
 
 
-def _related(store: Store, index: Index) -> Callable[[str], History]:
-    """Gives the histories of a store's queries, without keeping the store for the sake of a fork's parent."""
+def _related(store: Store, index: Index, lineage: Lineage) -> Callable[[str], History]:
+    """Returns a function for the histories of a store's queries that does not keep the store alive."""
     layout, there = store.layout, weakref.ref(store)
 
     def history(name: str) -> History:
         known = there()
-        return History(layout, name, index, history) if known is None else known[name]
+        if known is not None:
+            return known[name]
+        return History(RecordedQuery(layout, name, index, lineage, history))
 
     return history
 
@@ -162,20 +180,20 @@ def _related(store: Store, index: Index) -> Callable[[str], History]:
 def open_store(
     path: str | Path, *, storage_options: Mapping[str, str] | None = None, memory_limit: str | None = None
 ) -> Store:
-    """Open a store for reading; needs neither Spark nor Java.
+    """Open a store for reading. Needs neither Spark nor Java.
 
     Args:
         path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
-        storage_options: where the store is in an object store, how to reach it: deltalake's options, such as
-            ``{"AWS_REGION": "eu-central-1"}``. What is left out comes from the environment.
-        memory_limit: memory that the index of what was read may take, such as ``"4GB"``; a quarter of the machine's
-            unless given. What does not fit goes to a temporary folder.
+        storage_options: deltalake's options for a store in an object store, such as ``{"AWS_REGION": "eu-central-1"}``.
+            Options that are left out come from the environment.
+        memory_limit: the memory that the index may take, such as ``"4GB"``; by default a quarter of the machine's.
+            The rest goes to a temporary folder.
 
     Raises:
-        InvalidArgumentError: where the limit is no amount of memory.
-        NotAStoreError: where the path holds none.
-        NewerStoreError: where a newer version of streamstate wrote it.
-        StoreError: where it cannot be reached or read.
+        InvalidArgumentError: the limit is not an amount of memory.
+        NotAStoreError: the path is not a store.
+        NewerStoreError: a newer version of streamstate wrote it.
+        StoreError: it cannot be reached or read.
 
     Example:
         >>> store = ss.open_store("store")  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Stores with queries and their forks, written without Spark from the rows that each epoch is to have."""
+"""Stores with queries and forks, written without Spark from the rows of each epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOG = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]
@@ -26,10 +26,10 @@ class Branch:
 
     Args:
         path: the store.
-        name: the query.
-        tables: for each state table its columns with their types, and how many of them are the key.
-        parent: the query that it is forked from, with the last epoch that both share.
-        operator: what Spark calls the operator behind the tables.
+        name: the query's name.
+        tables: each state table's columns and types, and the number of leading key columns.
+        parent: the name of the query it was forked from, and the last shared epoch.
+        operator: Spark's name for the operator that owns the tables.
     """
 
     def __init__(
@@ -50,32 +50,31 @@ class Branch:
             open_or_create(self._layout.change_log(name, table), marked, "change log")
 
     def add(self, epoch: int, states: Mapping[str, Rows] | None, *, partitions: int = 1) -> None:
-        """An epoch's whole state by table; ``None`` is a gap. The first of a fork is written as a keyframe."""
+        """Add an epoch with its full state by table; ``None`` is a gap. A fork's first epoch is a keyframe."""
         if states is None:
             Manifest(self._layout, self.name).append([Entry.gap(epoch)], self.name)
             self._before = None
             return
-        now = {
+        state = {
             table: {repr([row[k] for k in self._keys[table]]): row for row in rows} for table, rows in states.items()
         }
-        anew = self._before is None and epoch > 0
+        is_keyframe = self._before is None and epoch > 0
         facts = {}
-        for table, rows in now.items():
+        for table, rows in state.items():
             before = {} if self._before is None else self._before.get(table, {})
-            changes = list(_changes(before, rows, self._keys[table], anew=anew))
+            changes = list(_changes(before, rows, self._keys[table], is_keyframe=is_keyframe))
             self._append(table, epoch, [
-                {"_epoch": epoch, "_change": change, "_partition": at % partitions, **row}
-                for at, (change, row) in enumerate(changes)
+                {"_epoch": epoch, "_change": change, "_partition": index % partitions, **row}
+                for index, (change, row) in enumerate(changes)
             ])  # fmt: skip
-            facts[table] = TableFacts(len(rows), 0 if anew else len(changes), self._keyframe(table, epoch, anew=anew))
+            keyframe = epoch if is_keyframe else self._newest_keyframe(table)
+            facts[table] = TableEntry(len(rows), 0 if is_keyframe else len(changes), keyframe)
         moment = START + timedelta(minutes=epoch)
         entry = Entry(epoch, CAPTURED, committed_at=moment, tables=facts)
         Manifest(self._layout, self.name).append([entry], self.name)
-        self._before = now
+        self._before = state
 
-    def _keyframe(self, table: str, epoch: int, *, anew: bool) -> int | None:
-        if anew:
-            return epoch
+    def _newest_keyframe(self, table: str) -> int | None:
         manifest = Manifest(self._layout, self.name)
         manifest.refresh()
         newest = manifest.newest
@@ -87,16 +86,18 @@ class Branch:
         append_once(uri, f"{self.name}/{table}", epoch, lambda _: pa.Table.from_pylist(rows, schema=schema))
 
 
-def _changes(before: Mapping[str, Row], now: Mapping[str, Row], keys: Sequence[str], *, anew: bool) -> Iterator[Any]:
-    if anew:
-        yield from ((KEYFRAME, row) for row in now.values())
+def _changes(
+    before: Mapping[str, Row], after: Mapping[str, Row], keys: Sequence[str], *, is_keyframe: bool
+) -> Iterator[Any]:
+    if is_keyframe:
+        yield from ((KEYFRAME, row) for row in after.values())
         return
-    yield from ((PUT, row) for key, row in now.items() if repr(before.get(key)) != repr(row))
-    yield from ((DELETE, {key: row[key] for key in keys}) for name, row in before.items() if name not in now)
+    yield from ((PUT, row) for key, row in after.items() if repr(before.get(key)) != repr(row))
+    yield from ((DELETE, {key: row[key] for key in keys}) for name, row in before.items() if name not in after)
 
 
 def register(path: Path, name: str, parent: tuple[str, int] | None = None) -> None:
-    """Put a query into the store's table of queries, as the capture of a fork does."""
+    """Register a query in the store's table of queries, as capturing a fork does."""
     layout = Layout.at(path)
     open_or_create(layout.queries, QUERIES, "queries")
     row = {"name": name, "query_id": f"id of {name}", "checkpoint": f"checkpoint of {name}", "format": FORMAT}
@@ -106,18 +107,18 @@ def register(path: Path, name: str, parent: tuple[str, int] | None = None) -> No
 
 
 COUNTS = {"op0": ({"key": pa.string(), "count": pa.int64()}, 1)}
-"""The tables of a query that counts by key."""
+"""The state table of a query that counts by key."""
 
 
 def counted(states: Mapping[str, int]) -> dict[str, Rows]:
-    """The rows of such a query."""
+    """The state of a query that counts by key."""
     return {"op0": [{"key": key, "count": count} for key, count in states.items()]}
 
 
 def counting(
     path: Path, name: str, epochs: Mapping[int, Mapping[str, int] | None], parent: tuple[str, int] | None = None
 ) -> Branch:
-    """A query that counts by key, with the whole state at each epoch."""
+    """Write a query that counts by key, with the given state at each epoch; None is a gap."""
     branch = Branch(path, name, COUNTS, parent)
     for epoch, state in epochs.items():
         branch.add(epoch, None if state is None else counted(state))

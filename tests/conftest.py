@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,24 +18,35 @@ import streamstate as ss
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no worker is left alone with one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    """Run slow files first, so that no worker is still busy with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_thread_remains() -> Iterator[None]:
+    """Check that every thread that a file's tests start ends with them: views, servers, captures, supervision."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("streamstate"):
+            thread.join(10)
+            assert not thread.is_alive(), f"{thread.name} still runs"
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The embedded session, shared because Spark starts slowly."""
+    """The embedded session, shared because starting Spark is slow."""
     session = ss.session(
         **{
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.memory": "2g",
             "spark.sql.streaming.minBatchesToRetain": "100",
-            # Tests run many small jobs once: the quick compiler beats the thorough one.
+            # Most code runs only a few times, so C2 does not pay off.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            # Nor is it worth while to compile their queries. Tests with a Spark of their own, notebooks and whatever is
-            # killed among them, run as Spark does by itself.
+            # Generating code for the queries does not pay off either. Tests with a separate Spark process, such as
+            # notebooks and crash tests, keep Spark's defaults.
             "spark.sql.codegen.wholeStage": "false",
             **PLAIN_FILES,
         }
@@ -44,7 +56,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Source:
-    """A folder of Parquet files that a query reads one file an epoch."""
+    """A folder of Parquet files, of which a query reads one per epoch."""
 
     def __init__(self, spark: SparkSession, folder: Path, schema: str) -> None:
         self._spark = spark
@@ -54,7 +66,7 @@ class Source:
         folder.mkdir(parents=True)
 
     def add(self, rows: dict[str, list[Any]]) -> None:
-        """One more epoch's input; complete at once, so that a running query never sees half a file."""
+        """Add the input of one epoch, atomically: a running query never sees an incomplete file."""
         number = next(self._numbers)
         file = self.folder / f"{number:05}.parquet"
         hidden = file.with_name(f"_{file.name}")
@@ -63,13 +75,13 @@ class Source:
         hidden.rename(file)
 
     def stream(self) -> DataFrame:
-        """The streaming frame."""
+        """The folder as a streaming DataFrame."""
         reader = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.folder))
 
 
 def run(frame: DataFrame, checkpoint: Path, mode: str = "update") -> None:
-    """Run a query over all input that is there, then end it."""
+    """Run a query over the available input until it ends."""
     writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
 
@@ -81,22 +93,22 @@ def source(spark: SparkSession, tmp_path: Path) -> Source:
 
 
 def counts(source: Source) -> DataFrame:
-    """A small keyed aggregate; ``avg`` beside ``count`` gives Spark's value struct two fields named count."""
+    """A keyed aggregate. With both ``avg`` and ``count``, Spark's value struct has two fields named count."""
     from pyspark.sql import functions as F
 
     return source.stream().groupBy("k").agg(F.count("*").alias("n"), F.avg("v").alias("mean"), F.max("v").alias("most"))
 
 
 def letters(epoch: int, keys: int = 7, rows: int = 20) -> dict[str, list[Any]]:
-    """Input of one epoch: every key, except that each epoch leaves one out and brings one of its own."""
+    """The input of an epoch: all keys but one, and a key that only this epoch has."""
     numbers = range(rows * epoch, rows * (epoch + 1))
-    named = [f"k{number % keys}" for number in numbers if number % keys != epoch % keys]
-    return {"k": [*named, f"only{epoch}"], "v": [*numbers[: len(named)], epoch]}
+    names = [f"k{number % keys}" for number in numbers if number % keys != epoch % keys]
+    return {"k": [*names, f"only{epoch}"], "v": [*numbers[: len(names)], epoch]}
 
 
 @pytest.fixture(scope="session")
 def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A finished query of five epochs, captured: its checkpoint and the store, in which it is called ``counts``."""
+    """A finished query of five epochs, captured as ``counts``: its checkpoint and the store."""
     folder = tmp_path_factory.mktemp("counted")
     source = Source(spark, folder / "input", "k string, v long")
     for epoch in range(5):
@@ -108,5 +120,5 @@ def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 @pytest.fixture(scope="session")
 def store(counted: tuple[Path, Path]) -> ss.Store:
-    """The store of ``counted``, opened."""
+    """The opened store of ``counted``."""
     return ss.open_store(counted[1])

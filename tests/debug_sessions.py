@@ -1,4 +1,4 @@
-"""A debugging session without Spark: its epochs are computed and written into a store as a capture would."""
+"""A debug session without Spark: its epochs are computed and written into a store like captured epochs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from branch_stores import Branch as Writer
 from branch_stores import Row
 
 import streamstate as ss
-from streamstate.debugger.report import EpochRun, StepReport
-from streamstate.debugger.session import Branch
-from streamstate.snapshots.errors import InvalidSQLError, QueryError
+from streamstate.errors import InvalidSQLError, QueryError
+from streamstate.replay.debugging.branches import Branch
+from streamstate.replay.stepping.step_report import EpochRun, StepReport
 from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
 
 TABLES = {"op0": ({"carrier": pa.string(), "origin": pa.string(), "flights": pa.int64(), "max_delay": pa.int64()}, 2)}
@@ -25,34 +25,35 @@ CARRIERS, ORIGINS = ("UA", "HA", "DL", "B6", "AA"), ("EWR", "JFK", "LGA")
 
 
 def state(epoch: int, shift: int = 0) -> dict[str, list[Row]]:
-    """The state at an epoch: a third of the keys change in each, one is new every fourth."""
+    """The state at an epoch: each epoch changes a third of the keys, and every fourth adds a key."""
     keys = [(carrier, origin) for carrier in CARRIERS for origin in ORIGINS]
     rows = []
-    for at, (carrier, origin) in enumerate(keys):
-        turns = (epoch + at % 3) // 3
-        delay = (at * 37 + turns * 53) % 400 + (shift if carrier == "HA" else 0)
-        rows.append({"carrier": carrier, "origin": origin, "flights": 10 * turns, "max_delay": delay})
+    for index, (carrier, origin) in enumerate(keys):
+        changes = (epoch + index % 3) // 3
+        delay = (index * 37 + changes * 53) % 400 + (shift if carrier == "HA" else 0)
+        rows.append({"carrier": carrier, "origin": origin, "flights": 10 * changes, "max_delay": delay})
     rows += [
-        {"carrier": f"N{at:02}", "origin": "EWR", "flights": 1, "max_delay": at * 11} for at in range(1, epoch // 4 + 1)
+        {"carrier": f"N{index:02}", "origin": "EWR", "flights": 1, "max_delay": index * 11}
+        for index in range(1, epoch // 4 + 1)
     ]
     return {"op0": rows}
 
 
 def original(path: Path, epochs: int = 16, name: str = "delays") -> None:
-    """The store of a query with some epochs."""
+    """Write the store of a query."""
     writer = Writer(path, name, TABLES)
     for epoch in range(epochs):
         writer.add(epoch, state(epoch))
 
 
 class FakeSession:
-    """Steps as a session does, over ``delays`` in a store; a gate lets a test hold a step while it runs.
+    """Steps like a real session, over ``delays`` in a store. A test can hold a running step with the gate.
 
     Args:
-        path: the store, as :func:`original` wrote it.
-        at: the epoch to begin at.
-        epochs: how many the original has.
-        shift: how much another code would change the delays of one carrier.
+        path: the store, written by :func:`original`.
+        at: the first epoch of the session.
+        epochs: the number of epochs of the original.
+        shift: the amount by which changed code shifts the delays of one carrier.
         fails: the epoch at which a step raises.
     """
 
@@ -79,12 +80,12 @@ class FakeSession:
 
     @property
     def plan(self) -> PlanGraph | None:
-        """Three operators."""
+        """A plan with three operators."""
         if self.last is None or not self.last.epochs:
             return None
         nodes = (
             PlanNode(0, "MicroBatchScan", "source", "MicroBatchScan flights", {"numOutputRows": 812}, None, ()),
-            PlanNode(1, "StateStoreSave", "state", "StateStoreSave [carrier, origin]", _FIGURES, 0, (0,)),
+            PlanNode(1, "StateStoreSave", "state", "StateStoreSave [carrier, origin]", _METRICS, 0, (0,)),
             PlanNode(2, "WriteToDataSourceV2", "sink", "WriteToDataSourceV2 noop", {}, None, (1,)),
         )
         return PlanGraph(self.epoch, nodes)
@@ -95,11 +96,11 @@ class FakeSession:
             return self._ran(n, "done", lambda _row: False, progress)
 
     def run_until(self, condition: Any, *, epochs: int = 1_000, progress: Any = None) -> StepReport:
-        """Run on until a key changes, or ``COLUMN > NUMBER`` holds of a row."""
+        """Run until a key changes, or ``COLUMN > NUMBER`` holds for a row."""
         with self._lock:
             if isinstance(condition, Mapping):
-                wanted = dict(condition)
-                return self._ran(epochs, "done", lambda row: {name: row[name] for name in wanted} == wanted, progress)
+                key = dict(condition)
+                return self._ran(epochs, "done", lambda row: {name: row[name] for name in key} == key, progress)
             try:
                 column, _, bound = condition.split()
                 least = int(bound)
@@ -124,17 +125,17 @@ class FakeSession:
             return self.epoch
 
     def watch(self, expression: str) -> None:
-        """Watch one of those that it can compute."""
+        """Watch one of the supported expressions."""
         if expression not in _VALUES:
             raise InvalidSQLError(f"{expression!r} cannot be watched.\nThose that can: {', '.join(_VALUES)}.")
         self._watched.append(expression)
 
     def unwatch(self, expression: str) -> None:
-        """Watch it no longer."""
+        """Remove a watch."""
         self._watched.remove(expression)
 
     def watches(self) -> pd.DataFrame:
-        """Their values."""
+        """The value of each watch at each epoch."""
         with self._lock:
             rows = [
                 {"epoch": epoch, "branch": self.name}
@@ -146,10 +147,10 @@ class FakeSession:
     def branches(self) -> list[Branch]:
         """The original and the forks."""
         with self._lock:
-            return [replace(one, current=one.name == self.name) for one in self._branches]
+            return [replace(branch, current=branch.name == self.name) for branch in self._branches]
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def _begin(self, name: str, parent: str, at: int) -> None:
         self._writers[name] = Writer(Path(self.store), name, TABLES, (parent, at))
@@ -158,15 +159,15 @@ class FakeSession:
         self.name = name
 
     def _branch(self) -> Branch:
-        return next(one for one in self._branches if one.name == self.name)
+        return next(branch for branch in self._branches if branch.name == self.name)
 
     def _ran(self, n: int, why: Any, stop: Callable[[Row], bool], progress: Any) -> StepReport:
         if self._branch().newest not in (None, self.epoch):
             self._begin(f"what_if_{len(self._branches)}", self.name, self.epoch)
         runs: list[EpochRun] = []
         reason = f"Ran {n} epoch{'s' * (n > 1)}."
-        for at in range(n):
-            self._told(progress, at, n)
+        for done in range(n):
+            self._report(progress, done, n)
             if self.epoch + 1 >= self._epochs:
                 why, reason = "end", f"The original has no epoch after {self.epoch}."
                 break
@@ -176,8 +177,8 @@ class FakeSession:
             self.epoch += 1
             rows = state(self.epoch, self._shift)
             self._writers[self.name].add(self.epoch, rows)
-            at_branch = self._branches.index(self._branch())
-            self._branches[at_branch] = replace(self._branch(), newest=self.epoch)
+            index = self._branches.index(self._branch())
+            self._branches[index] = replace(self._branch(), newest=self.epoch)
             watermark = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=self.epoch)
             runs.append(EpochRun(self.epoch, 0.25, 812, watermark))
             if any(stop(row) for row in rows["op0"] if repr(row) not in before):
@@ -186,17 +187,17 @@ class FakeSession:
         self.last = StepReport(f"checkpoint of {self.name}", tuple(runs), self.epoch, why, reason)
         return self.last
 
-    def _told(self, progress: Any, at: int, n: int) -> None:
-        """Say how far it is, and wait at the gate, saying it again and again."""
+    def _report(self, progress: Any, done: int, n: int) -> None:
+        """Report the progress, repeatedly while the gate is closed."""
         self.running.set()
         while True:
             if progress is not None:
-                progress(f"epoch {self.epoch + 1}", at / n)
+                progress(f"epoch {self.epoch + 1}", done / n)
             if self.gate.wait(0.01):
                 return
 
 
-_FIGURES = {"numTotalStateRows": 18, "numUpdatedStateRows": 5, "numRemovedStateRows": 0, "commitTimeMs": 12}
+_METRICS = {"numTotalStateRows": 18, "numUpdatedStateRows": 5, "numRemovedStateRows": 0, "commitTimeMs": 12}
 _VALUES: dict[str, Callable[[list[Row]], Any]] = {
     "max(max_delay)": lambda rows: max(row["max_delay"] for row in rows),
     "count(*)": len,

@@ -1,4 +1,4 @@
-"""The documentation, built and taken apart, for the tests that read it."""
+"""Builds the documentation, and parses its pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site into ``folder / "site"`` as ``make docs`` does, from nothing."""
+    """Build the site into ``folder / "site"`` from scratch, as ``make docs`` does."""
     options = ["--builder", "html", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env"]
     return subprocess.run(
         [sys.executable, "-m", "sphinx", *options, "--doctree-dir", folder / "doctrees", DOCS, folder / "site"],
@@ -29,7 +29,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @dataclass
 class PageRead(HTMLParser):
-    """What a page has: anchors, links to read, and resources that the browser fetches by itself."""
+    """A page's anchors, its links, and the resources that the browser loads with it."""
 
     path: Path
     ids: set[str] = field(default_factory=set)
@@ -41,14 +41,14 @@ class PageRead(HTMLParser):
         self.feed(self.path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an element's anchors and addresses."""
-        given = {name: value or "" for name, value in attrs}
-        self.ids.update(given[name] for name in ("id", "name") if name in given)
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        elif "href" in given and not {"search", "index", "next", "prev"} & set(given.get("rel", "").split()):
-            self.resources.append(given["href"])
-        self.resources += [given[name] for name in ("src", "srcset", "data", "poster", "action") if name in given]
+        """Collect an element's anchors and URLs."""
+        values = {name: value or "" for name, value in attrs}
+        self.ids.update(values[name] for name in ("id", "name") if name in values)
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif "href" in values and not {"search", "index", "next", "prev"} & set(values.get("rel", "").split()):
+            self.resources.append(values["href"])
+        self.resources += [values[name] for name in ("src", "srcset", "data", "poster", "action") if name in values]
 
 
 class Site:
@@ -61,21 +61,24 @@ class Site:
     def ids(self, folder: str = "") -> set[str]:
         """The anchors of all pages in a folder."""
         return {
-            one for path, page in self.pages.items() if path.is_relative_to(self.folder / folder) for one in page.ids
+            anchor
+            for path, page in self.pages.items()
+            if path.is_relative_to(self.folder / folder)
+            for anchor in page.ids
         }
 
     def text(self, page: str) -> str:
-        """A page as it is written."""
+        """The HTML of a page."""
         return (self.folder / page).read_text(encoding="utf-8")
 
     def dead_links(self) -> Iterator[str]:
-        """Links within the site that lead to no file, or to no anchor of one."""
+        """Links within the site to missing files or missing anchors."""
         for path, page in self.pages.items():
             for link in page.links:
                 parts = urlsplit(link)
                 if parts.scheme or parts.netloc:
                     continue
                 target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-                known = self.pages.get(target)
-                if not target.is_file() or (parts.fragment and known and unquote(parts.fragment) not in known.ids):
+                linked = self.pages.get(target)
+                if not target.is_file() or (parts.fragment and linked and unquote(parts.fragment) not in linked.ids):
                     yield f"{path.relative_to(self.folder)}: {link}"

@@ -1,4 +1,4 @@
-"""Queries that drills run in processes of their own: a module to itself that imports little, since those import it."""
+"""Queries that drills run in other processes. They import this module, so it has few imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMA = "k string, v long"
 
 
 def write_input(folder: Path) -> None:
-    """Four files, an epoch each: every one has all keys and brings one of its own."""
+    """Write four files, one per epoch, each with the common keys and one key of its own."""
     folder.mkdir()
     for number in range(FILES):
         keys = [*(f"k{key}" for key in range(20)), f"only{number}"]
@@ -31,7 +31,7 @@ def write_input(folder: Path) -> None:
 
 
 def letters(folder: Path) -> DataFrame:
-    """The files as a stream."""
+    """The files as a streaming DataFrame."""
     spark: SparkSession = ss.session(**PLAIN_FILES)
     return spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
@@ -42,7 +42,7 @@ def counts(folder: Path) -> DataFrame:
 
 
 class Summing(StatefulProcessor):
-    """Keeps each key's sum, and the values it is made of."""
+    """Stores the sum and the values of each key."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
@@ -50,7 +50,7 @@ class Summing(StatefulProcessor):
         self._seen = handle.getListState("seen", "v long")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Take in one epoch's rows of a key."""
+        """Add an epoch's values of a key."""
         values = [int(value) for frame in rows for value in frame["v"]]
         before = self._sum.get()
         self._sum.update(((before[0] if before else 0) + sum(values),))
@@ -62,26 +62,26 @@ class Summing(StatefulProcessor):
 
 
 def deduplicated_sums(folder: Path) -> DataFrame:
-    """Two operators: one remembers what it let through, the other is a stateful processor in Python."""
+    """A query with two operators: a deduplication and a stateful Python processor."""
     return processed(letters(folder).dropDuplicates(["k", "v"]), Summing())
 
 
 def processed(frame: DataFrame, processor: StatefulProcessor) -> DataFrame:
-    """The frame's rows through a processor, in event time, so that the input's end is the end."""
+    """Process the rows in event time, because a query with processing time would not end with its input."""
     timed = frame.withColumn("t", F.timestamp_seconds("v")).withWatermark("t", "1 hour")
     return timed.groupBy("k").transformWithStateInPandas(processor, "k string", "update", "eventTime")
 
 
 _calls = 0
-"""What a query must not have: something it remembers that Spark knows nothing of."""
+"""State outside Spark's state store, which a query must not have."""
 
 
 class Numbering(Summing):
-    """Counts a key's epochs in a variable of the module, not in its state: a restart begins at 1 again."""
+    """Counts a key's epochs in a module variable instead of the state, so that a restart resets the count to 1."""
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Keep the count so far."""
-        global _calls  # noqa: PLW0603 - the fault that the drill is to find
+        """Store the current count."""
+        global _calls  # noqa: PLW0603 - the fault that the drill must find
         for _ in rows:
             pass
         if key[0] == "k7":
@@ -91,10 +91,10 @@ class Numbering(Summing):
 
 
 def numbered(folder: Path) -> DataFrame:
-    """One key's state depends on what a restart forgets."""
+    """A query with a key whose state depends on a value that a restart loses."""
     return processed(letters(folder), Numbering())
 
 
 def of(query: Callable[[Path], DataFrame], folder: Path) -> Callable[[], DataFrame]:
-    """The function that a drill is given."""
+    """The query as a function without parameters, as drills expect it."""
     return lambda: query(folder)

@@ -9,9 +9,9 @@ _FIRST = 1_700_000_000
 
 
 def in_turn(file: Path, number: int) -> None:
-    """Have Spark read a file after those of lower numbers.
+    """Set a file's modification time, so that Spark reads files in the order of their numbers.
 
-    It goes by the time of a file's last change, and a file system's clock may tick more slowly than files are written:
-    those of one tick are read in any order.
+    Spark sorts files by modification time, whose resolution may be too coarse to tell files that were written in
+    quick succession apart.
     """
     os.utime(file, (_FIRST + number, _FIRST + number))

@@ -1,4 +1,4 @@
-"""A real IPython shell in which tests run cells, as a notebook does."""
+"""A real IPython shell in which tests run cells as a notebook does."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pyspark.sql import SparkSession
 from traitlets.config import Config
 
 from streamstate.extension import load, loaded, unload
-from streamstate.magics.notebook import Notebook
+from streamstate.magics.notebook_context import NotebookContext
 
 
 class Shell:
-    """Runs cells and keeps what they said."""
+    """Runs cells and records what they print."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.ipython = shell
-        self.said = ""
-        """What the last cell printed, errors included."""
+        self.printed = ""
+        """The output of the last cell, including errors."""
 
     @property
     def names(self) -> dict[str, Any]:
@@ -33,26 +33,26 @@ class Shell:
         return names
 
     @property
-    def notebook(self) -> Notebook:
-        """What the magics share."""
+    def notebook(self) -> NotebookContext:
+        """The state that the magics share."""
         extension = loaded(self.ipython)
         assert extension is not None
         return extension.notebook
 
     def run(self, cell: str) -> Any:
-        """The value of a cell that works."""
+        """Run a cell that must succeed; return its value."""
         result = self._run(cell)
         result.raise_error()
         return result.result
 
     def fails(self, cell: str, error: type[BaseException] | tuple[type[BaseException], ...]) -> str:
-        """What a cell says that fails with an error."""
+        """Run a cell that must fail with an error; return the error's message."""
         raised = self._run(cell).error_in_exec
-        assert isinstance(raised, error), f"{raised!r}\n{self.said}"
+        assert isinstance(raised, error), f"{raised!r}\n{self.printed}"
         return str(raised)
 
     def completions(self, cell: str) -> list[str]:
-        """What Tab offers at the ``|`` in a cell."""
+        """The completions at the ``|`` in a cell."""
         before, _, after = cell.partition("|")
         with provisionalcompleter():
             found = self.ipython.Completer.completions(before + after, len(before))
@@ -61,7 +61,7 @@ class Shell:
     def _run(self, cell: str) -> Any:
         with capture_output() as captured:
             result = self.ipython.run_cell(cell)
-        self.said = captured.stdout + captured.stderr
+        self.printed = captured.stdout + captured.stderr
         return result
 
 
@@ -74,36 +74,36 @@ def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
     shell.reset(new_session=True)
-    shell.config.pop("StreamState", None)  # what an earlier test set with %config
+    shell.config.pop("StreamState", None)  # set by an earlier test with %config
     load(shell)
     yield Shell(shell)
     unload(shell)
 
 
 class Lines(list[str]):
-    """A place of progress that keeps every line."""
+    """A progress bar that records its lines."""
 
-    def show(self, line: str, share: float | None) -> None:
-        """Keep it."""
+    def show(self, line: str, _share: float | None) -> None:
+        """Record a message."""
         self.append(line)
 
-    def settle(self, line: str) -> None:
-        """Keep it."""
+    def finish(self, line: str) -> None:
+        """Record the last line."""
         self.append(line)
 
 
 @pytest.fixture
 def shown_at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every line of progress that a notebook would show if all work were slow."""
+    """All progress lines, shown without delay."""
     lines = Lines()
     monkeypatch.setattr("streamstate.magics.progress.SHOW_AFTER", 0)
     monkeypatch.setattr("streamstate.magics.progress.PAUSE", 0)
-    monkeypatch.setattr("streamstate.magics.progress.place_of", lambda _shell: lambda: lines)
+    monkeypatch.setattr("streamstate.magics.progress.bar_of", lambda _shell: lambda: lines)
     return lines
 
 
 @pytest.fixture
 def shell(bare_shell: Shell, spark: SparkSession) -> Shell:
-    """A shell in which ``spark`` is the session."""
+    """A shell with the variable ``spark``."""
     bare_shell.names["spark"] = spark
     return bare_shell

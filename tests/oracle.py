@@ -1,4 +1,4 @@
-"""The oracle: what Spark's own state reader says, flattened without any of our code."""
+"""The oracle: the rows that Spark's own state reader returns, flattened without our code."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PARTS = ("key", "user_map_key", "expiration_timestamp_ms", "value", "list_eleme
 
 
 def spark_rows(spark: SparkSession, checkpoint: Path | str, table: str, epoch: int) -> Counter[str]:
-    """All rows of a state table at an epoch, each as text, with how often it occurs."""
+    """The rows of a state table at an epoch as text, with the number of their occurrences."""
     return Counter(_text(row) for row in _flat_rows(_state(spark, str(checkpoint), table, epoch)))
 
 
 def captured_rows(table: ss.StateTable) -> Counter[str]:
-    """The same of a captured state table."""
+    """The rows of a captured state table, in the same form."""
     rows = table.to_arrow()
-    kinds = [one.type for one in rows.schema]
+    kinds = [field.type for field in rows.schema]
     return Counter(
         _text([_of_arrow(value, kind) for value, kind in zip(row.values(), kinds, strict=True)])
         for row in rows.to_pylist()
@@ -37,7 +37,7 @@ def captured_rows(table: ss.StateTable) -> Counter[str]:
 
 
 def compare(spark: SparkSession, checkpoint: Path | str, history: ss.History) -> int:
-    """Compare every table at every captured epoch; returns how many were compared."""
+    """Compare every table at every captured epoch; return the number of comparisons."""
     compared = 0
     for epoch in history.captured():
         snapshot = history.at(epoch)
@@ -51,7 +51,7 @@ def compare(spark: SparkSession, checkpoint: Path | str, history: ss.History) ->
 
 
 def join_side(spark: SparkSession, checkpoint: Path | str, table: str, epoch: int) -> Counter[str]:
-    """The input rows of one side of a join, as the reader's own option for joins gives them."""
+    """The input rows of one side of a join, read with the reader's option for joins."""
     operator, _, side = table.removeprefix("op").partition("_")
     options = {"operatorId": operator, "joinSide": side, "batchId": str(epoch)}
     frame = _reader(spark, str(checkpoint), epoch).options(**options).load(str(checkpoint)).select("value")
@@ -73,9 +73,9 @@ def _state(spark: SparkSession, checkpoint: str, table: str, epoch: int) -> Data
 
 
 def _reader(spark: SparkSession, checkpoint: str, epoch: int) -> Any:
-    """Spark's reader, in a session with the settings that the reader itself says it needs.
+    """Spark's reader, in a session with the settings that it requires.
 
-    Whatever names a state file by its unique id (format 2) does so in the commit log.
+    In format 2, the commit log has the unique ids of the state files.
     """
     session = spark.newSession()
     for key, value in _pinned(checkpoint, epoch).items():
@@ -93,32 +93,32 @@ def _pinned(checkpoint: str, epoch: int) -> dict[str, str]:
 
 
 def _flat_rows(frame: DataFrame) -> list[list[Any]]:
-    """Key fields, then value fields, of every row; list elements carry their place in their key's list."""
-    parts = [one for one in frame.schema if one.name in _PARTS]
-    readable = frame.select(*(_readable(one) for one in parts))
-    is_list = any(one.name == "list_element" for one in parts) or _is_multi(frame)
+    """The key and value fields of every row; list elements also have their position in the list of their key."""
+    parts = [field for field in frame.schema if field.name in _PARTS]
+    readable = frame.select(*(_readable(field) for field in parts))
+    is_list = any(field.name == "list_element" for field in parts) or _is_multi(frame)
     seen: Counter[str] = Counter()
     flat = []
     for row in readable.collect():
-        pieces = [_fields(value, one.dataType) for value, one in zip(row, parts, strict=True)]
+        pieces = [_fields(value, field.dataType) for value, field in zip(row, parts, strict=True)]
         if parts[0].name == "key" and not pieces[0]:
-            pieces[0] = [0]  # no key: the table's key column is always 0
+            pieces[0] = [0]  # a table without a key has a key column that is always 0
         if is_list:
-            place = _text(pieces[0])
-            pieces.insert(1, [seen[place]])
-            seen[place] += 1
+            key = _text(pieces[0])
+            pieces.insert(1, [seen[key]])
+            seen[key] += 1
         flat.append([value for piece in pieces for value in piece])
     return flat
 
 
 def _is_multi(frame: DataFrame) -> bool:
-    """Whether it is a join's side in format 4, in which a key has several rows."""
+    """Whether this is a side of a join in format 4, where a key has several rows."""
     key = frame.schema["key"].dataType if "key" in frame.columns else None
     return isinstance(key, T.StructType) and "__event_time" in key.names
 
 
 def _readable(field: T.StructField) -> Any:
-    """What PySpark cannot collect as text: Spark's own print of it, so that nothing here converts as capture does."""
+    """A column that PySpark can collect. Spark converts the others to text, so that no conversion is capture's."""
     from pyspark.sql import functions as F
 
     return F.col(field.name).cast(_as_text(field.dataType)).alias(field.name)
@@ -126,7 +126,7 @@ def _readable(field: T.StructField) -> Any:
 
 def _as_text(kind: T.DataType) -> T.DataType:
     if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(one.name, _as_text(one.dataType)) for one in kind.fields])
+        return T.StructType([T.StructField(field.name, _as_text(field.dataType)) for field in kind.fields])
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(_as_text(kind.elementType))
     if isinstance(kind, T.MapType):
@@ -137,27 +137,27 @@ def _as_text(kind: T.DataType) -> T.DataType:
 
 
 def _fields(value: Any, kind: T.DataType) -> list[Any]:
-    """The fields of one of the reader's structs; those of type void are left out."""
+    """The fields of one of the reader's structs, except for those of type void."""
     if not isinstance(kind, T.StructType):
         return [_of_spark(value, kind)]
     values = value if value is not None else [None] * len(kind.fields)
     return [
-        _of_spark(one, field.dataType)
-        for one, field in zip(values, kind.fields, strict=True)
+        _of_spark(item, field.dataType)
+        for item, field in zip(values, kind.fields, strict=True)
         if not isinstance(field.dataType, T.NullType)
     ]
 
 
 def _of_spark(value: Any, kind: T.DataType) -> Any:
-    """A collected value in the form that both sides are compared in."""
+    """A collected value in the form used for comparison."""
     if value is None:
         return None
     if isinstance(kind, T.StructType):
-        return [_of_spark(one, field.dataType) for one, field in zip(value, kind.fields, strict=True)]
+        return [_of_spark(item, field.dataType) for item, field in zip(value, kind.fields, strict=True)]
     if isinstance(kind, T.ArrayType):
-        return [_of_spark(one, kind.elementType) for one in value]
+        return [_of_spark(item, kind.elementType) for item in value]
     if isinstance(kind, T.MapType):
-        return _entries((_of_spark(key, kind.keyType), _of_spark(one, kind.valueType)) for key, one in value.items())
+        return _entries((_of_spark(key, kind.keyType), _of_spark(item, kind.valueType)) for key, item in value.items())
     return _leaf_of_spark(value, kind)
 
 
@@ -169,13 +169,13 @@ def _leaf_of_spark(value: Any, kind: T.DataType) -> Any:
     if isinstance(kind, T.YearMonthIntervalType):
         return _months(value)
     if isinstance(kind, T.VariantType):
-        # Spark's own JSON leaves out a decimal's last zeros, PySpark's does not.
+        # Spark's JSON drops the trailing zeros of decimals, PySpark's does not.
         return json.dumps(json.loads(value.toJson()), separators=(",", ":"), ensure_ascii=False)
     return _leaf(value)
 
 
 def _months(text: str) -> int:
-    """Months of ``INTERVAL '-1-2' YEAR TO MONTH``, ``INTERVAL '3' YEAR`` or ``INTERVAL '4' MONTH``."""
+    """The months of ``INTERVAL '-1-2' YEAR TO MONTH``, ``INTERVAL '3' YEAR`` or ``INTERVAL '4' MONTH``."""
     found = re.fullmatch(r"INTERVAL '(-?)(\d+)(?:-(\d+))?' (YEAR TO MONTH|YEAR|MONTH)", text)
     assert found is not None, text
     sign, first, second, unit = found.groups()
@@ -184,22 +184,22 @@ def _months(text: str) -> int:
 
 
 def _of_arrow(value: Any, kind: pa.DataType) -> Any:
-    """A captured value in the same form."""
+    """A captured value in the form used for comparison."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return [_of_arrow(one, field.type) for one, field in zip(value.values(), kind, strict=True)]
+        return [_of_arrow(item, field.type) for item, field in zip(value.values(), kind, strict=True)]
     if pa.types.is_map(kind):
-        return _entries((_of_arrow(key, kind.key_type), _of_arrow(one, kind.item_type)) for key, one in value)
+        return _entries((_of_arrow(key, kind.key_type), _of_arrow(item, kind.item_type)) for key, item in value)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return [_of_arrow(one, kind.value_type) for one in value]
+        return [_of_arrow(item, kind.value_type) for item in value]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return value.astimezone(dt.UTC).isoformat()
     return _leaf(value)
 
 
 def _entries(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """A map's entries in an order of their own: PySpark collects a map without Spark's order."""
+    """The sorted entries of a map, because PySpark does not keep Spark's order."""
     return sorted(([key, value] for key, value in pairs), key=_text)
 
 

@@ -1,4 +1,4 @@
-"""Which of many cases run every time: some of each sort; `make test-exhaustive` runs the others."""
+"""Selects the test cases that always run; `make test-exhaustive` runs the others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import pytest
 
 
 def sampled(cases: Iterable[str | int], usual: int) -> list[object]:
-    """The cases, of which so many, evenly spread, run in the usual tests, and the others when asked for.
+    """Mark all but ``usual`` of the cases as exhaustive.
 
-    The last is always among them, and the first where there are to be two.
+    The usual cases are evenly spaced. They include the last case, and the first case if there are at least two.
     """
     names = list(cases)
     step = (len(names) - 1) / max(1, usual - 1)
-    kept = {round(at * step) for at in range(usual - 1)} | {len(names) - 1}
-    return [name if at in kept else pytest.param(name, marks=pytest.mark.exhaustive) for at, name in enumerate(names)]
+    chosen = {round(number * step) for number in range(usual - 1)} | {len(names) - 1}
+    return [
+        name if index in chosen else pytest.param(name, marks=pytest.mark.exhaustive)
+        for index, name in enumerate(names)
+    ]

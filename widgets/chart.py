@@ -1,7 +1,7 @@
-"""Plots: a Vega-Lite specification that is drawn live in a page and as a still picture elsewhere.
+"""Plots: a Vega-Lite specification, drawn live in a page and as a still picture elsewhere.
 
-Vega-Lite (Satyanarayan et al., InfoVis 2016) describes a plot as data, so the same few lines serve the page, where
-Vega draws it, and the notebook that was saved, where ``vl_convert`` makes a picture of it in the kernel.
+Vega-Lite (Satyanarayan et al., InfoVis 2016) describes a plot as data, so that the same specification serves a page,
+where Vega draws it, and a saved notebook, for which ``vl_convert`` renders it in the kernel.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-__all__ = ["ACCENT", "ADDED", "CHANGED", "REMOVED", "Chart", "still"]
-
 ACCENT, ADDED, CHANGED, REMOVED = "#3b82c4", "#2e9e5b", "#d69414", "#d04437"
-"""Colours that can be told apart on light and on dark paper; signs and labels say the same."""
+"""Colours that are distinct on light and dark backgrounds; signs and labels repeat their meaning."""
 
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # names the language; nothing fetches it
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # identifies the language; it is never fetched
 _INK = "currentColor"
+_TEXTS = {"labelColor": _INK, "titleColor": _INK}
 _CONFIG = {
     "background": None,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": {
-        "labelColor": _INK,
-        "titleColor": _INK,
+        **_TEXTS,
         "domainColor": _INK,
         "tickColor": _INK,
         "gridColor": _INK,
@@ -36,34 +34,25 @@ _CONFIG = {
         "titleFontWeight": "normal",
         "labelLimit": 160,
     },
-    "header": {"labelColor": _INK, "titleColor": _INK},
-    "legend": {"labelColor": _INK, "titleColor": _INK, "titleFontWeight": "normal"},
+    "header": _TEXTS,
+    "legend": {**_TEXTS, "titleFontWeight": "normal"},
     "title": {"color": _INK, "anchor": "start", "fontSize": 12, "fontWeight": 600},
     "text": {"color": _INK},
     "rule": {"color": _INK},
-    "bar": {"color": ACCENT},
-    "line": {"color": ACCENT},
-    "point": {"color": ACCENT},
-    "area": {"color": ACCENT},
-    "rect": {"color": ACCENT},
+    **{mark: {"color": ACCENT} for mark in ("bar", "line", "point", "area", "rect")},
 }
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One plot.
+    """A plot.
 
     Args:
-        label: what it shows, in words: its name for a screen reader, and its caption.
+        label: its caption, which is also its name for screen readers.
         spec: a Vega-Lite specification of one view (``mark`` and ``encoding``, or ``layer``) without data and width.
             A selection parameter in it reaches the view model as an action ``<parameter>`` with its value.
-        rows: the data, small: a page gets all of it. Values are JSON types; epochs are integers, times ISO 8601.
+        rows: the data, all of which is sent to a page. Values are JSON types; epochs are integers, times ISO 8601.
         height: pixels.
-
-    Example:
-        >>> bars = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}
-        >>> Chart("Input rows by epoch", bars, [{"epoch": 0, "rows": 12}]).svg().startswith("<svg")
-        True
     """
 
     label: str
@@ -72,37 +61,31 @@ class Chart:
     height: int = 90
 
     def message(self) -> dict[str, Any]:
-        """What ``plots.js`` draws."""
-        return {"label": self.label, "spec": self._whole("container"), "rows": list(self.rows)}
-
-    def svg(self, width: int = 640) -> str:
-        """A still picture, as inline SVG in the ink of the text around it.
-
-        Args:
-            width: pixels.
-        """
-        return still(self.message(), width)
-
-    def _whole(self, width: int | str) -> dict[str, Any]:
-        return {
+        """As JSON types, for ``plots.js``."""
+        spec = {
             "$schema": _SCHEMA,
             "description": self.label,
-            "width": width,
+            "width": "container",
             "height": self.height,
             "autosize": {"type": "fit-x", "contains": "padding"},
             "data": {"name": "rows"},
             "config": _CONFIG,
             **self.spec,
         }
+        return {"label": self.label, "spec": spec, "rows": list(self.rows)}
+
+    def svg(self, width: int = 640) -> str:
+        """A still picture, as inline SVG in the colour of the text around it; ``width`` is in pixels."""
+        return still(self.message(), width)
+
+
+def is_plot(content: Any) -> bool:
+    """Whether a part of a view's message is the message of a plot."""
+    return isinstance(content, Mapping) and {"label", "spec", "rows"} <= set(content)
 
 
 def still(message: Mapping[str, Any], width: int = 640) -> str:
-    """A still picture of what a page was told to draw, as inline SVG in the ink of the text around it.
-
-    Args:
-        message: :meth:`Chart.message`.
-        width: pixels.
-    """
+    """A still picture of a plot in a message, as inline SVG in the colour of the text around it."""
     import vl_convert
 
     spec = {**message["spec"], "width": width, "data": {"values": list(message["rows"])}}

@@ -1,29 +1,43 @@
 """What a view shows, apart from where it is shown: a view model builds drawings from a selection.
 
-One model serves every place that a view can be in: a notebook's output, a served page, a saved file, a line of text.
+One model serves every place that can show a view: a notebook's output, a served page, a saved file, a line of text.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-__all__ = ["Drawing", "Focus", "S", "ViewModel"]
+from streamstate.errors import UnknownTableError
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.widgets.values import canonical
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import History
 
 S = TypeVar("S")
-"""The selection: a frozen dataclass that says everything a person chose, and nothing else."""
+"""The selection: a frozen dataclass that holds everything a person chose, and nothing else."""
+T = TypeVar("T")
+
+SIZES = (10, 25, 50, 100)
+"""The page sizes to choose from."""
+PAGE_ACTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "page": lambda now, value: replace(now, page=max(0, int(value))),
+    "size": lambda now, value: replace(now, size=int(value) if int(value) in SIZES else now.size, page=0),
+}
+"""Turning the page and changing its size, for every selection with ``page`` and ``size``."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is seen for one selection.
+    """What a selection shows.
 
     Attributes:
         message: what a page needs to draw it, in JSON types.
-        kept: what an action may refer to by number and the page need not hold, such as the keys of the rows.
-        unfinished: whether something slower is still missing, which :meth:`ViewModel.drawing` has.
+        kept: what stays in the kernel, such as the keys of the rows, so that an action can refer to them by number.
+        unfinished: whether slow parts are still missing; :meth:`ViewModel.drawing` includes them.
     """
 
     message: Mapping[str, Any]
@@ -31,17 +45,30 @@ class Drawing:
     unfinished: bool = False
 
 
+class Shown(Protocol):
+    """A view's own drawing, in the three forms that every view has."""
+
+    def message(self) -> dict[str, Any]:
+        """As JSON types, for a page."""
+
+    def text(self) -> str:
+        """As a line of text, for a terminal."""
+
+    def html(self) -> str:
+        """As HTML without scripts: every text is escaped, plots are still pictures."""
+
+
 @dataclass(frozen=True)
 class Focus:
-    """What a person looks at, in the terms that all views share; None where a view says nothing of it.
+    """What a person looks at, in terms that all views share. A field is None if the view does not determine it.
 
     Attributes:
-        epoch: one epoch; with ``live`` the newest, whichever that is.
+        epoch: an epoch; with ``live``, the newest one.
         between: two epochs, the earlier first.
         table: a state table.
-        key: one key: its columns and their values.
-        live: whether the newest epoch is followed.
-        query: a query of a store, where a view shows several.
+        key: a key: its columns and their values.
+        live: whether the view follows the newest epoch.
+        query: a query of a store, in views that show several.
     """
 
     epoch: int | None = None
@@ -53,85 +80,133 @@ class Focus:
 
 
 class ViewModel(ABC, Generic[S]):
-    """Builds the drawings of one view. Any thread may call it, also several at once: it locks itself.
+    """Builds the drawings of one view. Thread-safe: several threads may call it at once.
+
+    A subclass implements :meth:`view`, or else :meth:`drawing`, :meth:`text` and :meth:`html`.
 
     Attributes:
         kind: the view's JavaScript module, ``front/<kind>.js``, which exports ``render``.
-        name: what it shows, for the names of threads and files: a query's name, or a store's.
+        name: what it shows, such as a query's name; used in the names of threads and files.
     """
 
     kind: ClassVar[str]
     name: str
 
+    def check(self, selection: S) -> None:
+        """Raise if the arguments of a view chose something that does not exist."""
+
     @abstractmethod
     def newest(self) -> object:
-        """Something that is equal as long as there is nothing new to draw; looked at often, so it must be quick."""
+        """A value that stays equal until there is something new to draw. Called often, so it must be quick."""
 
-    @abstractmethod
-    def drawing(self, selection: S) -> Drawing:
+    def view(self, selection: S) -> Shown:
         """What ``selection`` shows now."""
+        raise NotImplementedError
+
+    @consistent_read()
+    def drawing(self, selection: S) -> Drawing:
+        """What ``selection`` shows now, ready to be sent to a page."""
+        shown = self.view(selection)
+        return Drawing(shown.message(), shown)
 
     def quick(self, selection: S) -> Drawing:
-        """The drawing without what takes long, so that a page shows the rest at once; by default the whole."""
+        """The drawing without its slow parts, so that a page shows the rest at once. By default, the whole drawing."""
         return self.drawing(selection)
 
     @abstractmethod
     def acted(self, selection: S, action: str, value: Any, kept: Any) -> S:
-        """The selection after one action of a person; what cannot be meant changes nothing.
+        """The selection after an action of a person. An invalid action changes nothing.
 
         Args:
-            selection: what was chosen before.
-            action: what was done, such as ``"sort"``.
-            value: what the page sent with it, in JSON types: not to be trusted.
-            kept: :attr:`Drawing.kept` of the drawing that the person saw; None where it is no longer known.
+            selection: the selection before.
+            action: the action's name, such as ``"sort"``.
+            value: what the page sent with it, in JSON types. Untrusted.
+            kept: :attr:`Drawing.kept` of the drawing that the person saw; None if it is no longer known.
         """
 
-    @abstractmethod
     def text(self, drawing: Drawing) -> str:
-        """A drawing in one line, for a terminal."""
+        """A drawing as a line of text, for a terminal."""
+        return str(drawing.kept.text())
 
-    @abstractmethod
     def html(self, drawing: Drawing) -> str:
-        """A drawing for any browser, without scripts; every text in it is escaped, plots are still pictures."""
+        """A drawing as HTML without scripts: every text is escaped, plots are still pictures."""
+        return str(drawing.kept.html())
 
     def played(self, selection: S) -> S:
-        """The selection one step on, for a view that plays; the same object where there is nothing to play."""
+        """The selection one step later, for a view that plays; by default, the same object."""
         return selection
 
     def paused(self, selection: S) -> S:
-        """The selection without playing: nobody looks any more."""
+        """The selection with playing stopped, because nobody watches."""
         return selection
 
     def playing(self, selection: S) -> bool:
-        """Whether :meth:`played` has something to do."""
+        """Whether :meth:`played` would change something."""
         return False
 
     def focus(self, selection: S) -> Focus:
-        """What the person looks at, for views that are linked with this one."""
+        """What the person looks at, for linked views."""
         return Focus()
 
     def focused(self, selection: S, focus: Focus) -> S:
-        """The selection that looks at what another view looks at; what this view has no use for changes nothing."""
+        """The selection that follows another view's focus; parts that do not apply to this view are ignored."""
         return selection
 
     def epochs(self) -> Sequence[int]:
-        """The epochs that can be looked at, ascending; none for a view that is not of one query."""
+        """The epochs that can be chosen, ascending; empty if the view does not show a single query."""
         history = getattr(self, "history", None)
         return () if history is None else history.captured()
 
     def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """What a person is likely to do at a drawing, besides choosing an epoch, the likeliest first.
+        """The actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.
 
-        A saved file answers as many of them as fit into it.
-
-        Args:
-            selection: what is shown.
-            drawing: how it is shown.
-
-        Returns:
-            Actions with their values, as :meth:`acted` gets them.
+        Each comes with its value, as passed to :meth:`acted`. A saved file answers as many of them as fit.
         """
         return ()
 
     def release(self) -> None:
-        """Let go of what is kept between drawings: nobody looks any more."""
+        """Drop what is cached between drawings, because nobody watches."""
+
+
+def chosen_table(history: History, name: str | None) -> str:
+    """The state table with this name; the query's first if it is None."""
+    tables = history.tables()
+    if name is not None and name not in tables:
+        raise UnknownTableError.among("table", name, tables, where=f"in {history.name!r}")
+    return name or tables[0]
+
+
+def first_row(page: int, size: int, total: int) -> int:
+    """The number of the first row of a page; a page beyond the end is the last one.
+
+    Example:
+        >>> first_row(1, 10, 25), first_row(99, 10, 25), first_row(3, 10, 0)
+        (10, 20, 0)
+    """
+    return min(page, max(0, (total - 1) // size)) * size
+
+
+def chosen_row(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None) -> int | None:
+    """The number of the row with this key, if it is on the page."""
+    if not key:
+        return None
+    chosen = canonical(key)
+    return next((row for row, known in enumerate(keys) if canonical(known) == chosen), None)
+
+
+def applied(actions: Mapping[str, Callable[[S, Any], S]], now: S, action: str, value: Any) -> S:
+    """The selection after an action. An unknown action, or a value that does not fit it, changes nothing."""
+    act = actions.get(action)
+    try:
+        return act(now, value) if act else now
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        return now
+
+
+def clicked(shown: Sequence[T], value: Any) -> T | None:
+    """What a page names by its number, as a row or as a mark of a plot; None if there is no such thing."""
+    try:
+        at = int(value["row"][0] if isinstance(value, Mapping) else value)
+        return shown[at] if at >= 0 else None
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+        return None  # a page can send anything, and a cleared choice has no mark

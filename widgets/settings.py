@@ -1,11 +1,9 @@
-"""What all live views have in common: how often they look for news."""
+"""The setting that all live views share: how often they look for new epochs."""
 
 from __future__ import annotations
 
-__all__ = ["MINIMUM", "refresh", "set_refresh"]
-
 MINIMUM = 0.2
-"""Seconds between two drawings of one view, at least: five a second."""
+"""The least seconds between two drawings of a view: at most five per second."""
 
 _refresh = 0.5
 
@@ -19,7 +17,7 @@ def set_refresh(seconds: float) -> None:
     """Change how often every live view looks for new epochs; a view never draws more than five times a second.
 
     Args:
-        seconds: the time between two looks, at least :data:`MINIMUM`; less is taken as that.
+        seconds: the time between two looks; values below :data:`MINIMUM` count as that.
 
     Example:
         >>> set_refresh(2)
@@ -27,5 +25,5 @@ def set_refresh(seconds: float) -> None:
         2.0
         >>> set_refresh(0.5)
     """
-    global _refresh  # noqa: PLW0603 (one setting of the process, as %config has it)
+    global _refresh  # noqa: PLW0603 (a setting of the process, like %config)
     _refresh = max(MINIMUM, float(seconds))

@@ -1,7 +1,7 @@
-"""One state value as text that fits a table cell.
+"""State values as text that fits a table cell.
 
-State can hold anything Spark can: nested structs, bytes, text of any length from anywhere. A cell
-shows a short, single-line text that a person can read; what was cut off is said, never hidden.
+State can hold anything that Spark can: nested structs, bytes, untrusted text of any length. A cell shows a short,
+readable text on a single line, and marks where it was cut.
 """
 
 from __future__ import annotations
@@ -10,35 +10,34 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "canonical", "cell", "objects", "plain", "records", "timestamp"]
-
 CELL = 60
-"""Characters a cell shows before it is cut."""
+"""Characters that a cell shows before it is cut."""
 WHOLE = 1_000
-"""Characters of a cut value that can still be looked at."""
+"""Characters of a cut value that its tooltip shows."""
 
 _JOINERS = "\u200c\u200d"
-"""They join and part letters and emoji, and do nothing else."""
+"""Invisible characters that only join or separate letters and emoji."""
 
-Kind = Literal["text", "number", "null"]
+CellKind = Literal["text", "number", "null"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is shown: its text, how to set it, and the longer text where something was cut."""
+    """A value as it is shown: its text, its style, and a longer text if it was cut."""
 
     text: str
-    kind: Kind = "text"
+    kind: CellKind = "text"
     whole: str | None = None
 
 
 def cell(value: Any) -> Cell:
-    """What a table shows for ``value``.
+    """A value as a table cell.
 
     Example:
         >>> cell({"legs": ["EWR", "ORD"], "n": 2}).text
@@ -54,12 +53,12 @@ def cell(value: Any) -> Cell:
     if isinstance(value, float):
         short, exact = f"{value:.6g}", repr(value)
         return Cell(short, "number", None if float(short) == value or math.isnan(value) else exact)
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return _cut(value, "number" if number or type(value).__name__ == "Decimal" else "text")
+    numeric = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    return _cut(value, "number" if numeric else "text")
 
 
 def canonical(value: Any) -> Any:
-    """``value`` in a form that compares equal exactly when the state did, and can be hashed."""
+    """``value`` in a hashable form that compares equal exactly when the state is equal."""
     value = plain(value)
     if isinstance(value, Mapping):
         return tuple((canonical(k), canonical(v)) for k, v in value.items())
@@ -68,21 +67,47 @@ def canonical(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
-def objects(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of plain objects with ``None`` for what is missing, where pandas may have put NaN."""
-    nothing: Any = None
-    found: pd.DataFrame = frame.astype(object).where(frame.notna(), nothing)
-    return found
+def number(value: Any) -> float | None:
+    """``value`` as a finite number; None if it is anything else, such as a bool, text, null or NaN.
+
+    Example:
+        >>> number(3), number(float("nan")), number(True)
+        (3.0, None, None)
+    """
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def key_text(key: Mapping[str, Any]) -> str:
+    """A key in words.
+
+    Example:
+        >>> key_text({"carrier": "UA", "origin": "EWR"})
+        'carrier UA, origin EWR'
+    """
+    return ", ".join(f"{name} {cell(value).text}" for name, value in key.items())
+
+
+def row_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows of a frame by position, because column names of the state are arbitrary and may repeat.
+
+    Values are plain objects, and missing ones ``None`` instead of pandas' NaN.
+    """
+    numbered = frame.set_axis(range(frame.shape[1]), axis="columns").astype(object)
+    missing: Any = None
+    return list(numbered.where(numbered.notna(), missing).itertuples(index=False, name=None))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame as plain objects by column."""
+    """The rows of a frame, each as a dictionary of plain objects."""
     names = [str(name) for name in frame.columns]
-    return [dict(zip(names, row, strict=True)) for row in objects(frame).itertuples(index=False, name=None)]
+    return [dict(zip(names, row, strict=True)) for row in row_tuples(frame)]
 
 
 def plain(value: Any) -> Any:
-    """``value`` without pandas and NumPy around it: their scalars, arrays and kinds of nothing."""
+    """``value`` as a plain Python object: without the scalars, arrays and null values of pandas and NumPy."""
     kind = type(value)
     if kind.__name__ in ("NaTType", "NAType"):
         return None
@@ -95,8 +120,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _cut(value: Any, kind: Kind) -> Cell:
-    """The text of ``value``, cut to a cell; a long value is not turned into text beyond what is kept."""
+def _cut(value: Any, kind: CellKind) -> Cell:
+    """The text of ``value``, cut to a cell; of a long value, no more is turned into text than is kept."""
     text = ""
     for piece in _pieces(value):
         text += piece
@@ -105,12 +130,10 @@ def _cut(value: Any, kind: Kind) -> Cell:
             break
     if len(text) <= CELL:
         return Cell(text, kind)
-    size = f" ({len(value):,} {'bytes' if isinstance(value, bytes) else 'characters'})" if _sized(value) else ""
+    size = ""
+    if isinstance(value, bytes | str) and len(value) > WHOLE // 2:
+        size = f" ({len(value):,} {'bytes' if isinstance(value, bytes) else 'characters'})"
     return Cell(text[: CELL - 1] + "…", kind, text + size)
-
-
-def _sized(value: Any) -> bool:
-    return isinstance(value, bytes | str) and len(value) > WHOLE // 2
 
 
 def _pieces(value: Any) -> Iterator[str]:
@@ -130,7 +153,7 @@ def _pieces(value: Any) -> Iterator[str]:
         case {"start": dt.datetime() as start, "end": dt.datetime() as end} if len(value) == 2:
             yield _window(start, end)
         case Mapping():
-            yield from _joined("{", ((f"{_text(k)}: ", v) for k, v in value.items()), "}")
+            yield from _joined("{", (("".join(_pieces(k)) + ": ", v) for k, v in value.items()), "}")
         case list() | tuple():
             yield from _joined("[", (("", item) for item in value), "]")
         case _:
@@ -146,7 +169,7 @@ def _joined(start: str, items: Iterator[tuple[str, Any]], end: str) -> Iterator[
 
 
 def _window(start: dt.datetime, end: dt.datetime) -> str:
-    """A time window, as Spark's ``window`` makes them; what both ends share is said once.
+    """A time window, as Spark's ``window`` makes them; the day and zone that both ends share appear once.
 
     Example:
         >>> _window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 6))
@@ -160,12 +183,8 @@ def _window(start: dt.datetime, end: dt.datetime) -> str:
     return f"{first} – {last.removeprefix(f'{day} ')}"
 
 
-def _text(value: Any) -> str:
-    return "".join(_pieces(value))
-
-
 def _printable(text: str) -> str:
-    """``text`` with what cannot be seen (line ends, controls, changes of direction) written as escapes."""
+    """``text`` with invisible characters (line ends, controls, direction changes) written as escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -174,7 +193,7 @@ def _printable(text: str) -> str:
 
 
 def timestamp(value: dt.datetime) -> str:
-    """A time in the zone of this machine, with its offset; a time without a zone as it is.
+    """A time in this machine's zone, with its offset; a time without a zone is shown as it is.
 
     Example:
         >>> timestamp(dt.datetime(2013, 1, 1, 5, 15))

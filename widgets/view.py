@@ -1,4 +1,4 @@
-"""A view: an object that a notebook shows, live where there is a kernel and still where there is none."""
+"""A view: an object that a notebook shows, live if there is a kernel, and still otherwise."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
-from streamstate.snapshots.errors import StreamStateError
-from streamstate.widgets.export.report import BUDGET, SaveReport
-from streamstate.widgets.live import comms
-from streamstate.widgets.live.environment import widget_needed
-from streamstate.widgets.live.pages import Live
+from streamstate.errors import StreamStateError
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.widgets.export.saving import BUDGET, SaveReport, save
+from streamstate.widgets.live import hosts
+from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.model import Focus, S, ViewModel
 
 if TYPE_CHECKING:
+    from streamstate.snapshots.progress_callback import ProgressCallback
     from streamstate.widgets.live.widget import ViewWidget
-
-__all__ = ["View", "close_all", "link"]
 
 
 class View(Generic[S]):
-    """What every view can do: show itself, be told where to look, be linked with others, and be closed.
+    """What every view can do: show itself, change what it looks at, be linked with other views, and be closed.
 
-    At the end of a notebook's cell it is live; in a saved notebook and in exported HTML a still table or picture
-    stands in its place; elsewhere, a line of text.
+    At the end of a notebook's cell, the view is live. In a saved notebook and in exported HTML it is a still table or
+    picture; elsewhere, a line of text.
 
     Args:
-        model: builds what is seen.
+        model: builds the drawings.
         selection: what is shown first.
     """
 
     def __init__(self, model: ViewModel[S], selection: S) -> None:
+        model.check(selection)
         self.model = model
         self._live = Live(model, selection, ended=self._settle, chosen=self._chosen)
         self._listeners: list[Callable[[Focus], None]] = []
         self._displays: list[str] = []
-        self._closed = False
         self._widget: ViewWidget | None = None
 
     @property
@@ -47,7 +46,7 @@ class View(Generic[S]):
 
     @property
     def focus(self) -> Focus:
-        """What the view looks at, in the terms that all views share.
+        """What the view looks at, in terms that all views share.
 
         Example:
             >>> StateBrowser(store["delays"], epoch=12).focus.epoch  # doctest: +SKIP
@@ -65,13 +64,13 @@ class View(Generic[S]):
         live: bool = False,
         query: str | None = None,
     ) -> None:
-        """Look somewhere else, as if a person had chosen it; what is left out stays.
+        """Look somewhere else, as if a person had chosen it. What is left out stays the same.
 
         Args:
             epoch: an epoch.
             between: two epochs, for views that compare.
             table: a state table.
-            key: one key, its columns with their values.
+            key: a key: its columns with their values.
             live: follow the newest epoch.
             query: a query of the store, for views that show several.
 
@@ -81,7 +80,7 @@ class View(Generic[S]):
         self.look_at(Focus(epoch, between, table, key, live, query))
 
     def look_at(self, focus: Focus) -> None:
-        """Look where another view looks; a view that is closed stays as it is.
+        """Look where another view looks. A closed view does not change.
 
         Args:
             focus: another view's :attr:`focus`.
@@ -89,17 +88,17 @@ class View(Generic[S]):
         Example:
             >>> diff.look_at(timeline.focus)  # doctest: +SKIP
         """
-        if not self._closed:
+        if not self._live.closed:
             self._live.select(self.model.focused(self.selection, focus))
 
     def on_look(self, listener: Callable[[Focus], None]) -> Callable[[], None]:
-        """Hear of each change a person makes to what is looked at.
+        """Call a function whenever a person changes what the view looks at.
 
         Args:
-            listener: called with the new focus, on a thread of the view; it must be quick and must not print.
+            listener: receives the new focus, on a thread of the view; it must be quick and must not print.
 
         Returns:
-            A function that ends it; closing the view does too.
+            A function that removes the listener; closing the view removes it, too.
 
         Example:
             >>> stop = browser.on_look(lambda focus: print(focus.epoch))  # doctest: +SKIP
@@ -108,7 +107,7 @@ class View(Generic[S]):
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _chosen(self, selection: S) -> None:
-        """Tell those who listen."""
+        """Notify the listeners."""
         if self._listeners:
             focus = self.model.focus(selection)
             for listener in tuple(self._listeners):
@@ -121,36 +120,40 @@ class View(Generic[S]):
             return f"{self.model.name}: {problem}"
 
     def _ipython_display_(self) -> None:
-        """Display under a name, so that closing can put the last drawing in the place of the first."""
+        """Display under an id, so that closing can replace the first drawing with the last one."""
         from IPython.display import display
 
         data, metadata = self._repr_mimebundle_()
         handle = display(data, metadata=metadata, raw=True, display_id=True)
-        if handle and not self._closed:
+        if handle and not self._live.closed:
             self._displays.append(handle.display_id)
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Text, an escaped still form and, where there is a kernel, the script that brings it to life."""
-        address = None if self._closed else comms.offer(self._live)
+        """Text, escaped still HTML and, if there is a kernel, the script that makes the view live."""
+        address = None if self._live.closed else hosts.offer(self._live)
         if address is None:
             return self._still(), {}
-        if widget_needed():
+        if hosts.widget_needed():
             return self.widget().mimebundle() | self._still(), {}
         display = uuid.uuid4().hex
-        return self._still(comms.bootstrap(address, display)) | {comms.EXEC: ""}, {comms.EXEC: {"id": display}}
+        return self._still(hosts.bootstrap(address, display)) | {hosts.EXEC: ""}, {hosts.EXEC: {"id": display}}
+
+    def _display_(self) -> Any:
+        """The view in marimo, which shows widgets and has no kernel of Jupyter's."""
+        return self.widget()
 
     def __panel__(self) -> Any:
-        """The view as a component of Panel: ``pn.Column(view, other)``, in a notebook or an app."""
+        """The view as a Panel component: ``pn.Column(view, other)``, in a notebook or an app."""
         from streamstate.widgets.live.component import component
 
         return component(self._live)
 
     def widget(self) -> ViewWidget:
-        """The view as a Jupyter widget, for notebooks that lack Panel's line to the kernel and for ipywidgets' layouts.
+        """The view as a Jupyter widget, for ipywidgets' layouts and for notebooks that cannot open comms for Panel.
 
-        In VS Code and Colab the view shows itself that way. It is one widget, however often it is shown.
+        In VS Code and Colab the view is shown this way. It is always the same widget.
 
         Example:
             >>> ipywidgets.HBox([browser.widget(), other.widget()])  # doctest: +SKIP
@@ -159,8 +162,8 @@ class View(Generic[S]):
 
         if self._widget is None:
             self._widget = ViewWidget(self._live)
-            comms.offer(self._live)  # so that it is closed with all others
-            if self._closed:
+            hosts.offer(self._live)  # so that `close_all` closes it
+            if self._live.closed:
                 self._widget.close()
         return self._widget
 
@@ -168,42 +171,42 @@ class View(Generic[S]):
         self,
         path: str | Path,
         *,
-        epochs: Sequence[int] | None = None,
+        epochs: Sequence[int] | str | None = None,
         budget: int = BUDGET,
         overwrite: bool = False,
-        progress: Callable[[int, int], None] | None = None,
+        progress: ProgressCallback | None = None,
     ) -> SaveReport:
-        """Write one HTML file that shows the view without a kernel, also tomorrow and elsewhere: its slider works.
+        """Write the view to an HTML file that works without a kernel, including its slider.
 
-        The file holds the view at some epochs and, as far as they fit, the next pages, orders and key histories.
+        The file holds the view at some epochs and, as far as they fit, the next pages, sort orders and key histories.
 
         Args:
             path: the file.
-            epochs: which epochs; by default all that were captured or, where they do not fit, as many as do, evenly
-                chosen, the newest among them.
-            budget: bytes that the file may have.
-            overwrite: replace a file that is there.
-            progress: called with how many steps of how many are done; twice from the start, for epochs and the rest.
+            epochs: which epochs to save, such as ``"10..19"`` or ``range(10, 20)``; by default all captured epochs or,
+                if they do not fit, as many as do, evenly spaced, including the newest.
+            budget: the largest size of the file, in bytes.
+            overwrite: replace an existing file.
+            progress: called with a message and the fraction of the work that is done, from 0 to 1: first for the
+                epochs, then for the rest.
 
         Returns:
-            What the file holds, and what was left out and why; the file says the same.
+            What the file holds, and what was left out and why. The file contains the same notes.
 
         Raises:
-            InvalidArgumentError: the file is there, cannot be written, or the budget is too small for anything.
+            InvalidArgumentError: the file exists or cannot be written, or the budget is too small.
             UnknownEpochError: an epoch was not captured.
 
         Example:
             >>> print(browser.save("delays.html", epochs=range(10, 20)))  # doctest: +SKIP
             delays.html: 184,211 of 5,000,000 bytes · 10 epochs · 211 drawings
         """
-        from streamstate.widgets.export.saving import save
-
         return save(
             self.model, self.selection, path, epochs=epochs, budget=budget, overwrite=overwrite, progress=progress
         )
 
+    @consistent_read()
     def _still(self, script: str = "") -> dict[str, str]:
-        """The forms of the current drawing that need no kernel; the script goes beside the still one."""
+        """The still forms of the current drawing, with the script next to the HTML."""
         drawing = self.model.drawing(self.selection)
         still = f'<div class="streamstate-static">{self.model.html(drawing)}</div>'
         return {
@@ -212,7 +215,7 @@ class View(Generic[S]):
         }
 
     def _settle(self) -> None:
-        """Leave what was looked at last in the notebook, still; what cannot be read leaves what is there."""
+        """Replace the view's outputs in the notebook with its last still form; on an error, they stay as they are."""
         if self._widget is not None:
             self._widget.close()
         displays, self._displays = self._displays, []
@@ -224,33 +227,36 @@ class View(Generic[S]):
             for display in displays:
                 update_display(self._still(), raw=True, display_id=display)
 
-    def close(self) -> None:
-        """Stop following and let go of every page; the view becomes still. Idempotent."""
-        self._closed = True
+    def close(self, *, wait: bool = True) -> None:
+        """Stop following, and close every page; the view becomes still. Idempotent.
+
+        Args:
+            wait: wait for the drawing in progress.
+        """
         self._listeners.clear()
-        comms.withdraw(self._live)
-        self._live.close()
+        self._live.close(wait=wait)
+        hosts.withdraw(self._live)
 
 
 def link(*views: View[Any]) -> None:
-    """Let views look at the same: what is chosen in one of them, the others show.
+    """Link views: what a person chooses in one of them, the others show.
 
     Args:
-        views: two or more; each takes over what it has a use for: the epoch, two epochs, the table, the key.
+        views: two or more; each follows what applies to it: the epoch, two epochs, the table, the key.
 
     Example:
         >>> link(timeline, browser, diff)  # doctest: +SKIP
     """
     for view in views:
-        for other in views:
-            if other is not view:
-                view.on_look(other.look_at)
+        for linked in views:
+            if linked is not view:
+                view.on_look(linked.look_at)
 
 
 def close_all() -> None:
-    """Close every view that a page shows or could show, and take the line to pages down.
+    """Close every view that a page shows or could show, and stop listening for pages.
 
     Example:
         >>> close_all()
     """
-    comms.hang_up()
+    hosts.hang_up()

@@ -1,7 +1,7 @@
 """Writes the pages of the Python API: every public name is on one of them.
 
-Names are put together by what they are for; a public name that nobody has given a place yet is on the last page, so
-that none is ever missing. Signatures and texts come from the code, by autodoc.
+Names are grouped by purpose. A public name without a group is on the last page, so that none is ever missing.
+Signatures and texts come from the code, by autodoc.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from generated import literal, title, write_pages
 from sphinx.addnodes import desc_signature
 from sphinx.util.nodes import make_refnode
 
-from streamstate.snapshots.errors import StreamStateError
+from streamstate.errors import StreamStateError
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, TextElement
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("reference") / "api"
 _CORE, _READING, _VIEWS = "streamstate", "streamstate.state_inspect", "streamstate.widgets"
-_ERRORS = "streamstate.snapshots.errors"
+_ERRORS = "streamstate.errors"
 
 # Ancestors whose members are not ours to explain.
 _ANCESTORS = "object, BaseException, Exception, tuple, dict, Protocol"
@@ -36,7 +36,7 @@ _ANCESTORS = "object, BaseException, Exception, tuple, dict, Protocol"
 _MODULES = re.compile(r"^([a-z_]+\.)+(?=[A-Z])")
 
 # What the parts of the library call among each other; its types are not public, and nobody needs it to read a store.
-_BETWEEN_PARTS = {"entries", "interval_table", "interval_table_of", "change_log", "advance"}
+_BETWEEN_PARTS = {"recorded", "intervals"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Page:
 PAGES = {
     "capturing": Page(
         "Capturing",
-        "Start Spark, and bring a store up to date with a query's checkpoint: once, or in the background.",
+        "Start Spark, and bring a store up to date with a query's checkpoint, once or in the background.",
         (
             "session",
             "capture",
@@ -59,12 +59,15 @@ PAGES = {
             "follow",
             "Capture",
             "CaptureStatus",
-            f"{_CORE}.spark_session.StreamStateWarning",
+            "start",
+            "Running",
+            f"{_CORE}.query_status.QueryStatus",
+            f"{_CORE}.snapshots.spark.session.StreamStateWarning",
         ),
     ),
     "forking": Page(
         "Forking, stepping, replaying",
-        "Go back to an epoch of a query and run forward again.",
+        "Go back to an epoch of a query, and run forward again.",
         (
             *("fork", "Fork", "Edit", "initial_state", "start_offsets", "step", "StepReport", "EpochRun"),
             *("replay", "Replay", "debug", "DebugSession"),
@@ -73,16 +76,16 @@ PAGES = {
     "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "Divergence")),
     "determinism": Page(
         "Determinism",
-        "Whether a query comes to the same state again, and what keeps it from that.",
+        "Check whether a query is deterministic, and find out what makes it differ.",
         (
-            *("audit", "Audit", f"{_CORE}.debugger.audit.report.AuditedReplay"),
-            *(f"{_CORE}.debugger.audit.report.Divergence", f"{_CORE}.debugger.audit.suspects.Suspect"),
-            *("check_certificate", "CertificateCheck"),
+            *("audit", "Audit", f"{_CORE}.replay.audit.report.AuditedReplay"),
+            *(f"{_CORE}.replay.audit.report.Divergence", f"{_CORE}.replay.audit.suspects.Suspect"),
+            *("check_audit_record", "AuditRecordCheck"),
         ),
     ),
     "recovery": Page(
         "Scaling and recovery",
-        "Another number of partitions, starting again after a failure, and practising that.",
+        "Change the number of partitions, restart after a failure, and rehearse failures.",
         (
             *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "supervise", "Supervised", "BackOff"),
             *("drill", "DrillReport"),
@@ -90,8 +93,8 @@ PAGES = {
     ),
     "store": Page(
         "Store",
-        "Where reading starts. Neither Spark nor Java is needed from here on.",
-        ("open_store", "Store", "streamstate.state_inspect.temporal_index.tail.Tail"),
+        "Where reading starts. From here on, neither Spark nor Java is needed.",
+        ("open_store", "Store", "streamstate.state_inspect.temporal_index.index_updater.Tail"),
     ),
     "history": Page("History", "All epochs of one query.", ("History",)),
     "snapshot": Page(
@@ -99,16 +102,23 @@ PAGES = {
     ),
     "diff": Page("Differences", "What changed between two epochs, and why.", ("Diff", "DiffSummary")),
     "conditions": Page(
-        "Conditions and leaks",
-        "Being told when a condition comes true, and keys that nobody touches any more.",
+        "Conditions and stale keys",
+        "Get notified when a condition becomes true, and find stale keys.",
         ("Watch", "WatchEvent", "Untouched"),
     ),
-    "sql": Page("SQL results", "What ``Store.sql`` gives.", ("Result",)),
+    "sql": Page("SQL results", "What ``Store.sql`` returns.", ("Result",)),
     "cuts": Page("Cuts", "Snapshots of several queries that reflect the same input.", ("cut", "Cut")),
     "keeping": Page(
         "Retention and export",
-        "How long epochs are kept, and how they leave the store.",
-        ("keep", "RetentionReport", "export", "ExportReport"),
+        "Drop old epochs, and export epochs as ordinary Delta tables.",
+        (
+            "keep",
+            "RetentionReport",
+            "compact",
+            f"{_CORE}.snapshots.retention.tidying.CompactedTable",
+            "export",
+            "ExportReport",
+        ),
     ),
 }
 
@@ -150,9 +160,10 @@ def generate(app: Sphinx) -> None:
 def _errors() -> Iterator[str]:
     """The page of the errors: their tree, then each."""
     module = importlib.import_module(_ERRORS)
-    said, _, tree = inspect.cleandoc(module.__doc__ or "").partition(f"\n{StreamStateError.__name__}\n")
+    drawn = importlib.import_module(f"{_CORE}.errors").__doc__ or ""
+    text, _, tree = inspect.cleandoc(drawn).partition(f"\n{StreamStateError.__name__}\n")
     yield title("Errors", "=")
-    yield said.partition("\n")[2].strip() + "\n"
+    yield text.partition("\n")[2].strip() + "\n"
     yield literal(f"{StreamStateError.__name__}\n{tree}")
     yield f".. currentmodule:: {_ERRORS}\n"
     for name, value in vars(module).items():

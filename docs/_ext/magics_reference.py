@@ -1,6 +1,6 @@
 """Writes the magics' reference from the parsers that read their lines, and the settings' from their traits.
 
-A page for each spelling of a magic, in ``reference/magics``, made anew at each build: what the parser takes is what
+A page for each spelling of a magic, in ``reference/magics``, made again at each build: what the parser takes is what
 the page says. Nothing in that folder but ``index.md`` is kept in the repository.
 """
 
@@ -35,7 +35,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def generate(app: Sphinx) -> None:
     """Write the pages."""
     from streamstate.extension import MAGICS
-    from streamstate.magics.settings import StreamState
+    from streamstate.magics.notebook_context import StreamState
 
     pages = {page_name(magic): "\n".join(_page(magic, MAGICS)) for magic in MAGICS}
     pages["settings"] = "\n".join(_settings(StreamState))
@@ -91,7 +91,7 @@ def _usage(parser: MagicParser) -> str:
 def _argument(parser: MagicParser, action: argparse.Action) -> str:
     """One argument, with what it takes and says."""
     values = _values(action)
-    # Sphinx separates the spellings of one option by commas; each is a target of its own.
+    # Sphinx separates the spellings of one option by commas; each is a separate target.
     spelled = ", ".join(f"{flag} {values}".strip() for flag in action.option_strings) or values
     formatter = parser._get_formatter()  # noqa: SLF001 (fills defaults into the help, as --help does)
     text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001 (as above)

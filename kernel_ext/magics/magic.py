@@ -1,45 +1,42 @@
-"""A magic: a parser for its line and a function for what it does."""
+"""A magic: a parser for the line, and a function that runs it."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from IPython.core.magic import no_var_expand
 
+from streamstate.errors import StreamStateError
 from streamstate.magics.arguments import HelpShown, MagicParser
-from streamstate.snapshots.errors import StreamStateError
-
-if TYPE_CHECKING:
-    from streamstate.magics.notebook import Notebook
-
-__all__ = ["Magic", "as_function"]
+from streamstate.magics.notebook_context import NotebookContext
 
 
 @dataclass(frozen=True)
 class Magic:
-    """One spelling of a magic."""
+    """A line or cell magic."""
 
     kind: Literal["line", "cell"]
     name: str
     parser: MagicParser
-    run: Callable[[Notebook, argparse.Namespace, str], Any]
-    """Called with the notebook, the line's arguments and the cell (empty for a line)."""
+    run: Callable[[NotebookContext, argparse.Namespace, str], Any]
+    """Called with the notebook, the parsed line and the cell (empty for a line magic), unless the line has a verb."""
     sql: bool = False
-    """The cell below is SQL over the store."""
+    """Whether the cell is SQL over the store."""
 
 
-def as_function(magic: Magic, notebook: Notebook) -> Callable[..., Any]:
+def as_function(magic: Magic, notebook: NotebookContext) -> Callable[..., Any]:
     """The function to register with the shell; its docstring, which ``?`` shows, is the parser's help."""
 
-    # IPython would fill variables into SQL too; the parser does it, word by word.
+    # IPython would expand variables in SQL as well; the parser expands them word by word.
     @no_var_expand
     def function(line: str, cell: str = "") -> Any:
         __tracebackhide__ = True
         try:
-            return magic.run(notebook, magic.parser.parse_line(line, notebook.expand), cell)
+            args = magic.parser.parse_line(line, notebook.expand)
+            return args.verb.run(notebook, args) if args.verb else magic.run(notebook, args, cell)
         except HelpShown:
             return None
         except StreamStateError as error:
@@ -52,11 +49,11 @@ def as_function(magic: Magic, notebook: Notebook) -> Callable[..., Any]:
     return function
 
 
-def _show_traceback(error: StreamStateError, notebook: Notebook) -> None:
-    """Let IPython show the error as any other one."""
+def _show_traceback(error: StreamStateError, notebook: NotebookContext) -> None:
+    """Make IPython show this error with its traceback."""
 
     def render() -> list[str]:
-        shown = notebook.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
-        return list(shown)
+        lines = notebook.shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        return list(lines)
 
-    error.__dict__["_render_traceback_"] = render  # for this one error
+    error.__dict__["_render_traceback_"] = render

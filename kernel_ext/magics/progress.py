@@ -1,153 +1,267 @@
-"""How far long work is, in one place of a cell's output: a bar while it goes on, one plain line at its end."""
+"""The progress of long work in a cell's output (a bar, then one plain line), and interrupts that end only that work."""
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from html import escape
+from typing import TYPE_CHECKING, Any
 
-from streamstate.magics.interrupts import own_interrupt, said_briefly
+from tqdm.std import tqdm
+
+from streamstate.query_status import status_line
+from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+    from types import FrameType
 
-__all__ = ["SHOW_AFTER", "Place", "Progress", "working"]
+    from IPython.core.interactiveshell import InteractiveShell
+    from pyspark.sql import SparkSession
+
+    from streamstate.query_status import QueryStatus
+    from streamstate.snapshots.progress_callback import ProgressCallback
 
 SHOW_AFTER = 0.5
-"""Seconds that work may take before it shows how far it is: what is quick needs no bar."""
+"""Seconds before progress is displayed: quick work shows none."""
 
 PAUSE = 0.2
-"""Seconds between two changes of what is shown; the latest counts."""
+"""Seconds between two updates of the display."""
+
+_STOP = "interrupt the kernel (■) to stop"
 
 
-class Place(Protocol):
-    """Where progress is shown."""
+class ProgressBar(tqdm):  # type: ignore[misc]
+    """tqdm's bar, with a message that changes.
 
-    def show(self, line: str, share: float | None) -> None:
-        """Show a line, and how much of the work is done (None: not known), in the place of what was shown before."""
+    In a notebook it is one display that is updated in place: HTML without widgets, so that a saved notebook keeps
+    only the last line. In a terminal it is tqdm's own line. Output that is neither, such as a file, gets only the
+    last line.
+    """
 
-    def settle(self, line: str) -> None:
-        """Show a line for good, and close whatever was opened."""
+    monitor_interval = 0  # no thread that refreshes the bar: every message does
+
+    def __init__(self, *, in_notebook: bool) -> None:
+        self._display: Any = None  # IPython is not typed
+        self._in_notebook = in_notebook
+        self._share: float | None = None
+        super().__init__(
+            total=1.0,
+            file=io.StringIO() if in_notebook else sys.stdout,
+            leave=False,
+            delay=1e-9,  # do not draw before the first message
+            dynamic_ncols=not in_notebook,
+            disable=False if in_notebook else None,  # None: only in a terminal
+        )
+
+    def show(self, message: str, share: float | None) -> None:
+        """Display a message, and the share of the work that is done (None: unknown)."""
+        if self.disable:
+            return
+        self.n, self.desc = share or 0.0, message
+        self.bar_format = "{desc} [{elapsed}]" if share is None else "{percentage:3.0f}%|{bar:20}| {desc} [{elapsed}]"
+        self._share = share
+        # tqdm keeps its lock, which all bars share, if an interrupt strikes while it draws. One thread draws at a time.
+        self.refresh(nolock=True)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Draw the bar; tqdm calls it."""
+        if not self._in_notebook:
+            return bool(super().display(msg, pos))
+        if not msg and msg is not None:  # tqdm clears the bar when it is closed; finish() replaces it
+            return True
+        value = "" if self._share is None else f' value="{self._share:.3f}"'
+        html = (
+            f'<progress aria-label="progress" max="1"{value} style="vertical-align:middle"></progress> '
+            f'{escape(self.desc)} <span style="opacity:.7">{_STOP}</span>'
+        )
+        self._update({"text/plain": str(self), "text/html": html})
+        return True
+
+    def finish(self, line: str) -> None:
+        """Replace the bar with a plain line."""
+        self.close()
+        if self._in_notebook:
+            self._update({"text/plain": line, "text/html": f"<p>{escape(line)}</p>"})
+        else:
+            print(line)
+
+    def _update(self, data: dict[str, str]) -> None:
+        from IPython.display import DisplayHandle
+
+        if self._display is None:
+            self._display = DisplayHandle()
+            self._display.display(data, raw=True)
+        else:
+            self._display.update(data, raw=True)
 
 
 class Progress:
-    """Shows how far work is once it takes a while; nothing is shown of what is quick.
-
-    Args:
-        place: where to show it; asked for once it is needed.
-        after: seconds before anything is shown.
-        clock: seconds that pass, for tests.
-    """
+    """Displays the progress of work that takes longer than ``after`` seconds, in a bar that is then made."""
 
     def __init__(
-        self, place: Callable[[], Place], *, after: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        make_bar: Callable[[], ProgressBar],
+        *,
+        after: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._make = place
-        self._place: Place | None = None
+        self._make_bar = make_bar
+        self._bar: ProgressBar | None = None
         self._clock = clock
         self._due = clock() + (SHOW_AFTER if after is None else after)
         self.line = ""
-        """What was said last."""
-
-    @property
-    def shown(self) -> bool:
-        """Whether anything can be seen."""
-        return self._place is not None
+        """The last message."""
 
     def say(self, line: str, done: float | None = None, total: float | None = None) -> None:
-        """Say how far the work is.
-
-        Args:
-            line: in words.
-            done: how much of ``total`` is done, in any unit.
-            total: how much there is to do; None or 0 where that is not known.
-        """
+        """Report what is being done, and how much of the total, in any unit; None or 0 if that is unknown."""
         self.line = line
         now = self._clock()
         if now < self._due:
             return
         self._due = now + PAUSE
-        self._place = self._place or self._make()
-        self._place.show(line, None if done is None or not total else min(max(done / total, 0.0), 1.0))
+        self._bar = self._bar or self._make_bar()
+        self._bar.show(line, None if done is None or not total else min(max(done / total, 0.0), 1.0))
 
-    def settle(self, line: str | None = None, *, always: bool = False) -> None:
-        """End with a plain line: the given one, or what was said last.
+    def of(self, name: str = "") -> ProgressCallback:
+        """A function to pass as ``progress=``; its messages are prefixed with a name."""
+        prefix = f"{name}: " if name else ""
+        return lambda message, share: self.say(f"{prefix}{message}", share, None if share is None else 1)
 
-        Args:
-            line: what stays in the output.
-            always: also where nothing was shown before.
-        """
+    def finish(self, line: str | None = None, *, always: bool = False) -> None:
+        """Replace the bar with a line, by default the last message; without a bar, print it only if ``always``."""
         last = self.line if line is None else line
-        if self._place is not None:
-            self._place.settle(last)
+        if self._bar is not None:
+            self._bar.finish(last)
         elif always and last:
             print(last)
-        self._place = None
+        self._bar = None
 
 
 @contextmanager
 def working(
-    shell: InteractiveShell, *, stays: str = "Nothing is lost; run the line again to go on.", always: bool = False
+    shell: InteractiveShell, *, stays: str = "Nothing is lost. Run the line again to continue.", always: bool = False
 ) -> Iterator[Progress]:
-    """Progress of what the block does; an interrupt ends the block cleanly and is told in one line.
+    """Display the progress of the block; an interrupt ends the block and is reported in one line, ``stays``.
 
-    Args:
-        shell: whose output it is.
-        stays: what somebody who interrupts wants to know.
-        always: whether the last line stays also where the work was quick.
+    The last line is kept even if the work was quick, if it is to be there ``always``.
     """
     __tracebackhide__ = True
-    progress = Progress(place_of(shell))
+    progress = Progress(bar_of(shell))
     try:
         with own_interrupt():
             yield progress
     except KeyboardInterrupt as interrupt:
-        progress.settle(f"Interrupted. {progress.line}".rstrip())
-        raise said_briefly(interrupt, stays).with_traceback(None) from None
+        progress.finish(f"Interrupted. {progress.line}".rstrip())
+        raise _brief_interrupt(interrupt, stays).with_traceback(None) from None
     except BaseException:
-        progress.settle()
+        progress.finish()
         raise
-    progress.settle(always=always)
+    progress.finish(always=always)
 
 
-def place_of(shell: InteractiveShell) -> Callable[[], Place]:
-    """Where a shell shows progress."""
-    if hasattr(shell, "kernel"):
-        from streamstate.magics.bar import Bar
-
-        return Bar
-    return TerminalLine if sys.stdout.isatty() else NoPlace
+def bar_of(shell: InteractiveShell) -> Callable[[], ProgressBar]:
+    """What makes a bar that fits a shell's output."""
+    return lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"))
 
 
-class TerminalLine:
-    """One line of a terminal that is written again and again."""
+@contextmanager
+def loading(shell: InteractiveShell) -> Iterator[Progress]:
+    """Display how much the block loads into the index of a store."""
+    __tracebackhide__ = True
+    from streamstate.state_inspect.temporal_index.loading import loading_progress
 
-    def __init__(self) -> None:
-        self._width = 0
+    began = time.monotonic()
+    loaded: dict[str, int] = {}
+    with working(shell, stays="what was loaded before is kept. Run the line again to load the rest.") as progress:
 
-    def show(self, line: str, share: float | None) -> None:
-        """Write over what stands there."""
-        self._write(line if share is None else f"[{'#' * round(share * 20):20}] {share:4.0%}  {line}")
+        def report(name: str, read: int, expected: int) -> None:
+            loaded[name] = read
+            line = f"Loading {_relation(name)}: {read:,} of {expected:,} rows"
+            progress.say(f"Sorting {read:,} rows of {_relation(name)}" if read >= expected else line, read, expected)
 
-    def settle(self, line: str) -> None:
-        """Write the last line, and go to the next."""
-        self._write(line)
-        sys.stdout.write("\n")
-
-    def _write(self, line: str) -> None:
-        sys.stdout.write("\r" + line.ljust(self._width))
-        sys.stdout.flush()
-        self._width = len(line)
+        with loading_progress(report):
+            yield progress
+        seconds = time.monotonic() - began
+        rows = ", ".join(f"{count:,} rows of {_relation(name)}" for name, count in loaded.items())
+        progress.line = f"Loaded {rows} in {seconds:.1f} s. Later queries reuse them."
 
 
-class NoPlace:
-    """An output that cannot change, such as a file: only the last line is written."""
+def _relation(name: str) -> str:
+    """``delays/op0`` as in SQL; the name of a rebuilt index ends in a number."""
+    return name.partition("#")[0].replace("/", ".")
 
-    def show(self, line: str, share: float | None) -> None:
-        """Nothing."""
 
-    def settle(self, line: str) -> None:
-        """Write the last line."""
-        print(line)
+class CaptureProgress:
+    """Displays how much of what a query has committed, or has to reach, is captured; called with its status."""
+
+    def __init__(self, progress: Progress, epoch: int | None = None) -> None:
+        self._progress = progress
+        self._epoch = epoch
+        self._first: int | None = None
+
+    def __call__(self, status: QueryStatus) -> None:
+        """Display a status."""
+        captured = -1 if status.epoch is None else status.epoch
+        if self._first is None:
+            self._first = captured
+        goal = captured + status.behind if self._epoch is None else self._epoch
+        self._progress.say(status_line(status), captured - self._first, goal - self._first)
+
+
+@contextmanager
+def own_interrupt() -> Iterator[None]:
+    """Make an interrupt end the block with KeyboardInterrupt, and do nothing else.
+
+    PySpark's own handler first cancels every job of the session, which would fail the running queries. An error that
+    an engine raises because it was interrupted is replaced by the interrupt.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    spare_other_calls()
+    interrupted = False
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except BaseException:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _brief_interrupt(interrupt: KeyboardInterrupt, line: str) -> KeyboardInterrupt:
+    """The interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
+    shown: dict[str, Any] = interrupt.__dict__
+    shown["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {line}"]
+    return interrupt
+
+
+@contextmanager
+def cancelling(spark: SparkSession) -> Iterator[None]:
+    """Make an interrupt cancel the Spark jobs of the block, and no others."""
+    tag = f"streamstate-{uuid.uuid4().hex}"
+    spark.addTag(tag)
+    try:
+        with own_interrupt():
+            yield
+    except KeyboardInterrupt as interrupt:
+        spark.interruptTag(tag)
+        raise _brief_interrupt(
+            interrupt, "the statement's Spark jobs were cancelled. Streaming queries go on."
+        ) from None
+    finally:
+        spark.removeTag(tag)

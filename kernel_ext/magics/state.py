@@ -1,30 +1,26 @@
-"""``%state``: a query's state as a browser, and as data at an epoch, between two, or of one key."""
+"""``%state``: a query's state as a browser, and as data at an epoch, between two epochs, or of one key."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from streamstate.magics.arguments import MagicParser, VerbParser, add_output, add_store, count, past_epoch
-from streamstate.magics.keys import typed_key
+from streamstate.errors import InvalidArgumentError
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port, typed_key
 from streamstate.magics.magic import Magic
-from streamstate.magics.notebook import Notebook
-from streamstate.magics.reading import reading
-from streamstate.magics.state_verbs import VERBS
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.magics.notebook_context import NotebookContext, ServedStore
+from streamstate.magics.progress import loading
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streamstate.state_inspect import History, Snapshot, StateTable, Store
+    from streamstate.state_inspect import History, StateTable
 
-__all__ = ["STATE"]
-
-# Each asks another question: what one of them is about, the others cannot narrow.
-_ALONE = {
+# Each of these options asks its own question, which the options behind it cannot narrow.
+_EXCLUDES = {
     "diff": ("at", "as_of", "key", "where", "top", "by", "history", "timeline", "dashboard"),
     "history": ("at", "as_of", "where", "top", "by", "timeline", "dashboard"),
     "key": ("where", "top", "by", "timeline", "dashboard"),
@@ -33,15 +29,28 @@ _ALONE = {
     "dashboard": ("at", "where", "top", "by"),
 }
 
-_QUESTIONS = (*_ALONE, "at", "where", "top", "by")
+_QUESTIONS = (*_EXCLUDES, "at", "where", "top", "by")
+
+
+class _StateParser(MagicParser):
+    """The parser of ``%state``, where ``--diff A..B`` is ``--diff A B``."""
+
+    def words(self, line: str, expand: Callable[[str], str] = str) -> list[str]:
+        """The line's words."""
+        found = super().words(line, expand)
+        for at in [at for at, word in enumerate(found[:-1]) if word == "--diff"]:
+            ends = found[at + 1].split("..")
+            if len(ends) == 2 and all(ends):
+                found[at + 1 : at + 2] = ends
+        return found
 
 
 def _parser() -> MagicParser:
-    parser = VerbParser(
+    parser = _StateParser(
         "%state",
-        "Look into the state of a query. Without options: a browser with a slider over the epochs; without a name:\n"
-        "the store's queries at a glance. With options, the value is data: a DataFrame, with --key one row as a dict.",
-        verbs=[verb.parsed for verb in VERBS],
+        "Explore the state of a query. Without options, show a browser with a slider over the epochs; without a name,\n"
+        "the store's queries. With options, return data: a DataFrame or, with --key, one row as a dict.",
+        verbs=[Verb("serve", "serve the store as a read-only page in the browser", _serve_arguments, _serve)],
         epilog="Examples:\n"
         "  %state\n"
         "  %state delays\n"
@@ -60,146 +69,170 @@ def _parser() -> MagicParser:
         metavar="EPOCH",
         type=past_epoch,
         completes="epoch",
-        help="the state at an epoch: 12, live-10 (or newest)",
+        help="the state at an epoch: 12, or live-10 (default: live, the newest)",
     )
     parser.add(
         "--as-of",
         metavar="TIME",
         completes="time",
-        help="the state at a time that names its zone, such as 2013-01-01T12:00+01:00",
+        help="the state at a time with its zone, such as 2013-01-01T12:00+01:00",
     )
-    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help="one key; once for each key column")
-    parser.add("--where", metavar="SQL", completes="where", help="only rows for which this holds")
-    parser.add("--top", metavar="N", type=count, help="the N largest by a column")
+    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help="one key; once per key column")
+    parser.add("--where", metavar="SQL", completes="where", help="only rows that fulfil this condition")
+    parser.add("--top", metavar="N", type=count, help="the N rows with the largest values of a column")
     parser.add("--by", metavar="COL", completes="column", help="the column for --top")
     parser.add(
-        "--diff", nargs=2, metavar=("A", "B"), type=past_epoch, completes="epoch", help="what changed from epoch A to B"
+        "--diff",
+        nargs=2,
+        metavar=("A", "B"),
+        type=past_epoch,
+        completes="epoch",
+        help="the changes from epoch A to epoch B (or A..B)",
     )
     parser.add("--history", action="store_true", help="every change of the key given with --key")
     parser.add("--timeline", action="store_true", help="a chart of all epochs: input, state, changes, duration, lag")
     parser.add(
-        "--dashboard", action="store_true", help="the query's operators with rows, sizes, skew, heavy keys, rates"
+        "--dashboard", action="store_true", help="the query's operators with rows, sizes, skew, heavy keys and rates"
     )
     add_store(parser)
-    add_output(parser, "keep the value, whole, in a variable")
+    add_output(parser, "keep the full value in a variable")
     return parser
 
 
-def _run(notebook: Notebook, args: argparse.Namespace, _cell: str) -> Any:
+def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any:
     __tracebackhide__ = True
-    if args.verb is not None:
-        return next(verb for verb in VERBS if verb.name == args.verb).run(notebook, args)
+    from streamstate import widgets
+
     _check_combination(args)
-    moment = None if args.as_of is None else aware_time(args.as_of)
+    moment = None if args.as_of is None else _aware_time(args.as_of)
     query, _, table = (args.relation or "").partition(".")
     store = notebook.open(args.store, query or None, args.storage_options)
-    with reading(notebook.shell):
-        value = _answer(notebook, args, store[query], table or None, moment) if args.relation else _overview(store)
+    with loading(notebook.shell):
+        if args.relation:
+            value = _answer(notebook, args, store[query], table or None, moment)
+        else:
+            value = widgets.StoreOverview(store)
     notebook.assign(args.output, value)
     return value
 
 
-def _overview(store: Store) -> Any:
-    """All queries of a store."""
-    return _views().StoreOverview(store)
-
-
 def _answer(
-    notebook: Notebook, args: argparse.Namespace, history: History, table: str | None, moment: datetime | None
+    notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None, moment: datetime | None
 ) -> Any:
-    """What the line asked for."""
+    """What the line asks for."""
     if args.diff:
         before, after = args.diff
         return history.diff(before, after, table=table)
     if args.history:
         state = history.live().table(table)
-        return history.key_history(state.name, **typed_key(state, args.key))
+        return history.key_history(state.name, key=typed_key(state, args.key))
     if not (args.at is not None or moment or args.key or args.where or args.top or args.by):
         return _view(notebook, args, history, table)
-    state = _snapshot(history, args.at, moment).table(table)
+    snapshot = history.live() if args.at is None and moment is None else history.at(args.at, timestamp=moment)
+    state = snapshot.table(table)
     return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
 
 
-def _view(notebook: Notebook, args: argparse.Namespace, history: History, table: str | None) -> Any:
-    """Something to look at."""
-    views = _views()
+def _view(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
+    from streamstate import widgets
+
     if args.timeline:
-        return views.Timeline(history)
+        return widgets.Timeline(history)
     if args.dashboard:
-        return views.QueryDashboard(history, notebook.running.get(history.name))
-    return views.StateBrowser(history, table)
-
-
-def _views() -> Any:
-    """The package of what can be looked at, which is slow to load."""
-    return importlib.import_module("streamstate.widgets")
-
-
-def _snapshot(history: History, at: int | str | None, moment: datetime | None) -> Snapshot:
-    if moment is not None:
-        return history.at(timestamp=moment)
-    return history.live() if at is None else history.at(at)
+        return widgets.QueryDashboard(history, notebook.running.get(history.name))
+    return widgets.StateBrowser(history, table)
 
 
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
-    found = state.lookup(**typed_key(state, given))
-    if found is None:
+    row = state.lookup(key=typed_key(state, given))
+    if row is None:
         print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
-    return found
+    return row
 
 
-def _rows(notebook: Notebook, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
-    """A page of rows, cut where it is only shown, and saying so."""
+def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
+    """The rows; if they are only displayed, the first of them, with a note."""
     total = state.count(where=args.where)
     limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)
     page = state.page(limit=limit, order_by=args.by, descending=args.by is not None, where=args.where)
     if len(page) < total and not args.top:
         print(
-            f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}; -o VAR keeps all of them, "
-            "%config StreamState.rows = N shows more."
+            f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}. -o VAR keeps all of them, "
+            "%config StreamState.rows = N displays more."
         )
     return page
 
 
 def _check_combination(args: argparse.Namespace) -> None:
-    """Raise where options exclude or need each other."""
+    """Refuse options that exclude each other, or that lack another."""
     given = {name for name, value in vars(args).items() if value not in (None, False)}
     asked = [_flag(name) for name in _QUESTIONS if name in given]
     if args.relation is None and asked:
-        raise InvalidArgumentError(f"{asked[0]} is of one query: %state NAME {asked[0]} … Without NAME: all queries.")
-    for option, others in _ALONE.items():
-        clash = [_flag(other) for other in others if other in given]
+        raise InvalidArgumentError(f"{asked[0]} needs a query: %state NAME {asked[0]} … Without a name: all queries.")
+    for option, excluded in _EXCLUDES.items():
+        clash = [_flag(name) for name in excluded if name in given]
         if option in given and clash:
             raise InvalidArgumentError(f"{_flag(option)} cannot be combined with {', '.join(clash)}. Use one of them.")
     if "history" in given and "key" not in given:
-        raise InvalidArgumentError("--history is that of one key: add --key COLUMN=VALUE for each key column.")
+        raise InvalidArgumentError("--history needs a key: add --key COLUMN=VALUE for each key column.")
     if "top" in given and "by" not in given:
-        raise InvalidArgumentError("--top needs the column to sort by: --top 10 --by COLUMN.")
+        raise InvalidArgumentError("--top needs a column to sort by: --top 10 --by COLUMN.")
 
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def aware_time(text: str) -> datetime:
-    """A time with its zone: ISO 8601 with an offset, or followed by the zone's name.
-
-    Raises:
-        InvalidArgumentError: it is no time.
-        NaiveTimestampError: it has no zone.
-    """
-    from streamstate.state_inspect.timestamps import aware
+def _aware_time(text: str) -> datetime:
+    """A time with its zone: ISO 8601 with an offset, or followed by the name of a zone."""
+    from streamstate.state_inspect.epoch_names import aware
 
     written, _, zone = text.strip().rpartition(" ")
     if not written or not zone[:1].isalpha():
         return aware(text)
     try:
         return datetime.fromisoformat(written).replace(tzinfo=ZoneInfo(zone))
-    except (ValueError, LookupError, OSError) as error:  # ZoneInfo looks for a file of the zone's name
+    except (ValueError, LookupError, OSError) as error:  # ZoneInfo looks for a file with the zone's name
         raise InvalidArgumentError(
-            f"--as-of {text!r} is not a time: {error}.\n"
-            "Write it like 2013-01-01T12:00+01:00 or '2013-01-01 12:00 Europe/Rome'."
+            f"Invalid --as-of {text!r}: {error}.\n"
+            "Expected a time such as 2013-01-01T12:00+01:00 or '2013-01-01 12:00 Europe/Rome'."
         ) from None
+
+
+def _serve_arguments(parser: MagicParser) -> None:
+    parser.add("store", metavar="STORE", nargs="?", completes="store", help="the store (default: the last store used)")
+    parser.add("--port", metavar="N", type=port, help="the port on this machine (default: any free port)")
+    parser.add("--stop", action="store_true", help="stop serving")
+    add_output(parser, "keep the server in a variable")
+
+
+def _serve(notebook: NotebookContext, args: argparse.Namespace) -> None:
+    """Serve a store, or show where it is already served."""
+    __tracebackhide__ = True
+    if args.stop:
+        _stop_serving(notebook)
+        return
+    path = notebook.store_path(args.store)
+    served = notebook.served
+    if served is not None and (served.path != path or args.port not in (None, served.port)):
+        raise InvalidArgumentError(
+            f"This notebook already serves {served.path} at {served.server.url}\nStop that first: %state serve --stop"
+        )
+    if served is None:
+        from streamstate.widgets.page import serve
+
+        server = serve(notebook.open(args.store), port=args.port or 0)
+        served = notebook.served = ServedStore(path, server, args.port)
+    print(f"{served.path} is served at {served.server.url}")
+    notebook.assign(args.output, served.server)
+
+
+def _stop_serving(notebook: NotebookContext) -> None:
+    if notebook.served is None:
+        raise InvalidArgumentError("This notebook serves no store. %state serve [STORE] serves one.")
+    path = notebook.served.path
+    for line in notebook.stop_serving() or [f"{path} is no longer served."]:
+        print(line)
 
 
 STATE = Magic("line", "state", _parser(), _run)

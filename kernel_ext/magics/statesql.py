@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store, identifier
-from streamstate.magics.interrupts import cancelling
 from streamstate.magics.magic import Magic
-from streamstate.magics.notebook import Notebook, require_cell
-from streamstate.magics.reading import reading
-from streamstate.snapshots.errors import InvalidArgumentError
-
-__all__ = ["STATESQL"]
+from streamstate.magics.notebook_context import NotebookContext, require_cell
+from streamstate.magics.progress import cancelling, loading
 
 _EXAMPLE = "SELECT * FROM delays VERSION AS OF 12 LIMIT 5"
 
@@ -20,10 +17,10 @@ _EXAMPLE = "SELECT * FROM delays VERSION AS OF 12 LIMIT 5"
 def _parser() -> MagicParser:
     parser = MagicParser(
         "%%statesql",
-        "Run the cell as SQL over the store. A query with one state table is a relation of its name, otherwise each\n"
-        "of its tables is: delays.op0_left. FROM delays VERSION AS OF 12, VERSION AS OF 'live - 10' and\n"
-        "TIMESTAMP AS OF '…' travel in time. delays.history has all versions with _valid_from and _valid_to,\n"
-        "delays.changes the change log. Your DataFrames are relations by their variables' names.",
+        "Run the cell as SQL over the store. A query with one state table is a relation of its name; otherwise each\n"
+        "of its tables is one: delays.op0_left. FROM delays VERSION AS OF 12, VERSION AS OF 'live - 10' and\n"
+        "TIMESTAMP AS OF '…' read past epochs. delays.history has all versions with _valid_from and _valid_to,\n"
+        "delays.changes the changelog. Your DataFrames are relations, by the names of their variables.",
         epilog=f"Example:\n  %%statesql -o busiest\n  {_EXAMPLE}\n\n"
         "  %%statesql --at live-10\n  SELECT name, delays.* FROM delays JOIN airlines USING (carrier)",
     )
@@ -32,9 +29,9 @@ def _parser() -> MagicParser:
         metavar="EPOCH",
         type=_moment,
         completes="moment",
-        help="the epoch of tables that name none: 12, live-10, or a moment such as 2026-03-01T12:00:00+01:00",
+        help="the epoch of tables without one in the SQL: 12, live-10, or a time such as 2026-03-01T12:00:00+01:00",
     )
-    parser.add("--engine", choices=("duckdb", "spark"), default="duckdb", help="what runs it (default: duckdb)")
+    parser.add("--engine", choices=("duckdb", "spark"), default="duckdb", help="the SQL engine (default: duckdb)")
     parser.add(
         "--frame",
         dest="frames",
@@ -42,34 +39,35 @@ def _parser() -> MagicParser:
         metavar="VAR",
         type=identifier,
         completes="frame",
-        help="a variable that is a table of its name: a frame, or the path of a CSV or Parquet file; may be repeated",
+        help="a variable to use as a table: a DataFrame, or the path of a CSV or Parquet file; may be repeated",
     )
     add_store(parser)
     add_output(parser, "keep the result in a variable")
     return parser
 
 
-def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> Any:
+def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Any:
     __tracebackhide__ = True
     query = require_cell(cell, "%%statesql", _EXAMPLE)
     store = notebook.open(args.store, options=args.storage_options)
     frames = _frames(notebook, query, store.queries(), args.frames or [])
     spark = notebook.spark() if args.engine == "spark" else None
-    with reading(notebook.shell) if spark is None else cancelling(spark):
+    with loading(notebook.shell) if spark is None else cancelling(spark):
         result = store.sql(query, at=args.at, frames=frames, engine=args.engine, spark=spark).to_pandas()
     notebook.assign(args.output, result)
     return result
 
 
-def _frames(notebook: Notebook, query: str, queries: list[str], named: list[str]) -> dict[str, Any]:
-    """The variables that the statement reads: those that were named, and frames that it names where no query is."""
-    from streamstate.state_inspect.sql import is_frame, tables_named
+def _frames(notebook: NotebookContext, query: str, queries: list[str], named: list[str]) -> dict[str, Any]:
+    """The variables that the statement reads: those given with ``--frame``, and DataFrames that it names."""
+    from streamstate.state_inspect.sql.statement import tables_named
+    from streamstate.state_inspect.sql.user_data import is_frame
 
     variables = notebook.shell.user_ns
     for name in named:
         if name not in variables:
-            raise InvalidArgumentError(f"%%statesql --frame {name}: there is no variable {name!r}.")
-    taken = {one.casefold() for one in queries}
+            raise InvalidArgumentError(f"Invalid --frame {name}: there is no variable {name!r}.")
+    taken = {query_name.casefold() for query_name in queries}
     found = {
         name: variables[name]
         for name in tables_named(query)
@@ -79,8 +77,8 @@ def _frames(notebook: Notebook, query: str, queries: list[str], named: list[str]
 
 
 def _moment(text: str) -> Any:
-    """An argument that names an epoch."""
-    from streamstate.state_inspect.moments import moment
+    """An argument that names an epoch or a time."""
+    from streamstate.state_inspect.epoch_names import moment
 
     try:
         return moment(text)

@@ -3,55 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import ast
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import InvalidSQLError, QueryError
+from streamstate.launch import MODES, Launch, Sink, first_line
 from streamstate.magics.arguments import MagicParser, add_output, add_store, count, every
-from streamstate.magics.cell import cell_value, last_assigned
-from streamstate.magics.launch import Launch, Sink, trigger_options
 from streamstate.magics.magic import Magic
-from streamstate.magics.notebook import Notebook, checkpoint_beside, require_cell
-from streamstate.magics.plan import MODES, check_mode, check_state, first_line
-from streamstate.magics.preflight import query_id_of
-from streamstate.magics.running import ACTIVE, RunningQuery
-from streamstate.recovery.back_off import BackOff
-from streamstate.recovery.unfinished import recover
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import InvalidSQLError, QueryError
+from streamstate.magics.notebook_context import NotebookContext, require_cell
+from streamstate.operations.restart_policy import BackOff
+from streamstate.running import Running
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.names import check_name
-from streamstate.snapshots.registry import check_name_free, check_store, register
+from streamstate.starting import EXAMPLE, check_launch, check_options, checkpoint_beside, start_launch, streaming_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streamstate.recovery.supervision import Supervised
-    from streamstate.snapshots import Capture
-    from streamstate.snapshots.pace import Every
-
-__all__ = ["PACES", "STREAM_CELL", "run_launch"]
 
 _TRIGGERS = ("available-now", "once", "500ms", "1s", "10s", "1m")
 _SINKS = ("noop", "memory", "console", "parquet:", "json:")
-PACES = ("1", "10", "1s", "10s", "1m")
-_EVERY = "capture once per N epochs, or per 10s, 2m, … (default: 1)"
 
-_EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
+
+def add_every(parser: MagicParser) -> None:
+    """The option that says how often to capture."""
+    parser.add(
+        "--every",
+        metavar="N",
+        type=every,
+        suggestions=("1", "10", "1s", "10s", "1m"),
+        help="capture once per N epochs, or per 10s, 2m, … (default: 1)",
+    )
 
 
 def _parser() -> MagicParser:
     parser = MagicParser(
         "%%stream",
         "Start the streaming query that the cell makes, and capture the state of each of its epochs.\n\n"
-        "The cell ends with a streaming DataFrame (or, with --sql, is one SELECT over streaming views). The handle of\n"
-        "the query is returned at once. The same NAME again stops the query and resumes it from its checkpoint.",
-        epilog=f"Examples:\n  %%stream delays --trigger 1s\n  {_EXAMPLE}\n\n"
+        "The cell ends with a streaming DataFrame or, with --sql, is one SELECT over streaming views. The query's\n"
+        "handle is returned at once. The same NAME again stops the query and resumes it from its checkpoint.",
+        epilog=f"Examples:\n  %%stream delays --trigger 1s\n  {EXAMPLE}\n\n"
         "  %%stream delays --sql --mode complete -o delays_query\n"
         "  SELECT carrier, avg(delay) FROM flights GROUP BY carrier",
     )
-    parser.add("name", metavar="NAME", completes="query", help="what the query is called in the store and in SQL")
-    parser.add("--sql", action="store_true", help="the cell is SQL for Spark, not Python")
+    parser.add("name", metavar="NAME", completes="query", help="the query's name in the store and in SQL")
+    parser.add("--sql", action="store_true", help="the cell is Spark SQL instead of Python")
     parser.add("--mode", choices=MODES, default="update", help="output mode (default: update)")
     parser.add(
         "--trigger",
@@ -62,184 +57,95 @@ def _parser() -> MagicParser:
     parser.add(
         "--sink", default="noop", suggestions=_SINKS, help="noop, memory, console or FORMAT:PATH (default: noop)"
     )
-    add_store(parser, "where the snapshots go (default: the last store used)")
+    add_store(parser, "where to write the snapshots (default: the last store used)")
     parser.add("--checkpoint", metavar="DIR", completes="checkpoint", help="default: beside the store")
-    parser.add("--every", metavar="N", type=every, suggestions=PACES, help=_EVERY)
-    parser.add("--partitions", metavar="N", type=count, help="how many partitions a new query's state has")
+    add_every(parser)
+    parser.add("--partitions", metavar="N", type=count, help="the number of state partitions of a new query")
     parser.add(
         "--restart",
         metavar="N",
         nargs="?",
         type=count,
         const=BackOff().restarts,
-        help="start the query again when it fails, with growing waits, up to N times in ten minutes (default: 5)",
+        help="restart the query if it fails, with growing delays, up to N times in ten minutes (default: 5)",
     )
     add_output(parser, "keep the handle in a variable")
     return parser
 
 
-def _run(notebook: Notebook, args: argparse.Namespace, cell: str) -> RunningQuery:
+def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Running:
     """Check everything, then start."""
     __tracebackhide__ = True
-    name, sink, store = check_name(args.name), Sink.parse(args.sink), notebook.store_path(args.store)
-    require_cell(cell, "%%stream", _EXAMPLE)
-    trigger_options(args.trigger)
-    sink.check(args.mode)
-    layout = Layout.at(store, notebook.options(store, args.storage_options))
-    check_store(layout)
+    store = notebook.store_path(args.store)
+    require_cell(cell, "%%stream", EXAMPLE)
+    options = notebook.options(store, args.storage_options)
+    layout = Layout.at(store, options)
+    check_options(args.name, layout, mode=args.mode, trigger=args.trigger, sink=args.sink)
     frame = _sql_frame(notebook, cell) if args.sql else _python_frame(notebook, cell)
-    check_state(frame)
-    check_mode(frame, args.mode)
-    checkpoint = location(args.checkpoint or checkpoint_beside(store, name))
-    check_name_free(layout, name, query_id_of(checkpoint, frame.sparkSession), checkpoint)
+    checkpoint = location(args.checkpoint or checkpoint_beside(store, args.name))
     restart = None if args.restart is None else BackOff(restarts=args.restart)
-    launch = Launch(name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
-    handle = run_launch(notebook, launch, store, args.every or notebook.settings.every)
+    sink = Sink.parse(args.sink)
+    launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
+    check_launch(launch, layout)
+    pace = args.every or notebook.settings.every
+    handle = start_launch(launch, store, notebook.running, every=pace, storage_options=options, say=print)
     notebook.use_store(store)
     notebook.assign(args.output, handle)
     return handle
 
 
-def run_launch(notebook: Notebook, launch: Launch, store: str, every: Every) -> RunningQuery:
-    """Start a query that was found to be right, in the place of the one that has its name.
-
-    Raises:
-        QueryError: another running query has its name or its checkpoint, or Spark refuses it.
-    """
-    from streamstate.snapshots.follow import follow
-    from streamstate.spark_session import advise
-
-    spark = launch.frame.sparkSession
-    before = notebook.running.get(launch.name)
-    was_running = before is not None and before.state in ("running", "restarting")
-    _check_alone(notebook, launch)
-    committed = Checkpoint(launch.checkpoint, spark).committed()
-    launch.check_resumes(committed)
-    advise(spark)
-    if before is not None:
-        before.stop()
-    _recover(launch)
-    _announce(launch, was_running=was_running)
-    query = launch.start()
-    try:
-        # At once, so that the next cell can look although nothing is captured yet; the plan is known to keep state.
-        options = notebook.options(store)
-        register(Layout.at(store, options), launch.name, str(query.id), launch.checkpoint)
-        # A query that is started again goes on under another handle: its checkpoint is what stays.
-        followed = query if launch.restart is None else launch.checkpoint
-        capture = follow(followed, store, launch.name, every=every, spark=spark, storage_options=options)
-        supervised = _supervised(launch, query, capture)
-    except BaseException:
-        query.stop()
-        raise
-    handle = RunningQuery(
-        launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every, supervised=supervised
-    )
-    notebook.running.pop(launch.name, None)
-    notebook.running[launch.name] = handle
-    return handle
-
-
-def _supervised(launch: Launch, query: StreamingQuery, capture: Capture) -> Supervised | None:
-    """What starts the query again, where that was asked for; its end is the capture's."""
-    if launch.restart is None:
-        return None
-    from streamstate.recovery.supervision import Supervised
-
-    return Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
-
-
-def _recover(launch: Launch) -> None:
-    """Take back a rescale that was killed, and say so."""
-    spark = launch.frame.sparkSession
-    found = recover(Checkpoint(launch.checkpoint, spark), spark)
-    if found is not None:
-        print(
-            f"A rescale of {launch.name} to {found.wanted} partitions was killed before it was verified;"
-            f" it was taken back: {launch.name} has {found.partitions} partitions, as before."
-        )
-
-
-def _python_frame(notebook: Notebook, cell: str) -> DataFrame:
+def _python_frame(notebook: NotebookContext, cell: str) -> DataFrame:
     """The streaming DataFrame that the cell ends with."""
     __tracebackhide__ = True
     if "spark" not in notebook.shell.user_ns:
         notebook.spark()
-    value = cell_value(notebook.shell, cell)
+    value = _cell_value(notebook.shell, cell)
     if value is not None:
-        return _streaming(value, "The cell's value")
-    assigned = last_assigned(notebook.shell, cell)
-    end = f"end it with a line that says just {assigned}" if assigned else "end it with the streaming DataFrame"
-    raise QueryError(f"The cell has no value: its last line is no expression, or is None.\nTo make a query, {end}.")
+        return streaming_frame(value, "The cell's value")
+    assigned = _last_assigned(notebook.shell, cell)
+    last = f"a line that contains only {assigned}" if assigned else "the streaming DataFrame"
+    raise QueryError(f"The cell has no value: its last line is not an expression, or is None.\nEnd it with {last}.")
 
 
-def _sql_frame(notebook: Notebook, cell: str) -> DataFrame:
-    """The streaming DataFrame that the cell's SQL means."""
+def _sql_frame(notebook: NotebookContext, cell: str) -> DataFrame:
+    """The streaming DataFrame that the cell's SQL defines."""
     from pyspark.errors import AnalysisException, ParseException
 
     spark = notebook.spark()
     try:
-        return _streaming(spark.sql(cell), "This SQL's result")
+        return streaming_frame(spark.sql(cell), "The result of this SQL")
     except ParseException as error:
-        raise InvalidSQLError(f"Spark cannot read this SQL: {str(error).strip()}") from None
+        raise InvalidSQLError(f"Spark cannot parse this SQL: {str(error).strip()}") from None
     except AnalysisException as error:
-        streaming = [table.name for table in spark.catalog.listTables() if table.isTemporary]
+        views = [table.name for table in spark.catalog.listTables() if table.isTemporary]
         raise InvalidSQLError(
-            f"Spark refuses this SQL: {first_line(error)}\nTemporary views: {', '.join(streaming) or 'none'}. "
-            "Make one from a stream with createOrReplaceTempView."
+            f"Spark refuses this SQL: {first_line(error)}\nTemporary views: {', '.join(views) or 'none'}. "
+            "Create one from a stream with createOrReplaceTempView."
         ) from None
 
 
-def _streaming(value: Any, what: str) -> DataFrame:
-    """The value, where it is a streaming DataFrame."""
-    from pyspark.sql import DataFrame
+def _cell_value(shell: Any, cell: str) -> Any:
+    """Run a cell's code in the user's namespace, as IPython would, with tracebacks that show the cell's own lines.
 
-    kind = type(value).__name__
-    if not isinstance(value, DataFrame):
-        hint = "Leave out .writeStream and .start(): %%stream does that." if "Stream" in kind else _EXAMPLE
-        raise QueryError(f"{what} is a {kind}, not a streaming DataFrame.\n{hint}")
-    if not value.isStreaming:
-        raise QueryError(f"{what} is a DataFrame that is read once, not a stream.\nStart from spark.readStream.")
-    if not hasattr(value, "_jdf"):
-        raise QueryError("This DataFrame is of Spark Connect; state can be captured only beside a classic session.")
-    return value
-
-
-def _check_alone(notebook: Notebook, launch: Launch) -> None:
-    """Raise where another running query has the name or the checkpoint."""
-    own = notebook.running.get(launch.name)
-    mine = own.query.id if own is not None and own.query is not None else None
-    for other in launch.frame.sparkSession.streams.active:
-        if other.name == launch.name and other.id != mine:
-            raise QueryError(
-                f"Spark runs a query called {launch.name!r} already, which this notebook did not start with %%stream.\n"
-                "Stop it first (spark.streams.active lists them), or use another name."
-            )
-    for one in notebook.running.values():
-        if one.name != launch.name and one.checkpoint == launch.checkpoint and one.state in ACTIVE:
-            raise QueryError(
-                f"The checkpoint {launch.checkpoint} is in use by {one.name}.\n"
-                f"%stream stop {one.name} first, or give --checkpoint another folder."
-            )
+    The value is that of its last expression; None if it ends with another statement.
+    """
+    __tracebackhide__ = True
+    source = shell.transform_cell(cell)
+    filename = shell.compile.cache(source, shell.execution_count)
+    tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(shell.compile(tree, filename, "exec"), shell.user_ns)  # noqa: S102 (the user's own code)
+    if last is None:
+        return None
+    return eval(shell.compile(ast.Expression(last.value), filename, "eval"), shell.user_ns)  # noqa: S307 (likewise)
 
 
-def _announce(launch: Launch, *, was_running: bool) -> None:
-    """Say in one line when a query goes on where it was, rather than from the start."""
-    checkpoint = Checkpoint(launch.checkpoint, launch.frame.sparkSession)
-    committed = checkpoint.committed()
-    stopped = f"{launch.name} was stopped. " if was_running else ""
-    if committed:
-        print(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
-        _announce_partitions(launch, checkpoint, committed[-1])
-    elif stopped:
-        print(f"{stopped}{launch.name} starts from the beginning, in {launch.checkpoint}")
-
-
-def _announce_partitions(launch: Launch, checkpoint: Checkpoint, epoch: int) -> None:
-    planned = checkpoint.planned(epoch)
-    kept = planned.conf.get("spark.sql.shuffle.partitions") if planned else None
-    if launch.partitions is not None and kept not in (None, str(launch.partitions)):
-        print(f"{launch.name} keeps its {kept} partitions: a checkpoint fixes them.")
+def _last_assigned(shell: Any, cell: str) -> str | None:
+    """The variable that the cell's last statement assigns to."""
+    body = shell.compile.ast_parse(shell.transform_cell(cell)).body
+    if body and isinstance(body[-1], ast.Assign) and isinstance(body[-1].targets[0], ast.Name):
+        return body[-1].targets[0].id
+    return None
 
 
 STREAM_CELL = Magic("cell", "stream", _parser(), _run)

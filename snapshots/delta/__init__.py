@@ -1,8 +1,8 @@
-"""Delta tables that a crash does not tear and damage does not pass through unnoticed.
+"""Delta tables that survive crashes, and whose damage is detected.
 
-deltalake commits and reads the log; what is added here, because it does neither: rows are appended exactly once
-(``commits``), files and log entries are synced to disk and carry checksums that every reader verifies
-(``data_files``, ``log_checks``), and files that no commit took are swept away (``sweep``).
+deltalake reads and commits the log. This package adds what it lacks: rows are appended exactly once (``commits``),
+files and log entries are synced to disk and have checksums that every reader verifies (``data_files``, ``log_checks``),
+and small files are merged and files of failed commits removed (``maintenance``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Place", "append_once", "commit_once", "open_or_create", "open_table"
 
 
 def __getattr__(name: str) -> Any:
-    """Load what commits when it is first used: Spark's executors write data files and commit nothing."""
+    """Load the committing half when it is first used: Spark's executors write data files and commit nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("streamstate.snapshots.delta.commits"), name)

@@ -1,10 +1,10 @@
-"""Delta tables, opened and committed to exactly once.
+"""Opening Delta tables, and committing to them exactly once.
 
-A Delta transaction identifier (an application and a version, see the Delta protocol's "Transaction Identifiers")
-does not deduplicate by itself: it must be looked up and committed through one handle of the table, so that of two
-writers who both saw the old version one gets a conflict. Here a commit becomes the version after the one that its
-writer looked at, or it fails: whatever was committed in between, by another capture, by compaction or by a sweep,
-has the writer look again and write its files anew.
+A Delta transaction identifier (an application and a version, see the Delta protocol's "Transaction Identifiers") does
+not deduplicate by itself. It has to be looked up and committed through one handle of the table, so that one of two
+writers who both saw the old version gets a conflict. Here a commit becomes the version after the one that its writer
+looked at, or it fails. After any commit in between, by another capture, by compaction or by a sweep, the writer looks
+again and writes its files again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from streamstate.errors import StoreError
 from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
 from streamstate.snapshots.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
-from streamstate.snapshots.errors import StoreError
+from streamstate.snapshots.delta.table import Table
 
-# History is kept by our own rules: Delta's default would drop log entries after 30 days.
+# streamstate's retention decides what is kept: Delta's default would drop log entries after 30 days.
 _CONFIGURATION: dict[str, str | None] = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
@@ -34,26 +35,26 @@ _CONFIGURATION: dict[str, str | None] = {
 }
 _CHECKPOINT_INTERVAL = 50
 
-# Others may change the columns at the same moment.
+# Another process may change the columns at the same time.
 _ATTEMPTS = 5
 
 FENCE = "streamstate/fence"
-"""The transaction identifier of the empty commits that a sweep makes before it deletes anything."""
+"""The transaction identifier of the empty commit that a sweep makes before it deletes anything."""
 
-# More commits than captures that died, or race, between a table's commit and the manifest's.
+# More than the commits of captures that were killed, or compete, between a table's commit and the manifest's.
 _RECENT = 64
 
 
-def open_table(place: Place) -> DeltaTable | None:
-    """A handle on the table's newest version, its log verified; None where there is no table.
+def open_table(place: Place) -> Table | None:
+    """A handle on the table's newest version, with its log verified; None if the table does not exist.
 
     Raises:
-        DamagedStoreError: where its log is not what was written.
-        StoreError: where it cannot be read.
+        DamagedStoreError: its log is damaged.
+        StoreError: it cannot be read.
     """
-    with _told(place):
+    with _read_errors(place):
         try:
-            table = DeltaTable(place.uri, storage_options=place.storage_options)
+            table = Table(place)
         except TableNotFoundError:
             check(place)
             return None
@@ -62,15 +63,15 @@ def open_table(place: Place) -> DeltaTable | None:
 
 
 def update(place: Place, table: DeltaTable) -> bool:
-    """Bring a handle forward to the newest version, verified; returns whether there was a newer one.
+    """Update a handle to the newest version, with its log verified; returns whether there was a newer one.
 
     Raises:
         DamagedStoreError, StoreError: as :func:`open_table`.
     """
     before = table.version()
-    with _told(place):
-        # deltalake lists the whole log, which takes long once it has thousands of entries; versions follow each other.
-        if place.folder is None or entry_of(place.folder, before + 1).exists():
+    with _read_errors(place):
+        # deltalake lists the whole log, which is slow with thousands of entries.
+        if not isinstance(table, Table) or table.has_newer():
             table.update_incremental()
         if table.version() == before:
             _check_still_there(place, before)
@@ -80,7 +81,7 @@ def update(place: Place, table: DeltaTable) -> bool:
 
 
 def _check_still_there(place: Place, version: int) -> None:
-    """Raise where the table's folder was removed or replaced: to deltalake that looks as if nothing had been added."""
+    """Raise if the table's folder was removed or replaced; to deltalake it looks as if nothing had been added."""
     folder = place.folder
     if folder is not None and not entry_of(folder, version).exists():
         raise StoreError(
@@ -90,17 +91,17 @@ def _check_still_there(place: Place, version: int) -> None:
 
 
 class Handle:
-    """A table kept open by one writer, who then reads only what was committed since.
+    """A table that a writer keeps open, to read only what was committed since.
 
-    A handle belongs to one thread: what is looked up in it must still hold when it commits.
+    A handle belongs to one thread: nothing may update it between a lookup and the commit that relies on it.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._table: DeltaTable | None = None
+        self._table: Table | None = None
 
-    def newest(self) -> DeltaTable:
-        """The table, brought forward to its newest version.
+    def newest(self) -> Table:
+        """The table at its newest version.
 
         Raises:
             DamagedStoreError, StoreError: as :func:`required`.
@@ -111,22 +112,18 @@ class Handle:
             update(self.place, self._table)
         return self._table
 
-    def forget(self) -> None:
-        """Open the table anew the next time."""
-        self._table = None
 
+def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
+    """A handle on the table, which is created if it does not exist, even if another process is creating it too.
 
-def open_or_create(place: Place, schema: pa.Schema, description: str) -> DeltaTable:
-    """A handle on the table, made first where it is missing (another process may be making it too).
-
-    A table that is there gets the schema's columns that it lacks, null in its rows, and types that hold the schema's.
+    An existing table gets the columns of the schema that it lacks, null in its rows, and types wide enough for it.
 
     Raises:
-        DamagedStoreError, StoreError: as :func:`open_table`; and where a column's type cannot hold the schema's.
+        DamagedStoreError, StoreError: as :func:`open_table`, or a column has no common type with the schema's.
     """
     table = open_table(place)
     if table is None:
-        with _told(place), contextlib.suppress(CommitFailedError):
+        with _read_errors(place), contextlib.suppress(CommitFailedError):
             DeltaTable.create(
                 place.uri,
                 schema,
@@ -139,13 +136,16 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> DeltaTa
         table = required(place)
     for _ in range(_ATTEMPTS):
         now = pa.schema(table.schema().to_arrow())
-        wanted = merged(now, schema, place)
-        if wanted == now:
+        target = merged(now, schema, place)
+        if target == now:
             return table
-        change(place, table, wanted)
+        change(place, table, target)
         seal_missing(place)
         table = required(place)
-    raise StoreError(f"The columns of {place} do not become those of the query's state: {schema}.")
+    raise StoreError(
+        f"The columns of {place} keep changing while they are adapted to the query's state.\n"
+        "Do several queries capture into it? Capture again once the others are done."
+    )
 
 
 def append_once(
@@ -156,19 +156,19 @@ def append_once(
     *,
     metadata: dict[str, str] | None = None,
 ) -> int:
-    """Append rows unless the table has them; returns the application's version before (−1: none).
+    """Append rows unless the table has them; returns the application's previous version (−1: none).
 
-    Where that is not below ``version``, nothing was written.
+    If that is already ``version`` or later, nothing is written.
 
     Args:
         where: an existing table.
-        application: who writes; each application's versions only grow.
+        application: the writer; the versions of an application only grow.
         version: the version that the rows bring the application to.
-        rows_after: gives the rows that a table standing at the given version lacks.
-        metadata: kept with the commit.
+        rows_after: returns the rows that a table lacks, given the application's version in it.
+        metadata: stored with the commit.
 
     Raises:
-        StoreError: where the rows could not be written; nothing of them is visible then.
+        StoreError: the rows could not be written; none of them is visible.
     """
     handle = where if isinstance(where, Handle) else Handle(where)
 
@@ -189,29 +189,29 @@ def commit_once(
     data_change: bool = True,
     keeps_files: bool = False,
 ) -> int:
-    """Commit files unless the application's version is there; returns its version before (−1: none).
+    """Commit files unless the application's version is committed; returns its previous version (−1: none).
 
     Args:
         where: an existing table.
-        application: who writes; each application's versions only grow.
+        application: the writer; the versions of an application only grow.
         version: the version that the commit brings the application to.
-        write: writes the files, given the table and the version at which the application stands. It is called again
-            where another commit came in between.
+        write: writes the files, given the table and the application's version in it. It is called again if another
+            commit came in between.
         removes: the files that leave the table in the same commit.
-        metadata: kept with the commit.
-        data_change: False where the commit only rewrites rows that are there, which a stream of the table leaves out.
-        keeps_files: where another commit came in between, leave the files on disk: ``write`` gives them again, or
-            deletes them (see ``prepared``).
+        metadata: stored with the commit.
+        data_change: False if the commit only rewrites existing rows, so that streams of the table skip it.
+        keeps_files: if another commit came in between, keep the files on disk: ``write`` returns them again or deletes
+            them (see ``prepared``).
 
     Raises:
-        StoreError: where they could not be committed; nothing of them is visible then.
+        StoreError: the files could not be committed; none of their rows is visible.
     """
     handle = where if isinstance(where, Handle) else Handle(where)
     while True:
         table = handle.newest()
         stands = version_of(table, application)
         if stands >= version:
-            seal_missing(handle.place)  # whoever committed it may have died before its log entry was synced
+            seal_missing(handle.place)  # its writer may have been killed before the log entry was synced
             return stands
         mark = Transaction(application, version)
         if _commit(handle.place, table, _Work(write, removes, stands, metadata, mark, data_change, keeps_files)):
@@ -219,14 +219,14 @@ def commit_once(
 
 
 def empty_commit(place: Place, table: DeltaTable, application: str) -> bool:
-    """Commit nothing as the table's next version; False where another commit took its place."""
+    """Make an empty commit as the table's next version; False if another commit took that version."""
     mark = Transaction(application, table.version() + 1)
     return _commit(place, table, _Work(lambda *_: (), lambda _: (), -1, None, mark))
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What one commit is to do."""
+    """What one commit does."""
 
     write: Callable[[DeltaTable, int], Sequence[DataFile]]
     removes: Callable[[DeltaTable], Sequence[RemoveAction]]
@@ -243,22 +243,22 @@ class _Work:
 
 
 def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
-    """Write files and commit them as the table's next version; False where another commit took its place."""
+    """Write files and commit them as the table's next version; False if another commit took that version."""
     files: Sequence[DataFile] = []
-    wanted = table.version() + 1
+    version = table.version() + 1
     try:
         files = work.write(table, work.stands)
         if files and place.folder is not None:
             synced(place.folder)
         actions: list[AddAction | RemoveAction] = [
-            *(one.as_action(data_change=work.data_change) for one in files),
+            *(file.as_action(data_change=work.data_change) for file in files),
             *work.removes(table),
         ]
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
         )
     except (DeltaError, OSError) as error:
-        # An error does not mean "not committed": what follows the commit may have failed.
+        # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)
         if not _holds(now, files):
             failed = now.version() == table.version()
@@ -267,30 +267,30 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
             if failed:
                 raise _failed(place, error) from error
             return False
-    _sync_and_seal(place, wanted)
+    _sync_and_seal(place, version)
     return True
 
 
-def required(place: Place) -> DeltaTable:
-    """A handle on a table that is there.
+def required(place: Place) -> Table:
+    """A handle on a table that has to exist.
 
     Raises:
-        StoreError: where it is not, or cannot be read.
+        StoreError: it does not exist, or cannot be read.
     """
     table = open_table(place)
     if table is None:
-        raise StoreError(f"The table {place} is gone.\nWas the store, or a part of it, deleted while it was in use?")
+        raise StoreError(f"The table {place} does not exist.\nWas the store, or part of it, deleted while in use?")
     return table
 
 
 def recent_metadata(place: Place, key: str) -> list[str]:
-    """What the table's newest commits keep under ``key``, oldest first."""
+    """What the table's newest commits have stored under ``key``, oldest first."""
     entries: list[dict[str, Any]] = required(place).history(_RECENT)
     return [entry[key] for entry in reversed(entries) if key in entry]
 
 
 def version_of(table: DeltaTable, application: str) -> int:
-    """At which version an application stands; −1 where it has committed nothing."""
+    """An application's version; −1 if it has committed nothing."""
     version = table.transaction_version(application)
     return -1 if version is None else version
 
@@ -309,14 +309,14 @@ def _sync_and_seal(place: Place, version: int) -> None:
             seal(place, version, checkpoint=True)
     except (DeltaError, OSError) as error:
         raise StoreError(
-            f"What was committed to {place} could not be made safe on disk: {plain(error)}\n"
-            "It is there; the next capture will try again."
+            f"A commit to {place} could not be synced to disk: {plain(error)}\n"
+            "It is visible; the next capture will sync it."
         ) from error
 
 
 def _failed(place: Place, error: Exception) -> StoreError:
     return StoreError(
-        f"Nothing could be written to {place}: {plain(error)}\nWhat is in the store already is untouched.{_hint(place)}"
+        f"Nothing could be written to {place}: {plain(error)}\nThe store's contents are unchanged.{_hint(place)}"
     )
 
 
@@ -325,15 +325,15 @@ def _hint(place: Place) -> str:
 
 
 @contextlib.contextmanager
-def _told(place: Place) -> Iterator[None]:
-    """Turn what deltalake raises for a table it cannot read into an error of ours, damage first."""
+def _read_errors(place: Place) -> Iterator[None]:
+    """Turn what deltalake raises for an unreadable table into a StoreError, after checking for damage."""
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
         check(place)
         raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from error
     except BaseException as error:
-        # A damaged log can make deltalake's Rust panic, which is no Exception.
+        # A damaged log can make deltalake's Rust code panic, which is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
         check(place)

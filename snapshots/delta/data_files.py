@@ -1,11 +1,12 @@
-"""Data files: Parquet, written once, synced, and named after what they hold.
+"""Data files: Parquet, written once, synced, and named after their content.
 
-A file's name ends in the XXH3 digest of its bytes, so that a reader can tell a damaged file from a good one: page
-checksums would miss the footer, and few readers of Parquet look at them.
+A file's name ends in the XXH3 digest of its bytes, so that a reader can detect damage. Parquet's page checksums would
+miss the footer, and few readers check them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -24,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from streamstate.errors import DamagedStoreError, UntrustedStoreError
 from streamstate.snapshots.delta.place import Place, synced
-from streamstate.snapshots.errors import DamagedStoreError
 from streamstate.snapshots.operators import CHANGE
 
 if TYPE_CHECKING:
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"^part-[0-9a-f]{32}-(?P<digest>[0-9a-f]{32})\.parquet$")
 _UNFINISHED = ".unfinished-"
 _CHUNK = 1 << 22
-# Of files that were found to be as they were written, the hash of path, size, time and inode: a long history has many.
+# Hashes of path, size, time and inode of the files that were verified; hashes, because a long history has many.
 _sound: set[int] = set()
 _MOST_SOUND = 100_000
-# Small enough that reading some epochs of a large file can leave out the rest by its statistics.
+# Small enough for a reader of some epochs to skip the rest of a large file by its statistics.
 _ROW_GROUP = 128 * 1024
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that stands in a table's folder and waits to be committed."""
+    """A complete file in a table's folder, to be committed."""
 
     path: str
     """Its path in the table."""
@@ -53,17 +54,17 @@ class DataFile:
     modified: int
     """Milliseconds since 1970."""
     statistics: str
-    """The file's statistics as Delta's log keeps them (JSON)."""
+    """The file's statistics as in Delta's log (JSON)."""
 
     def as_action(self, *, data_change: bool = True) -> AddAction:
-        """What commits the file."""
-        from deltalake.transaction import AddAction  # Spark's executors write files too, and need it not
+        """The action that commits the file."""
+        from deltalake.transaction import AddAction  # not needed by Spark's executors, which write files too
 
         return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
 
 
 class DataFileWriter:
-    """Writes one data file, piece by piece; used in a ``with`` block, at whose end the file stands complete.
+    """Writes one data file, piece by piece; a context manager, at whose end the file is complete.
 
     Args:
         place: the table.
@@ -72,7 +73,7 @@ class DataFileWriter:
 
     def __init__(self, place: Place, schema: pa.Schema) -> None:
         self.file: DataFile | None = None
-        """The file, once complete; None where nothing was written."""
+        """The file, once complete; None if nothing was written."""
         self._place = place
         self._schema = schema.remove_metadata()
         self._name = uuid.uuid4().hex
@@ -81,30 +82,31 @@ class DataFileWriter:
         self._pending: list[pa.Table] = []
 
     def __enter__(self) -> DataFileWriter:
-        """Nothing is created before the first rows."""
+        """Begin; no file is created before the first rows."""
         return self
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Add rows, in the table's columns; columns of the table that they lack are null."""
+        """Add rows; columns of the table that they lack are null."""
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         if not table.num_rows:
             return
         self._pending.append(fitted(table, self._schema))
-        if sum(one.num_rows for one in self._pending) >= _ROW_GROUP:
+        if sum(piece.num_rows for piece in self._pending) >= _ROW_GROUP:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what has gathered: each call of Arrow's writer begins a row group."""
+        """Write the pending rows; each call of Arrow's writer begins a row group."""
         if not self._pending:
             return
         if self._writer is None:
             self._path = self._unfinished()
+            self._path.touch(mode=0o600, exist_ok=False)  # it may be in the shared folder for temporary files
             self._writer = pq.ParquetWriter(self._path, self._schema, compression="zstd")
         self._writer.write_table(pa.concat_tables(self._pending), row_group_size=_ROW_GROUP)
         self._pending.clear()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Complete the file, or leave nothing behind where an error ends the block."""
+        """Complete the file; after an error, leave nothing behind."""
         try:
             if error is None:
                 self._flush()
@@ -122,7 +124,7 @@ class DataFileWriter:
 
 
 def write_file(place: Place, schema: pa.Schema, rows: pa.Table | Iterable[pa.RecordBatch]) -> list[DataFile]:
-    """Write rows as one data file; none where there are no rows."""
+    """Write rows as one data file; no file if there are no rows."""
     with DataFileWriter(place, schema) as writer:
         for piece in [rows] if isinstance(rows, pa.Table) else rows:
             writer.write(piece)
@@ -130,13 +132,16 @@ def write_file(place: Place, schema: pa.Schema, rows: pa.Table | Iterable[pa.Rec
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in a table's columns: in its order and types, null where they have no such column."""
-    columns = [rows[one.name] if one.name in rows.schema.names else pa.nulls(rows.num_rows, one.type) for one in schema]
-    return pa.table([column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema)
+    """The rows in a table's columns, order and types; columns that they lack are null."""
+    names, count = set(rows.schema.names), rows.num_rows
+    columns = [
+        rows[field.name].cast(field.type) if field.name in names else pa.nulls(count, field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def delete_files(place: Place, paths: Iterable[str]) -> None:
-    """Remove files that no commit holds; those that are gone already are left out."""
+    """Remove files that no commit holds, if they exist."""
     folder = place.folder
     system = None if folder is not None else place.filesystem()
     for path in paths:
@@ -147,26 +152,46 @@ def delete_files(place: Place, paths: Iterable[str]) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name is that of a data file of ours, or of one that was never completed."""
+    """Whether this is the name of a data file that streamstate wrote, complete or not."""
     return name.startswith(_UNFINISHED) or _NAME.match(name) is not None
 
 
 def is_complete(name: str) -> bool:
-    """Whether a name is that of a complete data file of ours."""
+    """Whether this is the name of a complete data file that streamstate wrote."""
     return _NAME.match(name) is not None
 
 
-def verified(place: Place, path: str) -> Path:
-    """A data file on the local disk (fetched once from an object store), its bytes those that were written.
-
-    Files without a digest in their name, such as those of another tool's compaction, are taken as they are.
+def refuse_links(place: Place, paths: Iterable[str]) -> None:
+    """Raise if a data file on the local disk is a symbolic link.
 
     Raises:
-        DamagedStoreError: where the file is missing or its bytes changed.
-        StoreError: where it cannot be read.
+        UntrustedStoreError: it is.
+    """
+    if (folder := place.folder) is None:
+        return
+    for path in paths:
+        if (folder / path).is_symlink():
+            raise UntrustedStoreError.link(folder / path)
+
+
+def verified(place: Place, path: str, size: int | None = None) -> Path:
+    """A data file on the local disk (fetched once from an object store), with its bytes verified.
+
+    Files without a digest in their name, such as those of another tool's compaction, are not verified.
+
+    Args:
+        place: the table.
+        path: the file's path in the table.
+        size: its size in bytes according to the log, which saves a request to the object store.
+
+    Raises:
+        DamagedStoreError: the file is missing or its bytes have changed.
+        UntrustedStoreError: it is a symbolic link.
+        StoreError: it cannot be read.
     """
     folder = place.folder
-    local = folder / path if folder is not None else _fetched(place, path)
+    local = folder / path if folder is not None else _fetched(place, path, size)
+    refuse_links(place, [path])
     named = _NAME.match(local.name)
     try:
         found = local.stat()
@@ -179,7 +204,7 @@ def verified(place: Place, path: str) -> Path:
     except OSError as error:
         raise DamagedStoreError.unreadable(f"{place}/{path}", error) from error
     if named["digest"] != digest:
-        raise DamagedStoreError.file(f"{place}/{path}", "its bytes are not those that were written")
+        raise DamagedStoreError.file(f"{place}/{path}", "its bytes have changed since it was written")
     if len(_sound) >= _MOST_SOUND:
         _sound.clear()
     _sound.add(state)
@@ -187,12 +212,14 @@ def verified(place: Place, path: str) -> Path:
 
 
 def _published(place: Place, written: Path, name: str) -> DataFile:
-    """Name the file after its digest, sync it, and put it where the table is."""
+    """Name the file after its digest, sync it and move it into the table."""
     statistics, rows = _statistics(pq.read_metadata(written))
     synced(written)
     found = written.stat()
     final = f"part-{name}-{_digest(written)}.parquet"
     if place.folder is not None:
+        with contextlib.suppress(PermissionError):  # file systems without modes
+            written.chmod(0o600 | place.folder.stat().st_mode & 0o666)  # readable for those who can read the folder
         written.rename(place.folder / final)
     else:
         with place.filesystem().open_output_stream(final) as out, written.open("rb") as file:
@@ -202,12 +229,12 @@ def _published(place: Place, written: Path, name: str) -> DataFile:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        # In small pieces: memory for large ones stays with each thread that has read some.
+        # In small pieces: a thread keeps the memory for large ones.
         return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def _statistics(metadata: pq.FileMetaData) -> tuple[str, int]:
-    """Delta's statistics of the columns by which readers choose files; and the number of rows."""
+    """Delta's statistics of the columns by which readers skip files, and the number of rows."""
     least: dict[str, int | str] = {}
     most: dict[str, int | str] = {}
     nulls: dict[str, int] = {}
@@ -217,33 +244,44 @@ def _statistics(metadata: pq.FileMetaData) -> tuple[str, int]:
         if not whole_number and column.path != CHANGE:
             continue
         groups = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
-        # A dotted path is a field within a struct, a list or a map.
-        if "." in column.path or column.path != column.name or not all(one and one.has_min_max for one in groups):
+        # A dotted path is a field of a struct, a list or a map.
+        nested = "." in column.path or column.path != column.name
+        if nested or not all(group and group.has_min_max for group in groups):
             continue
-        least[column.name] = min(one.min for one in groups)
-        most[column.name] = max(one.max for one in groups)
-        if all(one.has_null_count for one in groups):
-            nulls[column.name] = sum(one.null_count for one in groups)
+        least[column.name] = min(group.min for group in groups)
+        most[column.name] = max(group.max for group in groups)
+        if all(group.has_null_count for group in groups):
+            nulls[column.name] = sum(group.null_count for group in groups)
     found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
     return json.dumps(found), metadata.num_rows
 
 
 @functools.cache
 def _cache() -> tempfile.TemporaryDirectory[str]:
-    """Files fetched from object stores, gone with the process."""
+    """Files fetched from object stores, deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="streamstate-files-")
 
 
-def _fetched(place: Place, path: str) -> Path:
+def _fetched(place: Place, path: str, size: int | None) -> Path:
     folder = Path(_cache().name) / xxhash.xxh3_128(place.uri.encode()).hexdigest()
     local = folder / Path(path).name
     if not local.exists():
         folder.mkdir(parents=True, exist_ok=True)
         arriving = local.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         try:
-            with place.filesystem().open_input_stream(path) as stream, arriving.open("wb") as file:
-                shutil.copyfileobj(stream, file, _CHUNK)
+            _fetch(place, path, size, arriving)
         except OSError as error:
             raise DamagedStoreError.unreadable(f"{place}/{path}", error) from error
         os.replace(arriving, local)  # noqa: PTH105 (atomic; another thread may have fetched it too)
     return local
+
+
+def _fetch(place: Place, path: str, size: int | None, to: Path) -> None:
+    try:
+        sizes = None if size is None else {path: size}
+        with place.filesystem(sizes).open_input_stream(path) as stream, to.open("wb") as file:
+            shutil.copyfileobj(stream, file, _CHUNK)
+    except OSError:
+        if size is None:
+            raise
+        _fetch(place, path, None, to)  # an object of another size is damaged, which its digest shows

@@ -1,9 +1,9 @@
-r"""Checksums and syncing of Delta's log, which deltalake does neither of.
+r"""Checksums and syncing of Delta's log, neither of which deltalake does.
 
-Beside each log entry and log checkpoint stands a checksum file in the format of Hadoop's ``ChecksumFileSystem``
-(``.<name>.crc``: ``crc\0``, the chunk size, a CRC-32 of each chunk), which Spark verifies by itself when it reads
-the table. A log entry is sealed after it was synced: where a crash came in between, the next writer seals it. Object
-stores keep entries whole and checksummed themselves, so there nothing is added.
+Each log entry and log checkpoint has a checksum file beside it, in the format of Hadoop's ``ChecksumFileSystem``
+(``.<name>.crc``: ``crc\0``, the chunk size, a CRC-32 of each chunk), which Spark verifies when it reads the table. A
+log entry is sealed (given a checksum file) after it is synced; after a crash in between, the next writer seals it.
+Object stores write objects atomically and checksum them, so nothing is added there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import uuid
 import zlib
 from pathlib import Path
 
+from streamstate.errors import DamagedStoreError
 from streamstate.snapshots.delta.place import LOG, Place, synced
-from streamstate.snapshots.errors import DamagedStoreError
 
 _MAGIC = b"crc\0"
 _CHUNK = 512
@@ -25,17 +25,21 @@ _ENTRY = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 
 
+def entry_name(version: int) -> str:
+    """The name of a version's log entry."""
+    return f"{version:020}.json"
+
+
 def entry_of(folder: Path, version: int) -> Path:
     """The log entry of a version of the table in a folder."""
-    return folder / LOG / f"{version:020}.json"
+    return folder / LOG / entry_name(version)
 
 
 def check(place: Place) -> None:
-    """Verify what opening the table reads: the newest log checkpoint and the entries since.
+    """Verify what opening the table reads: the newest log checkpoint and the later entries.
 
     Raises:
-        DamagedStoreError: where a file is not what was written.
-        StoreError: where the log cannot be looked at.
+        DamagedStoreError: a file is damaged, or the log cannot be listed.
     """
     if place.folder is None:
         return
@@ -46,7 +50,7 @@ def check(place: Place) -> None:
 
 
 def check_entries(place: Place, first: int, last: int) -> None:
-    """Verify the entries of some versions, where a table was open and went forward; does not list the log.
+    """Verify the entries of some versions without listing the log, after an open table was updated.
 
     Raises:
         DamagedStoreError: as :func:`check`.
@@ -69,7 +73,7 @@ def _check(log: Path) -> None:
 
 
 def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
-    """Sync a version's log entry (or the log checkpoint at it) and put its checksum beside it."""
+    """Sync a version's log entry, or the log checkpoint at it, and write its checksum file."""
     if place.folder is None:
         return
     log = place.folder / LOG
@@ -78,7 +82,7 @@ def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
 
 
 def seal_missing(place: Place) -> None:
-    """Seal what a writer that died, or a tool that knows no seals, left without."""
+    """Seal what a killed writer or another tool left without a checksum file."""
     if place.folder is None:
         return
     log = place.folder / LOG
@@ -92,7 +96,7 @@ def seal_missing(place: Place) -> None:
 
 def _seal_file(path: Path) -> None:
     if not path.stat().st_size:
-        return  # what is left of an entry that a loss of power took back: nobody was told of it
+        return  # an entry truncated by a power loss; its commit was never reported
     synced(path)
     seal = path.with_name(_seal_name(path.name))
     writing = seal.with_name(f"{seal.name}.{uuid.uuid4().hex}.tmp")
@@ -105,7 +109,7 @@ def _seal_file(path: Path) -> None:
 
 def _check_file(path: Path, *, sealed: bool) -> None:
     if not sealed:
-        return  # committed a moment ago, or by another tool
+        return  # committed just now, or by another tool
     try:
         found, seal = path.stat(), path.with_name(_seal_name(path.name)).stat()
         good = _matches(str(path), found.st_size, found.st_mtime_ns, found.st_ino, seal.st_mtime_ns)
@@ -115,12 +119,12 @@ def _check_file(path: Path, *, sealed: bool) -> None:
         raise DamagedStoreError.file(str(path), "it does not match its checksum file")
 
 
-@functools.lru_cache(maxsize=1_000)  # those since a table's newest log checkpoint are asked for again, the others never
+@functools.lru_cache(maxsize=1_000)  # only entries since the newest log checkpoint are checked again
 def _matches(file: str, _size: int, _modified: int, _inode: int, _sealed: int) -> bool:
-    """Of files that have not changed since they were last looked at, known already."""
+    """Whether a file matches its checksums, cached until the file changes."""
     path = Path(file)
     seal = path.with_name(_seal_name(path.name)).read_bytes()
-    # Seals are not synced themselves: a loss of power can leave an empty one, which says nothing.
+    # Checksum files are not synced: a power loss can leave an empty one, which is ignored.
     return not seal or seal == _checksums(path.read_bytes())
 
 

@@ -25,31 +25,31 @@ class Place:
 
     @property
     def folder(self) -> Path | None:
-        """The folder, where the table is on the local disk."""
+        """The table's folder; None if it is not on the local disk."""
         return local_path(self.uri)
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """The options as deltalake takes them."""
+        """The options in deltalake's form."""
         if self.folder is not None:
             return dict(self.options) if self.options else None
         from streamstate.snapshots.delta.object_store import patient
 
         return patient(self.options)
 
-    def filesystem(self) -> FileSystem:
-        """The table's files by their paths in the table, wherever it is."""
+    def filesystem(self, sizes: Mapping[str, int] | None = None) -> FileSystem:
+        """The table's files by their paths in the table; known sizes save requests to an object store."""
         from streamstate.snapshots.delta.object_store import files_of
 
-        return files_of(self.uri, self.storage_options)
+        return files_of(self.uri, self.storage_options, sizes)
 
     def __str__(self) -> str:
-        """For messages."""
+        """The URI."""
         return self.uri
 
 
 def synced(path: Path) -> None:
-    """Have the disk keep a file, or what a folder lists, through a loss of power."""
+    """Sync a file, or a folder's list of files, so that it survives a power loss."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

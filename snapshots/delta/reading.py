@@ -1,4 +1,4 @@
-"""Rows of a table from its verified files, as a stream."""
+"""Reading a table's rows from its verified files, as a stream."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from streamstate.errors import StoreError, StreamStateError, UntrustedStoreError
 from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.delta.place import Place
-from streamstate.snapshots.errors import StoreError, StreamStateError
+from streamstate.snapshots.names import is_base_name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Committed:
-    """A data file of a table's version, with what the log says of it."""
+    """A data file of a table's version, as described in the log."""
 
     path: str
     size: int
     rows: int | None
     least: int | None
-    """The smallest value of the column by which files are chosen; None where the log does not say."""
+    """The smallest value of the column by which files are selected; None if the log does not have it."""
     most: int | None
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether it can hold a row between two values of that column, both included."""
+        """Whether it can have a row between two values of that column, both included."""
         if self.least is None or self.most is None:
             return True
         return (first is None or self.most >= first) and (last is None or self.least <= last)
@@ -41,10 +43,10 @@ class Committed:
 
 @contextlib.contextmanager
 def cannot_read(place: Place) -> Iterator[None]:
-    """Turn what Arrow raises while it reads a table's files into an error of ours.
+    """Turn what Arrow raises while it reads a table's files into a StoreError.
 
     Raises:
-        StoreError: as said.
+        StoreError: a file cannot be read.
     """
     try:
         yield
@@ -56,7 +58,7 @@ def cannot_read(place: Place) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TableVersion:
-    """A table as of the version at which a handle stands."""
+    """A table at a handle's version."""
 
     place: Place
     table: DeltaTable
@@ -67,16 +69,25 @@ class TableVersion:
         return pa.schema(self.table.schema().to_arrow())
 
     def files(self, by: str) -> list[Committed]:
-        """The data files, by ascending values of a whole-number column."""
+        """The data files, ordered by an integer column.
+
+        Raises:
+            UntrustedStoreError: the log names a file outside the table's folder. Delta allows absolute paths (shallow
+                clones have them); streamstate never writes one.
+        """
         actions = pa.table(self.table.get_add_actions(flatten=True))
         names = actions.schema.names
 
         def values(name: str) -> list[Any]:
             return actions[name].to_pylist() if name in names else [None] * actions.num_rows
 
-        wanted = ("path", "size_bytes", "num_records", f"min.{by}", f"max.{by}")
-        found = map(Committed, *map(values, wanted))
-        return sorted(found, key=lambda one: (-1 if one.least is None else one.least, one.path))
+        fields = ("path", "size_bytes", "num_records", f"min.{by}", f"max.{by}")
+        for path in values("path"):
+            # Delta's paths are URIs, which may be percent-encoded.
+            if not is_base_name(path) or not is_base_name(unquote(path)):
+                raise UntrustedStoreError.path(self.place, path)
+        found = map(Committed, *map(values, fields))
+        return sorted(found, key=lambda file: (-1 if file.least is None else file.least, file.path))
 
     def scan(
         self,
@@ -87,14 +98,14 @@ class TableVersion:
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows whose ``by`` lies between ``first`` and ``last`` (both included; None: no limit) and fit ``where``.
+        """The rows with ``by`` between ``first`` and ``last`` (both included; None: no limit) that satisfy ``where``.
 
-        Files are chosen by the log's statistics, verified, and streamed, so that memory stays bounded.
+        Files are selected by the log's statistics, verified and streamed, so memory is bounded.
 
         Raises:
-            DamagedStoreError: where a file is missing or its bytes changed.
+            DamagedStoreError: a file is missing or its bytes have changed.
         """
-        chosen = [one for one in self.files(by) if one.may_hold(first, last)]
+        chosen = [file for file in self.files(by) if file.may_hold(first, last)]
         bounds: list[pc.Expression] = [] if where is None else [where]
         if first is not None:
             bounds.append(pc.field(by) >= first)
@@ -104,11 +115,11 @@ class TableVersion:
         return self.scan_files(chosen, columns=columns, where=condition)
 
     def read(self, by: str, first: int | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
-        """The same as :meth:`scan`, as a table.
+        """As :meth:`scan`, but returns a table.
 
         Raises:
             DamagedStoreError: as :meth:`scan`.
-            StoreError: where a file cannot be read.
+            StoreError: a file cannot be read.
         """
         with cannot_read(self.place):
             return self.scan(by, first, columns=columns).read_all()
@@ -119,11 +130,11 @@ class TableVersion:
         """The rows of some of the files, verified, in the files' order.
 
         Raises:
-            DamagedStoreError: where a file is missing or its bytes changed.
+            DamagedStoreError: a file is missing or its bytes have changed.
         """
         schema = self.schema
-        paths = [str(verified(self.place, one.path)) for one in files]
-        wanted = list(columns) if columns is not None else schema.names
+        paths = [str(verified(self.place, file.path, file.size)) for file in files]
+        names = list(columns) if columns is not None else schema.names
         if not paths:
-            return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
-        return ds.dataset(paths, schema=schema).scanner(columns=wanted, filter=where).to_reader()
+            return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in names]), [])
+        return ds.dataset(paths, schema=schema).scanner(columns=names, filter=where).to_reader()

@@ -1,4 +1,4 @@
-"""A table's columns follow the state's: a restarted query may bring new columns, and wider types."""
+"""Changing a table's columns: a restarted query may add columns and widen types."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema
 from deltalake.exceptions import DeltaError
 
+from streamstate.errors import StoreError
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.errors import StoreError
 
-# Log checkpoints are written by us, because they too are to be synced and sealed.
+# Log checkpoints are written in commits, where they are synced and sealed.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def merged(now: pa.Schema, wanted: pa.Schema, place: Place) -> pa.Schema:
-    """The table's schema with the columns that it lacks at its end, and each type wide enough for both.
+def merged(now: pa.Schema, target: pa.Schema, place: Place) -> pa.Schema:
+    """The table's schema, with the columns that it lacks at the end and each type wide enough for both.
 
     Raises:
-        StoreError: where a column changed its type to one that has no common type with the old.
+        StoreError: a column's old and new type have no common type.
     """
     fields = []
-    for one in now:
-        at = wanted.get_field_index(one.name)
-        fields.append(one if at < 0 else one.with_type(_wider(one, wanted.field(at), place)))
-    lacking = [one.with_nullable(nullable=True) for one in wanted if one.name not in now.names]
-    return pa.schema([*fields, *lacking])
+    for field in now:
+        at = target.get_field_index(field.name)
+        fields.append(field if at < 0 else field.with_type(_wider(field, target.field(at), place)))
+    missing = [field.with_nullable(nullable=True) for field in target if field.name not in now.names]
+    return pa.schema([*fields, *missing])
 
 
 def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
-    """Give a table a schema that :func:`merged` made; False where another commit came in between.
+    """Give a table a schema that :func:`merged` made; False if another commit came in between.
 
-    New columns are null in the rows that are there. A wider type has them written again: few readers of Delta take
-    files of another type than the table's.
+    New columns are null in the existing rows. For a wider type the rows are written again: few Delta readers accept
+    files whose types differ from the table's.
     """
     now = TableVersion(place, table).schema
     try:
-        if [one.type for one in now] == [one.type for one in schema][: len(now)]:
-            fields = [Field.from_arrow(one) for one in list(schema)[len(now) :]]
+        if [field.type for field in now] == [field.type for field in schema][: len(now)]:
+            fields = [Field.from_arrow(field) for field in list(schema)[len(now) :]]
             table.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
         else:
             _rewrite(place, table, schema)
@@ -46,7 +46,7 @@ def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
         current = DeltaTable(place.uri, storage_options=place.storage_options)
         if current.version() == table.version():
             raise StoreError(
-                f"The columns of {place} could not be changed: {error}\nIts rows are untouched."
+                f"The columns of {place} could not be changed: {error}\nIts rows are unchanged."
             ) from error
         return False
     return True
@@ -80,11 +80,11 @@ def _rewrite(place: Place, table: DeltaTable, schema: pa.Schema) -> None:
 def _wider(old: pa.Field, new: pa.Field, place: Place) -> pa.DataType:
     if old.type == new.type:
         return old.type
-    both = [pa.schema([pa.field("column", one.type)]) for one in (old, new)]
+    both = [pa.schema([pa.field("column", field.type)]) for field in (old, new)]
     try:
         return pa.unify_schemas(both, promote_options="permissive").field(0).type
     except pa.ArrowException as error:
         raise StoreError(
-            f"Column {old.name!r} of {place} is {old.type}, and the query's state now has {new.type} there, which have"
-            " no type in common.\nCapture the query from here on under another name, or into another store."
+            f"Column {old.name!r} of {place} has type {old.type}, but the query's state now has type {new.type}, and"
+            " the two have no common type.\nCapture the query under another name from now on, or into another store."
         ) from error

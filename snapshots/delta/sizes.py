@@ -1,4 +1,4 @@
-"""How large a table is, from its log alone: no file is opened, and an unchanged table costs nothing."""
+"""The size of a table, from its log alone: no file is opened, and an unchanged table costs nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamstate.snapshots.delta.place import Place
 
 @dataclass(frozen=True)
 class Size:
-    """What the data files of a table's newest version take.
+    """The size of the data files of a table's newest version.
 
-    Delta's own log, and files that only older versions have and that wait to be swept away, are not counted.
+    Delta's own log, and files that only older versions have and that will be swept, are not counted.
     """
 
     bytes: int = 0
@@ -27,7 +27,7 @@ class Size:
 
 
 class TableSize:
-    """The size of one table, computed once a version. Any thread may ask."""
+    """The size of one table, computed once per version. Any thread may use it."""
 
     def __init__(self, place: Place) -> None:
         self._handle = Handle(place)
@@ -39,7 +39,7 @@ class TableSize:
         """The size of the newest version.
 
         Raises:
-            DamagedStoreError, StoreError: where the table is gone, or its log cannot be read.
+            DamagedStoreError, StoreError: the table does not exist, or its log cannot be read.
 
         Example:
             >>> TableSize(store.layout.change_log("delays", "op0")).now()  # doctest: +SKIP

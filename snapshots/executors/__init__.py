@@ -1,5 +1,5 @@
-"""Captures that are too large for one process: Spark's executors write the files, the driver commits them.
+"""Captures that are too large for the driver: Spark's executors write the data files, the driver commits them.
 
-``tasks`` is what runs in the executors; it imports neither deltalake nor anything that does. ``large_capture`` is the
-driver's half, ``reports`` what the tasks tell it, ``scale`` when a pass is large.
+``tasks`` and ``spool`` run in the executors and import neither deltalake nor anything that does. ``writer`` is the
+driver's side, and ``reports`` is what tasks send back.
 """

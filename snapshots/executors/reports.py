@@ -1,12 +1,12 @@
-"""What a task on an executor tells the driver: the files it wrote, and what each epoch changed.
+"""What a task on an executor reports to the driver: the files it wrote, and what each epoch changed.
 
-A task's answer is rows of one schema; Spark hands the driver those of the tasks that succeeded, each once, whatever
-was retried or run twice for speed. Only files that are named in them are committed.
+A report is rows of one schema. Spark gives the driver the rows of each successful task exactly once, even if tasks are
+retried or run speculatively. Only files named in a report are committed, and only after the driver has checked them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,8 +14,12 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
-from streamstate.snapshots.delta.data_files import DataFile
+from streamstate.errors import CaptureError
+from streamstate.snapshots.delta.data_files import DataFile, is_complete
+from streamstate.snapshots.delta.place import Place
 
 Digests = npt.NDArray[np.uint64]
 
@@ -40,18 +44,20 @@ SPARK_SCHEMA = (
     "problem string, engine string, epoch bigint, changes bigint, live bigint, puts binary, deletes binary,"
     " path string, size bigint, rows bigint, modified bigint, statistics string"
 )
-"""The same for Spark."""
+"""The same schema for Spark."""
+
+_SHARED = "The store has to be where the driver and every executor reach it: a shared file system or an object store."
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What a piece of one epoch changed."""
+    """What one part of an epoch changed."""
 
     epoch: int
     changes: int
     """Rows of the change log."""
     live: int
-    """Rows of the whole state, where the task saw it; otherwise 0, and the digests tell."""
+    """Rows of the whole state if the task read it; otherwise 0: the digests give the count."""
     puts: Digests
     """Digests of the keys that live after the epoch."""
     deletes: Digests
@@ -60,32 +66,32 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Reports:
-    """All that the tasks of one job told."""
+    """What all tasks of one job reported."""
 
     files: list[DataFile]
     epochs: list[EpochReport]
     problems: list[str]
     engines: set[str]
-    """The versions of DuckDB that made digests."""
+    """The versions of DuckDB that computed digests."""
 
 
 def problem(text: str) -> pa.RecordBatch:
-    """A task cannot do its work, and the driver is to say why."""
+    """Report why a task cannot do its work."""
     return _row(problem=text)
 
 
 def file_written(file: DataFile) -> pa.RecordBatch:
-    """A file stands complete."""
-    return _row(**{one.name: getattr(file, one.name) for one in fields(file)})
+    """Report a complete file."""
+    return _row(**{field.name: getattr(file, field.name) for field in fields(file)})
 
 
 def epoch_done(
     epoch: int, changes: int, *, live: int = 0, puts: Digests | None = None, deletes: Digests | None = None
 ) -> pa.RecordBatch:
-    """A piece of an epoch is in the file."""
-    made = puts is not None or deletes is not None
+    """Report that one part of an epoch is in the file."""
+    has_digests = puts is not None or deletes is not None
     return _row(
-        engine=duckdb.__version__ if made else None,
+        engine=duckdb.__version__ if has_digests else None,
         epoch=epoch,
         changes=changes,
         live=live,
@@ -94,11 +100,12 @@ def epoch_done(
     )
 
 
-def read(told: pa.Table) -> Reports:
-    """The answers of a job's tasks."""
-    rows = [row for batch in told.to_batches() for row in _rows(batch)]
+def read(table: pa.Table) -> Reports:
+    """The reports of a job's tasks."""
+    rows = [row for batch in table.to_batches() for row in _rows(batch)]
+    names = [field.name for field in fields(DataFile)]
     return Reports(
-        [DataFile(**{one.name: row[one.name] for one in fields(DataFile)}) for row in rows if row["path"] is not None],
+        [DataFile(**{name: row[name] for name in names}) for row in rows if row["path"] is not None],
         [_epoch(row) for row in rows if row["epoch"] is not None],
         sorted({row["problem"] for row in rows if row["problem"] is not None}),
         {row["engine"] for row in rows if row["engine"] is not None},
@@ -108,7 +115,7 @@ def read(told: pa.Table) -> Reports:
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     columns = {name: batch[name] for name in _SCHEMA.names}
     for at in range(batch.num_rows):
-        # Digests stay where they are: as_py() of megabytes would copy them.
+        # Digests can be megabytes, which as_py() would copy.
         yield {
             name: column[at].as_buffer() if name in ("puts", "deletes") else column[at].as_py()
             for name, column in columns.items()
@@ -122,3 +129,42 @@ def _epoch(row: dict[str, Any]) -> EpochReport:
 
 def _row(**values: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([values], schema=_SCHEMA)
+
+
+def require_valid(place: Place, schema: pa.Schema, reports: Reports) -> None:
+    """Raise unless the reported files exist in the table's folder, are complete and have the table's columns.
+
+    Delta checks none of this when it commits, and a wrong file makes a table unreadable.
+    """
+    if reports.problems:
+        raise CaptureError("\n".join([*reports.problems, _SHARED]))
+    if reports.engines - {duckdb.__version__}:
+        raise CaptureError(
+            f"The executors run DuckDB {', '.join(sorted(reports.engines))} and the driver {duckdb.__version__}; their"
+            " counts cannot be combined.\nInstall the same version in both places."
+        )
+    _require_files(place, schema, reports.files)
+
+
+def _require_files(place: Place, schema: pa.Schema, files: Sequence[DataFile]) -> None:
+    local = place.folder is not None
+    system, prefix = (LocalFileSystem(), f"{place.folder}/") if local else (place.filesystem(), "")
+    for file in files:
+        if not is_complete(file.path):
+            raise CaptureError(
+                f"A task reports that it wrote {file.path!r} into {place}, which is not the name of a data file."
+            )
+        try:
+            with system.open_input_file(prefix + file.path) as opened:
+                size, footer = opened.size(), pq.read_metadata(opened)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CaptureError(
+                f"A task on an executor reports that it wrote {file.path} into {place}, but the driver cannot read it:"
+                f" {str(error).splitlines()[0]}\n{_SHARED}"
+            ) from error
+        found = (size, footer.num_rows, footer.schema.to_arrow_schema().remove_metadata())
+        if found != (file.size, file.rows, schema.remove_metadata()):
+            raise CaptureError(
+                f"The file {file.path} in {place} is not what its task wrote: it has {size} bytes and"
+                f" {footer.num_rows} rows instead of {file.size} and {file.rows}, or other columns.\n{_SHARED}"
+            )

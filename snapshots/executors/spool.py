@@ -1,4 +1,4 @@
-"""Rows set aside on an executor's disk while it is found out which of them count."""
+"""Rows kept on an executor's disk until the task knows which of them count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -14,51 +13,43 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import embedded, listed, quoted, same
+from streamstate.snapshots.duckdb_sql import embedded, listed, quoted, same
 from streamstate.snapshots.operators import POSITION
 
 Rows = npt.NDArray[np.int64]
 
 _ROW = "_streamstate_row"
-# One core is the task's, and so is a little memory beside the JVM's; what takes more goes to disk.
+# A task has one core and little memory beside the JVM; the rest goes to disk.
 _THREADS, _MEMORY = 1, "256MB"
 
 
 class Spools:
-    """The spools of one task, and the database in which their rows are compared; used in a ``with`` block."""
+    """The spools of one task, and the database in which their rows are compared."""
 
     def __init__(self) -> None:
-        # Spark removes its own local folders even where it kills the task.
+        # Spark removes its local folders even if it kills the task.
         local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
         self._folder = tempfile.TemporaryDirectory(prefix="streamstate-task-", dir=local or None)
         self._db = embedded(temp_directory=self._folder.name, memory_limit=_MEMORY, threads=_THREADS)
         self._made = 0
 
-    def __enter__(self) -> Spools:
-        """The folder is there already."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Drop the rows."""
+    def close(self) -> None:
+        """Delete the rows."""
         self._db.close()
         self._folder.cleanup()
 
     def new(self, columns: Sequence[str]) -> Spool:
-        """An empty spool.
-
-        Args:
-            columns: the columns by which its rows are compared.
-        """
+        """An empty spool, whose rows are compared by some columns."""
         self._made += 1
         return Spool(self._db, f"spool{self._made}", Path(self._folder.name), columns)
 
 
 class Spool:
-    """Rows on disk, numbered from 0; whole rows in a file, the columns to compare in the database as well."""
+    """Rows on disk, numbered from 0: whole rows in a file, and the columns to compare also in the database."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, name: str, folder: Path, columns: Sequence[str]) -> None:
         self.rows = 0
-        """How many there are."""
+        """The number of rows."""
         self._db = database
         self._name = name
         self._path = folder / name
@@ -67,7 +58,7 @@ class Spool:
         self._positioned = False
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Set rows aside."""
+        """Add rows."""
         if not batch.num_rows:
             return
         numbers = pa.array(np.arange(self.rows, self.rows + batch.num_rows))
@@ -83,14 +74,14 @@ class Spool:
         self.rows += batch.num_rows
 
     def last_of_each(self, keys: Sequence[str]) -> Rows:
-        """The last row of each key, ascending."""
+        """The numbers of the last row of each key, ascending."""
         if not self.rows:
             return np.empty(0, np.int64)
         group = f"GROUP BY {listed(keys)}" if keys else ""
         return np.sort(self._numbers(f"SELECT max({_ROW}) AS r FROM {self._name} {group}"))
 
     def number(self, keys: Sequence[str], order: str) -> None:
-        """Give the elements of each key their positions, in ascending order of a column."""
+        """Number the elements of each key, in ascending order of a column."""
         self._positioned = True
         if self.rows:
             self._db.execute(
@@ -98,16 +89,16 @@ class Spool:
                 f" ORDER BY {quoted(order)}) - 1 AS {quoted(POSITION)} FROM {self._name}"
             )
 
-    def not_in(self, other: Spool, names: Sequence[str]) -> Rows:
-        """The rows that agree with no row of another spool in some columns, ascending."""
-        if not self.rows or not other.rows:
+    def not_in(self, spool: Spool, names: Sequence[str]) -> Rows:
+        """The numbers of the rows that match no row of another spool in some columns, ascending."""
+        if not self.rows or not spool.rows:
             return np.arange(self.rows)
-        agree = same(self._name, other._name, names) if names else "true"
-        found = self._numbers(f"SELECT {_ROW} AS r FROM {self._name} ANTI JOIN {other._name} ON {agree}")
+        agree = same(self._name, spool._name, names) if names else "true"
+        found = self._numbers(f"SELECT {_ROW} AS r FROM {self._name} ANTI JOIN {spool._name} ON {agree}")
         return np.sort(found)
 
-    def read(self, wanted: Rows | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows by ascending numbers (without them all), in batches, list elements with their positions."""
+    def read(self, numbers: Rows | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows with some ascending numbers (None: all), in batches; list elements have their positions."""
         if self._file is None:
             return
         self._file.close()
@@ -117,11 +108,11 @@ class Spool:
             for batch in batches:
                 end = start + batch.num_rows
                 whole = batch if positions is None else batch.append_column(POSITION, pa.array(positions[start:end]))
-                yield whole if wanted is None else whole.take(pa.array(_within(wanted, start, end)))
+                yield whole if numbers is None else whole.take(pa.array(_within(numbers, start, end)))
                 start = end
 
     def drop(self) -> None:
-        """Free what the rows take."""
+        """Delete the rows."""
         self._db.execute(f"DROP TABLE IF EXISTS {self._name}")
         self._path.unlink(missing_ok=True)
 

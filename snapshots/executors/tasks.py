@@ -1,37 +1,35 @@
-"""What runs on the executors: rows of the state in, one data file a task out.
+"""What runs on the executors: each task takes rows of the state and writes one data file.
 
 Each function is a task of ``DataFrame.mapInArrow``; it yields what ``reports`` describes. Its memory is bounded: rows
-that have to wait do so on disk.
+that have to wait are on disk.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamstate.errors import CaptureError
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT
 from streamstate.snapshots.delta.data_files import DataFileWriter
 from streamstate.snapshots.delta.place import Place
-from streamstate.snapshots.digests import KeyDigests
-from streamstate.snapshots.errors import CaptureError
 from streamstate.snapshots.executors import reports
 from streamstate.snapshots.executors.spool import Spool, Spools
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION
-
-ORDER = "_streamstate_order"
-"""The column that keeps Spark's order of the elements of a list where rows are shuffled."""
+from streamstate.snapshots.key_digests import KeyDigests
+from streamstate.snapshots.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
 
 Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
 class TableTask:
-    """What a task has to know of its table."""
+    """What a task needs to know about its table."""
 
     place: Place
     schema: pa.Schema
@@ -40,31 +38,23 @@ class TableTask:
     """The key columns, without the position of a list's elements."""
     is_list: bool = False
     after: int = -1
-    """Epochs up to this one are in the table: they are counted and not written."""
+    """Epochs up to this one are in the table already: they are counted but not written."""
 
     @property
     def compared(self) -> list[str]:
-        """The key and value columns that Spark gives."""
+        """The key and value columns that Spark returns."""
         return [name for name in self.schema.names if name not in (EPOCH, CHANGE, PARTITION, POSITION)]
-
-    def unreachable(self) -> str | None:
-        """Why files cannot be written from here; None where they can."""
-        folder = self.place.folder
-        if folder is None or folder.is_dir():
-            return None
-        return f"An executor does not see the store's folder {folder}."
 
 
 def write_changes(task: TableTask, batches: Batches) -> Batches:
-    """The change feed of state partitions: the last row of each key and epoch goes into the log.
+    """Write the change feed of state partitions: the last row of each key and epoch.
 
-    Rows come by ascending epoch and, within an epoch, in the order in which they happened; all rows of a key come to
-    one task.
+    The rows are ordered by epoch and, within an epoch, by the order of the changes. All rows of a key are in one task.
     """
 
     def written(writer: DataFileWriter) -> Batches:
         digests = KeyDigests(task.keys)
-        with Spools() as spools:
+        with closing(Spools()) as spools:
             for epoch, pieces in _by_epoch(batches):
                 spool = spools.new(task.keys)
                 for piece in pieces:
@@ -76,10 +66,10 @@ def write_changes(task: TableTask, batches: Batches) -> Batches:
 
 
 def write_keyframe(task: TableTask, batches: Batches) -> Batches:
-    """The whole state at one epoch: all of it goes into the log as a keyframe."""
+    """Write the whole state at an epoch as a keyframe."""
 
     def written(writer: DataFileWriter) -> Batches:
-        with Spools() as spools:
+        with closing(Spools()) as spools:
             for batch in _positioned(task, spools, batches) if task.is_list else batches:
                 writer.write(_marked(batch, KEYFRAME))
                 if batch.num_rows:
@@ -89,13 +79,13 @@ def write_keyframe(task: TableTask, batches: Batches) -> Batches:
 
 
 def write_compared(epoch: int, task: TableTask, batches: Batches) -> Batches:
-    """The whole states at an epoch and at the one before: what differs goes into the log.
+    """Write the differences between the whole states at an epoch and at the one before.
 
-    All rows of a key come to one task.
+    All rows of a key are in one task.
     """
 
     def written(writer: DataFileWriter) -> Batches:
-        with Spools() as spools:
+        with closing(Spools()) as spools:
             columns = [*task.compared, *([ORDER] if task.is_list else [])]
             now, before = spools.new(columns), spools.new(columns)
             for batch in batches:
@@ -109,10 +99,10 @@ def write_compared(epoch: int, task: TableTask, batches: Batches) -> Batches:
 
 
 def _reported(task: TableTask, written: Callable[[DataFileWriter], Batches]) -> Batches:
-    """Do the work with a file to write to, and report the file."""
-    why = task.unreachable()
-    if why is not None:
-        yield reports.problem(why)
+    """Run the work with a file to write to, then report the file."""
+    folder = task.place.folder
+    if folder is not None and not folder.is_dir():
+        yield reports.problem(f"An executor cannot see the store's folder {folder}.")
         return
     with DataFileWriter(task.place, task.schema) as writer:
         yield from written(writer)
@@ -144,7 +134,7 @@ def _write_differences(task: TableTask, writer: DataFileWriter, epoch: int, now:
     for batch in now.read(changed):
         writer.write(_marked(batch, PUT))
     for batch in before.read(gone):
-        # A delete keeps its key; which partition the row was in says nothing any more.
+        # A delete has only its key.
         fixed = {EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), batch.num_rows)}
         dropped = pa.table({**fixed, CHANGE: pa.repeat(DELETE, batch.num_rows), **{key: batch[key] for key in keys}})
         writer.write(dropped)
@@ -165,21 +155,17 @@ def _marked(batch: pa.RecordBatch, change: str | pa.Array) -> pa.Table:
 
 
 def _by_epoch(batches: Batches) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
-    """The rows of each epoch.
-
-    Raises:
-        CaptureError: where epochs do not ascend, on which everything here rests.
-    """
+    """The rows of each epoch; an error if the epochs do not ascend, which everything here relies on."""
     newest = -1
     for epoch, pieces in itertools.groupby(_pieces(batches), key=lambda piece: piece[0]):
         if epoch <= newest:
-            raise CaptureError(f"Spark's change feed gave epoch {epoch} after epoch {newest}.")
+            raise CaptureError(f"Spark's change feed returned epoch {epoch} after epoch {newest}.")
         newest = epoch
         yield epoch, (piece for _, piece in pieces)
 
 
 def _pieces(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows in stretches of one epoch."""
+    """The rows, cut into slices of a single epoch each."""
     for batch in batches:
         epochs = batch[EPOCH].to_numpy()
         edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]

@@ -1,1 +1,1 @@
-"""Dropping and thinning older epochs, and what becomes of the files and readers of those that go."""
+"""Retention: dropping older epochs, and merging the files of those that are kept."""

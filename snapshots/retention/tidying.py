@@ -1,72 +1,83 @@
-"""Merging the small files of all of a query's tables, and removing those that nobody reads any more."""
+"""Merging the small files of all tables of a query, and removing files that are no longer read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from streamstate.snapshots.delta import Place, open_table
-from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.maintenance import compact as compact_table
+from streamstate.snapshots.delta.maintenance import sweep
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.sweep import sweep
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
 
 
 @dataclass(frozen=True)
-class Tidied:
+class CompactedTable:
     """What was done to one Delta table."""
 
     table: str
-    """Its folder in the query's."""
+    """Its folder in the query's folder."""
     files_before: int
     files_after: int
     bytes_before: int
     bytes_after: int
     deleted: int
-    """Files deleted from disk: of commits that failed, or past their grace period."""
+    """Files deleted from disk: those of failed commits, and those past their grace period."""
 
 
-def tidy_query(
+def compact(
     store: str | Path,
     name: str,
     *,
     storage_options: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> list[Tidied]:
-    """Merge and sweep the manifest and the change logs of a query; every epoch reads as before.
+    progress: ProgressCallback | None = None,
+) -> list[CompactedTable]:
+    """Merge the small files of a query's tables, and delete those past their grace period.
+
+    Every epoch reads as before. Background captures compact by themselves from time to time.
 
     Args:
-        store: the store's path.
+        store: the store's directory or URI.
         name: the query.
-        storage_options: deltalake's, for stores on object stores.
-        progress: called with a few words before each table.
+        storage_options: deltalake's options for a store in an object store.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
+
+    Returns:
+        Files and bytes of each table, before and after.
 
     Raises:
-        NotAStoreError, UnknownQueryError: where there is no such store or query.
-        StoreError: where a table cannot be written; it is as it was then.
+        NotAStoreError, UnknownQueryError: the store or the query does not exist.
+        StoreError: a table cannot be written; it is unchanged.
+
+    Example:
+        >>> [table.files_after for table in ss.compact("store", "delays")]  # doctest: +SKIP
+        [1, 1]
     """
     layout = Layout.at(store, storage_options)
     required_query(layout, name)
     manifest = Manifest(layout, name)
     manifest.refresh()
     tables = dict.fromkeys(table for entry in manifest.entries for table in entry.tables)
-    done = [_tidied(layout.manifest(name), "_epochs", "epoch", progress)]
-    return done + [_tidied(layout.change_log(name, table), table, EPOCH, progress) for table in tables]
+    report = progress or silent
+    tidied = [_tidied(layout.manifest(name), "_epochs", "epoch", report)]
+    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, report) for table in tables]
 
 
-def _tidied(place: Place, table: str, by: str, progress: Callable[[str], None]) -> Tidied:
-    progress(f"merging the files of {table}")
+def _tidied(place: Place, table: str, by: str, progress: ProgressCallback) -> CompactedTable:
+    progress(f"merging the files of {table}", None)
     before = _sizes(place, by)
-    compact(place, by)
+    compact_table(place, by)
     after = _sizes(place, by)
-    return Tidied(table, len(before), len(after), sum(before), sum(after), len(sweep(place)))
+    return CompactedTable(table, len(before), len(after), sum(before), sum(after), len(sweep(place)))
 
 
 def _sizes(place: Place, by: str) -> list[int]:
-    """Bytes of each file of the newest version."""
+    """The size in bytes of each file of the newest version."""
     table = open_table(place)
     return [] if table is None else [file.size for file in TableVersion(place, table).files(by)]

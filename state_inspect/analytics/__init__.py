@@ -1,4 +1,4 @@
-"""Questions about a whole state: what its columns hold, how it is spread, how it grows, and what nobody touches.
+"""Questions about a whole state: what its columns hold, how it is spread, how it grows, and which keys are stale.
 
-Each is answered by SQL in the temporal index, or from the manifest alone, as a pandas frame.
+The functions here run SQL in the temporal index, or read the manifest alone, and return pandas frames.
 """

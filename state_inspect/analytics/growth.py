@@ -1,4 +1,4 @@
-"""How a query's state grows and how far it is behind, from the manifest alone."""
+"""How a query's state grows, how far its watermark lags, and its stale keys: signs of leaking state."""
 
 from __future__ import annotations
 
@@ -6,15 +6,139 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.duckdb_sql import listed
 from streamstate.snapshots.manifest import Entry
+from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
-_MOMENT, _SPAN, _WHOLE = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
+_TIME, _SPAN, _INTEGER = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
+_NAMES = ("_last_changed", "_change", "_epochs", "_age")
+
+
+class Untouched:
+    """The keys of a state table that have not changed since an epoch; ``history.untouched`` returns it.
+
+    Pinned to the epoch that was the newest at that time.
+    """
+
+    def __init__(self, index: Index, table: IntervalTable, name: str, entries: Sequence[Entry], since: int) -> None:
+        self._index = index
+        self._table = table
+        captured = [entry for entry in entries if entry.captured]
+        self._committed = {entry.epoch: entry.committed_at for entry in captured}
+        self.table = name
+        """The state table."""
+        self.epoch = captured[-1].epoch
+        """The newest epoch at the time of the call."""
+        self.since = since
+        """The epoch after which none of the keys has changed."""
+        self.rows = captured[-1].tables[name].rows if name in captured[-1].tables else 0
+        """Rows of the whole table."""
+        self._where = f"{held_at(self.epoch)} AND _valid_from <= {since}"
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        found = self._index.query(f"SELECT count(*) AS n FROM {self._table.relation} WHERE {self._where}")
+        return int(found["n"][0].as_py())
+
+    @property
+    def share(self) -> float:
+        """Their share of the table's rows."""
+        return self.count / self.rows if self.rows else 0.0
+
+    def page(self, offset: int = 0, limit: int = 20) -> pd.DataFrame:
+        """A slice of the keys, the longest untouched first.
+
+        Columns: the key columns, then ``_last_changed`` (the epoch), ``_change`` (``put``; ``keyframe`` if the
+        changelog starts again there after a gap, so that the key may be older), ``_epochs`` and ``_age`` (how many
+        epochs and how much time have passed since), then the value columns.
+
+        Args:
+            offset: the number of keys to skip.
+            limit: the maximum number of keys to return.
+
+        Raises:
+            InvalidArgumentError: either is not an integer of at least 0.
+        """
+        whole_number(offset, "offset", least=0)
+        whole_number(limit, "limit", least=0)
+        keys = listed(self._table.key_columns)
+        found = self._index.query(
+            f"SELECT _valid_from, {listed(self._table.columns)} FROM {self._table.relation} WHERE {self._where}"
+            f" ORDER BY _valid_from, {keys} LIMIT {limit} OFFSET {offset}"
+        )
+        frame = to_pandas(found.select(self._table.columns).cast(self._schema()))
+        for at, (name, values) in enumerate(zip(_NAMES, self._ages(found["_valid_from"].to_pylist()), strict=True)):
+            frame.insert(len(self._table.key_columns) + at, name, values)
+        return frame
+
+    def by_epoch(self) -> pd.DataFrame:
+        """How many of the keys last changed at each epoch: ``epoch``, ``committed_at``, ``rows``, ascending."""
+        found = to_pandas(
+            self._index.query(
+                f"SELECT _valid_from AS epoch, count(*) AS rows FROM {self._table.relation} WHERE {self._where}"
+                " GROUP BY ALL ORDER BY ALL"
+            )
+        )
+        committed = pd.Series([self._committed.get(epoch) for epoch in found["epoch"]], dtype=_TIME)
+        found.insert(1, "committed_at", committed)
+        return found
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All keys, as :meth:`page` returns them."""
+        return self.page(limit=max(self.rows, self.count))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        return (
+            f"<Untouched keys of {self.table} since epoch {self.since}: {self.count:,} of {self.rows:,}"
+            f" ({self.share:.1%}) at epoch {self.epoch}>"
+        )
+
+    def _repr_html_(self) -> str:
+        summary = f"{self.count:,} of {self.rows:,} keys ({self.share:.1%}) have not changed since epoch {self.since}."
+        return f"{self.page().to_html(index=False)}<p>{summary}</p>"
+
+    def _schema(self) -> pa.Schema:
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+
+    def _ages(self, changed: Sequence[int]) -> list[pd.Series[Any]]:
+        now = self._committed[self.epoch]
+        committed = [self._committed.get(epoch) for epoch in changed]
+        ages = [now - time if now is not None and time is not None else None for time in committed]
+        kinds = ["keyframe" if epoch in self._table.starts else "put" for epoch in changed]
+        return [
+            pd.Series(changed, dtype="int64"),
+            pd.Series(kinds, dtype=object),
+            pd.Series([self.epoch - epoch for epoch in changed], dtype="int64"),
+            pd.Series(ages, dtype=_SPAN),
+        ]
+
+
+def since_epoch(entries: Sequence[Entry], since: int | None, epochs: int | None) -> int:
+    """The epoch since which keys must not have changed: ``since``, or that many captured epochs before the newest."""
+    if (since is None) == (epochs is None):
+        raise InvalidArgumentError(
+            "Expected either since= or epochs=: since=12 for an epoch, epochs=100 for that many before the newest."
+        )
+    if since is not None:
+        return whole_number(since, "since", least=0)
+    back = whole_number(epochs, "epochs", least=0)
+    captured = [entry.epoch for entry in entries if entry.captured]
+    return captured[-1 - back] if back < len(captured) else captured[0] - 1
 
 
 def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
     """One row per captured epoch and state table; see :meth:`History.growth`."""
-    rows: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
     before: dict[str, int] = {}
     gap = False
     for entry in entries:
@@ -22,56 +146,33 @@ def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
         for name, facts in entry.tables.items():
             if table is not None and name != table:
                 continue
-            told = {"epoch": entry.epoch, "table": name, "committed_at": entry.committed_at, "rows": facts.rows}
             known = before.get(name, None if gap or entry.epoch else 0)
-            rows.append(told | {"delta": None if known is None else facts.rows - known, "changes": facts.changes})
+            delta = None if known is None else facts.rows - known
+            rows.append([entry.epoch, name, entry.committed_at, facts.rows, delta, facts.changes])
             before[name] = facts.rows
-    return _frame(
-        rows,
-        {
-            "epoch": "int64",
-            "table": "object",
-            "committed_at": _MOMENT,
-            "rows": "int64",
-            "delta": _WHOLE,
-            "changes": "int64",
-        },
-    )
+    types = {"epoch": "int64", "table": "object", "committed_at": _TIME, "rows": "int64", "delta": _INTEGER}
+    return _frame(rows, {**types, "changes": "int64"})
 
 
 def watermark_lag(entries: Sequence[Entry]) -> pd.DataFrame:
     """One row per captured epoch; see :meth:`History.watermark_lag`."""
-    rows: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
     before: Entry | None = None
     for entry in entries:
         if entry.captured:
-            rows.append(
-                {
-                    "epoch": entry.epoch,
-                    "committed_at": entry.committed_at,
-                    "watermark": entry.watermark,
-                    "lag": _between(entry.watermark, entry.committed_at),
-                    "input_rows": entry.input_rows,
-                    "since_previous": _between(before.committed_at, entry.committed_at) if before else None,
-                }
-            )
+            lag = _between(entry.watermark, entry.committed_at)
+            since = _between(before.committed_at, entry.committed_at) if before else None
+            rows.append([entry.epoch, entry.committed_at, entry.watermark, lag, entry.input_rows, since])
         before = entry if entry.captured else None
-    return _frame(
-        rows,
-        {
-            "epoch": "int64",
-            "committed_at": _MOMENT,
-            "watermark": _MOMENT,
-            "lag": _SPAN,
-            "input_rows": _WHOLE,
-            "since_previous": _SPAN,
-        },
-    )
+    types = {"epoch": "int64", "committed_at": _TIME, "watermark": _TIME, "lag": _SPAN, "input_rows": _INTEGER}
+    return _frame(rows, {**types, "since_previous": _SPAN})
 
 
 def _between(start: Any, end: Any) -> Any:
     return None if start is None or end is None else end - start
 
 
-def _frame(rows: Sequence[dict[str, Any]], kinds: dict[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()})
+def _frame(rows: Sequence[list[Any]], types: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {name: pd.Series([row[at] for row in rows], dtype=kind) for at, (name, kind) in enumerate(types.items())}
+    )

@@ -1,1 +1,1 @@
-"""Queries and their forks as branches of one history: whose epochs are whose, and where two of them part."""
+"""A query and its forks as branches of one lineage: which epochs they share, and where they diverge."""

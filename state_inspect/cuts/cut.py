@@ -1,9 +1,9 @@
-"""Snapshots of several queries that belong together: a consistent cut.
+"""Consistent cuts: snapshots of several queries that belong together.
 
-Each query commits its epochs when it likes, so "now" in one has seen more of the input than "now" in another. A cut
-takes an epoch of each such that all reflect the same prefix of the sources they share, or, where that cannot be known,
+Queries commit their epochs independently, so the newest state of one may reflect more input than that of another. A cut
+picks an epoch of each such that all reflect the same prefix of the sources they share or, if that cannot be determined,
 the same event time or the same moment; it says which. (After Mattern, "Virtual Time and Global States of Distributed
-Systems", 1989, whose processes are the queries here.)
+Systems", 1989, with queries as processes.)
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, UnknownQueryError
-from streamstate.state_inspect.cuts.choice import By, chosen
+from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownQueryError
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.cuts.choice import By, Choice, chosen
+from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.store import Store, open_store
-
-if TYPE_CHECKING:
-    from streamstate.state_inspect.snapshot import Snapshot
-    from streamstate.state_inspect.sql import Result
 
 
 class Cut:
-    """Snapshots of several queries that belong together; :func:`cut` gives it, ``cut["delays"]`` is one of them.
+    """A consistent cut; :func:`cut` returns it. ``cut["delays"]`` is the snapshot of one query.
 
-    Like each of its snapshots it is pinned: what is captured later does not change it. ``with ss.cut(…) as cut:``
-    reads all tables at the start, and lets go of them at the end.
+    Like its snapshots it is pinned: epochs captured later do not change it. ``with ss.cut(…) as cut:`` reads all tables
+    at the start and releases them at the end.
     """
 
-    def __init__(self, store: Store, snapshots: Mapping[str, Snapshot], by: By, *, exact: bool, note: str) -> None:
-        self._snapshots = dict(snapshots)
+    def __init__(self, store: Store, choice: Choice) -> None:
+        self._snapshots = choice.snapshots
         self._store = _AtCut(store, self._snapshots)
         self._open = ExitStack()
-        self.by = by
+        self.by = choice.by
         """What the epochs have in common: ``offsets``, ``event_time`` or ``commit_time``."""
-        self.exact = exact
-        """Whether all are known to reflect the same prefix of every source that they share."""
-        self.note = note
-        """The same in words, with what is not covered."""
+        self.exact = choice.exact
+        """Whether all queries are known to reflect the same prefix of every source that they share."""
+        self.note = choice.note
+        """The same in words, including what is not known."""
 
     @property
     def epochs(self) -> dict[str, int]:
@@ -50,35 +49,37 @@ class Cut:
         return {query: snapshot.epoch for query, snapshot in self._snapshots.items()}
 
     def sql(self, sql: str, **options: Any) -> Result:
-        """Run SQL in which the cut's queries are relations, each at its epoch of the cut.
+        """Run SQL with the cut's queries as relations, each at its epoch of the cut.
 
-        A relation cannot say another epoch (``VERSION AS OF``): ``store.sql`` is for that.
+        Relations cannot name another epoch (``VERSION AS OF``); use ``store.sql`` for that.
 
         Args:
             sql: one SELECT statement.
-            **options: as :meth:`Store.sql` takes them, but for ``at``.
+            **options: the options of :meth:`Store.sql`, except ``at``.
 
         Raises:
-            InvalidSQLError: where it does not parse, does more than read, fails, or names another epoch.
-            UnknownNameError: where a relation is not of one of the cut's queries.
+            InvalidSQLError: it does not parse, does more than read, fails, or names another epoch.
+            UnknownNameError: a relation does not belong to the cut's queries.
 
         Example:
             >>> cut.sql("SELECT * FROM delays JOIN weather USING (origin)").to_pandas()  # doctest: +SKIP
         """
         if "at" in options:
-            raise InvalidArgumentError("A cut's epochs are settled: leave out at, or use store.sql.")
+            raise InvalidArgumentError(
+                "Invalid argument at: the epochs of a cut are fixed.\nLeave it out, or use store.sql."
+            )
         return self._store.sql(sql, **options)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all its tables)."""
-        told = self._snapshots.items()
+        snapshots = self._snapshots.values()
         return pd.DataFrame(
             {
-                "query": [query for query, _ in told],
-                "epoch": [one.epoch for _, one in told],
-                "committed_at": pd.Series([one.committed_at for _, one in told], dtype="datetime64[us, UTC]"),
-                "watermark": pd.Series([one.watermark for _, one in told], dtype="datetime64[us, UTC]"),
-                "rows": [sum(one.rows().values()) for _, one in told],
+                "query": list(self._snapshots),
+                "epoch": [snapshot.epoch for snapshot in snapshots],
+                "committed_at": pd.Series([at.committed_at for at in snapshots], dtype="datetime64[us, UTC]"),
+                "watermark": pd.Series([at.watermark for at in snapshots], dtype="datetime64[us, UTC]"),
+                "rows": [sum(snapshot.rows().values()) for snapshot in snapshots],
             }
         )
 
@@ -107,14 +108,15 @@ class Cut:
         self._open.close()
 
     def __repr__(self) -> str:
-        return f"<Cut by {self.by}{'' if self.exact else ', not exact'}: {_listed(self.epochs)}>"
+        epochs = ", ".join(f"{query} {epoch}" for query, epoch in self.epochs.items())
+        return f"<Cut by {self.by}{'' if self.exact else ', not exact'}: {epochs}>"
 
     def _repr_html_(self) -> str:
         return f"{self.to_pandas().to_html(index=False)}<p>{html.escape(self.note)}</p>"
 
 
 class _AtCut(Store):
-    """The same store, in which there are the queries of a cut alone, each at its epoch."""
+    """The same store with only the queries of a cut, each at its epoch."""
 
     def __init__(self, store: Store, snapshots: Mapping[str, Snapshot]) -> None:
         vars(self).update(vars(store))  # the same index, so that nothing is read twice
@@ -126,12 +128,13 @@ class _AtCut(Store):
     def _travel(self, query: str, to: int | str | datetime | None) -> Snapshot:
         if to is not None:
             raise InvalidSQLError(
-                f"SQL over a cut reads {query} at epoch {self._at[query].epoch} and at no other.\n"
+                f"SQL over this cut reads {query} only at epoch {self._at[query].epoch}.\n"
                 "Leave out VERSION AS OF and TIMESTAMP AS OF, or use store.sql."
             )
         return self._at[query]
 
 
+@consistent_read()
 def cut(
     store: Store | str | Path,
     queries: Iterable[str],
@@ -139,27 +142,27 @@ def cut(
     at: int | str | Mapping[str, int] | datetime | None = None,
     by: By | None = None,
 ) -> Cut:
-    """Snapshots of several queries that reflect the same prefix of the sources they share.
+    """Take snapshots of several queries that reflect the same prefix of the sources they share.
 
     Args:
         store: an open store, or its path.
         queries: their names.
-        at: which cut: ``"live"`` (or None), the newest that exists; an epoch of the first query (also ``"live - 10"``),
-            or of the queries in a dict, such as ``{"weather": 7}``; or an aware datetime: the newest cut that was
-            committed by then (with ``by="event_time"``: whose watermarks had not passed it).
-        by: what the epochs are to have in common:
+        at: the position of the cut: ``"live"`` (or None) for the newest cut; an epoch of the first query (also
+            ``"live - 10"``); a dict of queries and epochs, such as ``{"weather": 7}``; or an aware datetime, for the
+            newest cut committed by then (with ``by="event_time"``: whose watermarks have not passed it).
+        by: what the epochs have in common:
 
-            * ``"offsets"``: how far each has read every source that it shares with another. Sources that a query has
-              for itself do not matter. Of epochs that reflect the same, the newest is taken.
-            * ``"event_time"``: each query's newest epoch whose watermark has not passed the same moment.
-            * ``"commit_time"``: the epochs that were the newest committed ones at the same moment.
+            * ``"offsets"``: how far each query has read every source that it shares with another. Sources that only one
+              query reads do not matter. Of epochs that reflect the same input, the newest is used.
+            * ``"event_time"``: each query's newest epoch whose watermark has not passed the same time.
+            * ``"commit_time"``: each query's newest epoch committed by the same time.
 
             By default the first of these that is possible for all queries.
 
     Raises:
-        UnknownCutError: where there is no such cut; the message names the nearest that exist.
-        UnknownQueryError, UnknownEpochError: where a query or an epoch that is named does not exist.
-        InvalidArgumentError, NaiveTimestampError: where an argument cannot be meant.
+        UnknownCutError: there is no such cut; the message names the nearest cuts.
+        UnknownQueryError, UnknownEpochError: a query or an epoch does not exist.
+        InvalidArgumentError, NaiveTimestampError: an argument is invalid.
 
     Example:
         >>> with ss.cut("store", ["delays", "weather"]) as cut:  # doctest: +SKIP
@@ -167,15 +170,10 @@ def cut(
         ('offsets', True, {'delays': 12, 'weather': 7})
     """
     if isinstance(queries, str):
-        raise InvalidArgumentError(f"Give a list of queries, such as [{queries!r}, …], not {queries!r}.")
+        raise InvalidArgumentError(f"Invalid queries={queries!r}: expected a list, such as [{queries!r}, …].")
     names = list(queries)
     if not names or len({*names}) < len(names):
-        raise InvalidArgumentError(f"A cut is of one or more queries, each named once, not {names!r}.")
+        raise InvalidArgumentError(f"Invalid queries={names!r}: expected one or more queries, each named once.")
     opened = store if isinstance(store, Store) else open_store(store)
     histories = {name: opened[name] for name in names}
-    choice = chosen(histories, at, by)
-    return Cut(opened, choice.snapshots, choice.by, exact=choice.exact, note=choice.note)
-
-
-def _listed(epochs: Mapping[str, int]) -> str:
-    return ", ".join(f"{query} {epoch}" for query, epoch in epochs.items())
+    return Cut(opened, chosen(histories, at, by))

@@ -1,115 +1,160 @@
-"""How far an epoch has read each stream of input, so that epochs of several queries can be compared.
+"""How far each epoch has read its sources: for travel by source offset, and to compare epochs of several queries.
 
-A stream is what can be told apart between queries: a Kafka topic read from a start, a Delta table, the files under a
-folder. Two epochs reflect the same prefix of a stream where they have the same position in it.
+Offsets have Spark's own form, as in ``snapshot.offsets``: Kafka's ``{"flights": {"0": 812}}``, Delta's with its
+``reservoirId``, or a number. For Spark's file source, ``{"files": 100}`` is accepted in addition to its own
+``{"logOffset": 9}``, which counts the query's batches.
+
+A stream is what several queries may read: a Kafka topic from a start offset, a Delta table, the files under a folder.
+Two epochs reflect the same prefix of a stream if they have the same position in it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.manifest import Entry
-from streamstate.snapshots.sources import FILES
+from streamstate.snapshots.source_progress import FILES, by_source
 
 Positions: TypeAlias = "dict[Hashable, Hashable]"
-"""How far an epoch has read each stream; a stream that two sources of a query read differently far has MIXED."""
+"""An epoch's position in each stream; MIXED if two sources of the query are at different positions."""
+
+_Key: TypeAlias = "tuple[str, str | int]"
+"""A query and one of its sources, by name or position."""
+
+K = TypeVar("K")
 
 MIXED = ("mixed",)
 _NOTHING = (0, f"{0:032x}")
 
 
+@dataclass(frozen=True)
+class Source:
+    """How far an epoch's state reflects one source."""
+
+    offset: Any
+    """The end offset, parsed; None if nothing has been read from the source."""
+    facts: dict[str, Any] | None = None
+    """What the manifest records in addition to its offset."""
+    certain: bool = True
+    """False if the query may have read more of the source in an epoch that is missing, before it left it out."""
+
+
+def reflected(entries: Sequence[Entry]) -> list[dict[str | int, Source]]:
+    """For each of a query's captured epochs, its sources by name, or by position if they have no names.
+
+    A query with named sources may leave a source out from some epoch on. What it had read stays in its state.
+    """
+    found: list[dict[str | int, Source]] = []
+    last: Entry | None = None
+    for entry in entries:
+        offsets = by_source(json.loads(entry.offsets)) if entry.offsets is not None else {}
+        facts = by_source(json.loads(entry.sources)) if entry.sources is not None else {}
+        sources = {name: Source(offset, facts.get(name)) for name, offset in offsets.items()}
+        if found and last is not None:
+            follows = entry.epoch == last.epoch + 1
+            left_out: dict[str | int, Source] = {
+                name: Source(source.offset, source.facts, certain=_certain(name, source, last, follows=follows))
+                for name, source in found[-1].items()
+                if isinstance(name, str) and name not in sources
+            }
+            sources = left_out | sources
+        found.append(sources)
+        last = entry
+    return found
+
+
+def _certain(name: str, source: Source, last: Entry, *, follows: bool) -> bool:
+    """Whether a source that an epoch leaves out is unchanged: it was left out before, or the epoch follows the last."""
+    return source.certain and (follows or name not in json.loads(last.offsets or "{}"))
+
+
 @dataclass
 class QueryStreams:
-    """The streams that a query reads, and how far each of its epochs has read them."""
+    """The streams that a query reads, and each epoch's positions in them."""
 
     query: str
     positions: dict[int, Positions] = field(default_factory=dict)
-    """By captured epoch, ascending; a stream of which it is not known is left out."""
+    """By captured epoch, ascending. Streams with an unknown position are left out."""
     unknown: bool = False
-    """Whether, at the newest epoch, it has a source whose offset says nothing to other queries."""
+    """Whether, at the newest epoch, it has a source whose offset cannot be compared with other queries."""
 
     @property
     def streams(self) -> set[Hashable]:
-        """All that any epoch has read."""
+        """All streams that any epoch has read."""
         return {stream for positions in self.positions.values() for stream in positions}
 
 
 def streams_of(entries: Mapping[str, Sequence[Entry]]) -> list[QueryStreams]:
-    """The streams that some queries read, the same ones named the same.
-
-    Args:
-        entries: each query's captured entries, ascending.
-    """
+    """The streams of some queries, by their captured entries; streams that are the same have the same name."""
     folders = _Folders()
-    read = {query: [_sources(entry) for entry in told] for query, told in entries.items()}
+    read = {query: reflected(captured) for query, captured in entries.items()}
     for query, epochs in read.items():
         for sources in epochs:
-            for at, (offset, facts) in enumerate(sources):
-                folders.add((query, at), offset, facts)
+            for name, source in sources.items():
+                folders.add((query, name), source.offset, source.facts)
     found = []
-    for query, told in entries.items():
+    for query, captured in entries.items():
         streams = QueryStreams(query)
-        for entry, sources in zip(told, read[query], strict=True):
-            parts = [_parts((query, at), *source, folders) for at, source in enumerate(sources)]
+        for entry, sources in zip(captured, read[query], strict=True):
+            parts = [_parts((query, name), source, folders) for name, source in sources.items()] or [None]
             streams.positions[entry.epoch] = _together(parts)
             streams.unknown = None in parts
         found.append(streams)
     return found
 
 
-def _sources(entry: Entry) -> list[tuple[Any, dict[str, Any] | None]]:
-    offsets = json.loads(entry.offsets) if entry.offsets is not None else [None]
-    facts = json.loads(entry.sources) if entry.sources is not None else []
-    return [(offset, facts[at] if at < len(facts) else None) for at, offset in enumerate(offsets)]
-
-
 class _Folders:
-    """Tells which file sources read the same files: those under one folder, or that once had read the same."""
+    """Finds file sources that read the same files: they share a folder, or had once read the same set of files."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, int], int] = {}
-        self._members: dict[Hashable, set[tuple[str, int]]] = {}
+        self._names: dict[_Key, int] = {}
+        self._members: dict[Hashable, set[_Key]] = {}
 
-    def add(self, source: tuple[str, int], offset: Any, facts: dict[str, Any] | None) -> None:
-        """One epoch of a source."""
+    def add(self, source: _Key, offset: Any, facts: dict[str, Any] | None) -> None:
+        """Add one epoch of a source."""
         if offset is None or facts is None or facts["kind"] != FILES:
             return
         self._members.setdefault(facts["digest"], set()).add(source)
         self._members.setdefault(("under", _without_partitions(facts["under"])), set()).add(source)
 
-    def name(self, source: tuple[str, int]) -> Hashable | None:
-        """The name of the stream that a source reads; None where it is no file source."""
+    def name(self, source: _Key) -> Hashable | None:
+        """The name of the stream that a source reads; None if it is not a file source."""
         if not self._names:
-            self._names = _joined(self._members.values())
+            self._names = joined(self._members.values())
         number = self._names.get(source)
         return None if number is None else ("files", number)
 
 
-def _joined(groups: Any) -> dict[tuple[str, int], int]:
-    """Sources that are together in any group, directly or by way of others, by one number."""
-    names: dict[tuple[str, int], int] = {}
+def joined(groups: Iterable[Collection[K]]) -> dict[K, int]:
+    """A number for each set of members that are connected through groups."""
+    names: dict[K, int] = {}
     for number, group in enumerate(groups):
-        before = {names[one] for one in group if one in names}
+        before = {names[member] for member in group if member in names}
         names.update(dict.fromkeys(group, number))
-        names.update({one: number for one, its in names.items() if its in before})
+        names.update({member: number for member, known in names.items() if known in before})
     return names
 
 
 def _without_partitions(folder: str) -> str:
-    """A folder without Hive's ``day=1`` at its end: which of them a query has read is how far, not what."""
+    """A folder without trailing Hive partitions such as ``day=1``: they belong to the position, not the stream."""
     parts = folder.split("/")
     while parts and "=" in parts[-1].replace("%3D", "="):
         parts.pop()
     return "/".join(parts)
 
 
-def _parts(source: tuple[str, int], offset: Any, facts: Any, folders: _Folders) -> Positions | None:
-    """A source's streams and positions; None where they cannot be compared."""
-    folder = folders.name(source)
-    return _of_offset(offset, facts) if folder is None else _of_files(folder, offset, facts)
+def _parts(key: _Key, source: Source, folders: _Folders) -> Positions | None:
+    """A source's streams and positions; None if they cannot be compared."""
+    if not source.certain:
+        return None
+    folder = folders.name(key)
+    if folder is None:
+        return _of_offset(source.offset, source.facts)
+    return _of_files(folder, source.offset, source.facts)
 
 
 def _together(parts: Sequence[Positions | None]) -> Positions:
@@ -127,7 +172,7 @@ def _of_files(folder: Hashable, offset: Any, facts: dict[str, Any] | None) -> Po
 
 
 def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
-    """The streams and positions of an offset that says itself how far it is; None where it says nothing to others."""
+    """The streams and positions of an offset; None if it cannot be compared with those of other queries."""
     if not isinstance(offset, dict):
         return None
     start = (facts or {}).get("start")
@@ -136,21 +181,146 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
         return {("delta", offset["reservoirId"]): position}
     if offset.keys() == {"offset", "timestamp"}:
         return {("rate-micro-batch",): (offset["offset"], offset["timestamp"])}
-    if offset and all(_is_topic(one) for one in offset.values()):
-        begun = start if isinstance(start, dict) else {}
-        return {("kafka", topic, _read(begun.get(topic, {}))): _read(its) for topic, its in offset.items()}
+    if offset and all(_is_topic(partitions) for partitions in offset.values()):
+        starts = start if isinstance(start, dict) else {}
+        return {("kafka", topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in offset.items()}
     return None
 
 
 def _is_topic(partitions: Any) -> bool:
-    """Whether something is Kafka's offsets by the number of the partition."""
+    """Whether a value holds Kafka's offsets by partition number."""
     return (
         isinstance(partitions, dict)
         and bool(partitions)
-        and all(name.isdigit() and isinstance(its, int) for name, its in partitions.items())
+        and all(name.isdigit() and isinstance(offset, int) for name, offset in partitions.items())
     )
 
 
 def _read(partitions: Any) -> Hashable:
-    """A topic's partitions of which anything was read; one that was added since and is empty makes no difference."""
-    return tuple(sorted((name, its) for name, its in partitions.items() if its > 0))
+    """The offsets of a topic's partitions that have been read; empty partitions added later make no difference."""
+    return tuple(sorted((name, offset) for name, offset in partitions.items() if offset > 0))
+
+
+class _IncomparableError(Exception):
+    """The offsets do not count the same thing."""
+
+
+def epoch_at_offset(entries: Sequence[Entry], query: str, offset: Any) -> Entry:
+    """The newest captured epoch that reflects no more than a source offset.
+
+    The offset is that of the query's only source; or a list with an offset for each source in the query's order, None
+    for a source that does not matter; or, if the sources have names, a dict by name that may leave sources out. JSON
+    text is accepted too. Parts of an offset that it does not name, such as some of Kafka's partitions, do not matter.
+    """
+    known = [entry for entry in entries if entry.captured and entry.offsets is not None]
+    if not known:
+        raise UnknownEpochError(f"No captured epoch of {query} has source offsets to compare with.")
+    sources = reflected(known)
+    limits = _per_source(offset, sources[-1])
+    try:
+        pairs = zip(reversed(known), reversed(sources), strict=True)
+        found = next((entry for entry, reached in pairs if _reflects_no_more(reached, limits)), None)
+    except _IncomparableError as error:
+        raise InvalidArgumentError(
+            f"The offset {json.dumps(offset, default=str)} cannot be compared with those of {query}: {error}.\n"
+            f"Epoch {known[-1].epoch} has {_shown(known[-1])}."
+        ) from error
+    if found is None:
+        raise UnknownEpochError(
+            f"Every captured epoch of {query} reflects more than {json.dumps(offset)}.\n"
+            f"Its first captured epoch, {known[0].epoch}, has {_shown(known[0])}."
+        )
+    return found
+
+
+def _per_source(offset: Any, sources: Mapping[str | int, Source]) -> dict[str | int, Any]:
+    """The limit of each source that has a limit."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                f"Invalid offset {offset!r}: not JSON ({error}).\nWrite it as in snapshot.offsets."
+            ) from error
+    if any(isinstance(name, str) for name in sources):
+        return _per_name(offset, sources)
+    listed = list(offset) if isinstance(offset, (list, tuple)) else [offset]
+    if len(listed) != len(sources) or all(limit is None for limit in listed):
+        raise InvalidArgumentError(
+            f"Invalid offset {json.dumps(offset, default=str)}: the query has {len(sources)}"
+            f" source{'s' * (len(sources) != 1)}.\nPass a list with an offset for each source, None for a source that"
+            " does not matter."
+        )
+    return {position: limit for position, limit in enumerate(listed) if limit is not None}
+
+
+def _per_name(offset: Any, sources: Mapping[str | int, Source]) -> dict[str | int, Any]:
+    if isinstance(offset, dict) and offset.keys() <= sources.keys():
+        limits = {name: limit for name, limit in offset.items() if limit is not None}
+    else:
+        limits = {} if len(sources) > 1 or isinstance(offset, (list, tuple)) else {next(iter(sources)): offset}
+    if not limits:
+        raise InvalidArgumentError(
+            f"Invalid offset {json.dumps(offset, default=str)}: the query's sources have names.\nPass a dict with the"
+            f" offset of each source that matters. Sources: {choices(map(str, sources))}."
+        )
+    return limits
+
+
+def _reflects_no_more(sources: Mapping[str | int, Source], limits: Mapping[str | int, Any]) -> bool:
+    return all(_within(sources[name], limit) for name, limit in limits.items() if name in sources)
+
+
+def _within(source: Source, limit: Any) -> bool:
+    if not source.certain:
+        return False
+    if isinstance(limit, dict) and [*limit] == ["files"]:
+        return _files_within(source.offset, source.facts, limit["files"])
+    return source.offset is None or within(source.offset, limit)
+
+
+def _files_within(offset: Any, facts: dict[str, Any] | None, limit: Any) -> bool:
+    if offset is None:
+        return True
+    if facts is None or facts["kind"] != FILES:
+        raise _IncomparableError("the number of files that an epoch reflects is not known")
+    return bool(facts["files"] <= _number(limit))
+
+
+def within(offset: Any, limit: Any) -> bool:
+    """Whether a parsed offset is at or before another of the same source, part by part."""
+    if isinstance(offset, dict) and isinstance(limit, dict):
+        if "reservoirId" in offset or "reservoirId" in limit:
+            return _delta(offset, limit)
+        both = offset.keys() & limit.keys()
+        if not both:
+            raise _IncomparableError("they have no parts in common")
+        verdicts = [within(offset[name], limit[name]) for name in sorted(both)]
+        return all(verdicts)
+    return _number(offset) <= _number(limit)
+
+
+def _delta(offset: dict[str, Any], limit: dict[str, Any]) -> bool:
+    if offset.get("reservoirId") != limit.get("reservoirId"):
+        raise _IncomparableError("they are offsets of different Delta tables")
+    names = ("reservoirVersion", "index")
+    pairs = [tuple(_number(side.get(name)) for name in names) for side in (offset, limit)]
+    return pairs[0] <= pairs[1]
+
+
+def _number(part: Any) -> int | float:
+    if isinstance(part, bool) or not isinstance(part, (int, float)):
+        raise _IncomparableError(f"{json.dumps(part, default=str)} is not a number")
+    return part
+
+
+def _shown(entry: Entry) -> str:
+    """An entry's offsets as the caller would write them."""
+    offsets = json.loads(entry.offsets or "[]")
+    shown = json.dumps(offsets[0] if isinstance(offsets, list) and len(offsets) == 1 else offsets)
+    files = [facts["files"] for facts in by_source(json.loads(entry.sources or "[]")).values() if _has_files(facts)]
+    return shown + (f" ({', '.join(map(str, files))} files)" if files else "")
+
+
+def _has_files(facts: dict[str, Any] | None) -> bool:
+    return facts is not None and facts["kind"] == FILES

@@ -1,29 +1,30 @@
-"""Why keys changed: the events of some keys, each with its cause where it can be known."""
+"""Why keys changed: the changes of some keys, each with its cause if that can be known."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import operator_of, quoted, same
+from streamstate.snapshots.change_log import operator_of
+from streamstate.snapshots.duckdb_sql import quoted, same
+from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
-from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, Event, Moment, Rule, rule_of
-from streamstate.state_inspect.temporal_index.few_rows import FEW_KEYS, hashed_as
-
-if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
-    from streamstate.state_inspect.temporal_index.index import Index
-    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
+from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
 
 _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMER_COLUMN = "expiration_timestamp_ms"
-# Where state says when it is to go, in milliseconds: timeouts, times to live, and timers themselves.
+# Columns with the time in milliseconds at which a row expires: timeouts, times to live, and timers themselves.
 _EXPIRY_COLUMNS = ("timeoutTimestamp", "ttlExpirationMs", _TIMER_COLUMN)
 
 
@@ -34,15 +35,15 @@ class Caused:
     epoch: int
     removed: bool
     same: bool
-    """It was written again with the values that it had."""
+    """Whether it was written again with the same values."""
     cause: str
     version: Mapping[str, Any]
-    """What was written, or removed: ``_valid_from``, ``_valid_to`` and the columns that were asked for."""
+    """The version that was written or removed: ``_valid_from``, ``_valid_to`` and the requested columns."""
 
 
 @dataclass(frozen=True)
-class Keys:
-    """Some keys of a state table."""
+class KeyRows:
+    """Keys of a state table, numbered."""
 
     name: str
     """The state table."""
@@ -50,46 +51,45 @@ class Keys:
     rows: pa.Table
     """``_row`` (any number), ``_hash`` and the key columns of each."""
     columns: tuple[str, ...] = ()
-    """Further columns of the versions to give, as SQL."""
+    """Additional columns of the versions, as SQL."""
 
 
 class Causes:
     """Finds the causes of changes in the state tables of one query.
 
-    Args:
-        index: where the interval tables are.
-        entries: the manifest.
-        intervals: gives the interval table of a state table, with the epochs from one on.
+    ``intervals`` returns the interval table of a state table, with all epochs from a first one on.
     """
 
     def __init__(self, index: Index, entries: Sequence[Entry], intervals: Callable[[str, int], IntervalTable]) -> None:
         self._index = index
         self._intervals = intervals
         self._epochs = [entry.epoch for entry in entries]
-        self._moments = dict(_moments(entries))
+        self._facts = dict(_epoch_facts(entries))
         self._tables = list(dict.fromkeys(name for entry in entries for name in entry.tables))
 
-    def of(self, keys: Keys, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys after one epoch up to another, by the keys' numbers, ascending by epoch."""
+    def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
+        """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
         operator = operator_of(keys.table.schema)
         timed = operator is not None and operator.time_mode in ("EventTime", "ProcessingTime")
         timers = self._timers_of(keys.name, first) if timed else None
         standing = self._standing_timers(timers, keys, first, last) if timed else {}
         rule = rule_of(operator, timers=keys.name == timers)
         found: dict[int, list[Caused]] = {}
-        rows = self._index.query(_versions(keys, first, last), frames={"wanted": keys.rows})
-        for row, versions in _by_row(rows):
+        rows = self._index.query(_versions(keys, first, last), frames={"keys": keys.rows})
+        for row, versions in groupby(rows.to_pylist(), key=itemgetter("_row")):
             changes = _changes(self._at_kept_epochs(versions), first, last)
-            found[row] = [self._caused(one, rule, keys.table, _before(standing, row, one.epoch)) for one in changes]
+            found[row] = [
+                self._caused(change, rule, keys.table, _before(standing, row, change.epoch)) for change in changes
+            ]
         return found
 
     def _caused(self, change: _Change, rule: Rule, table: IntervalTable, timers: tuple[int, ...] | None) -> Caused:
-        moment = self._moments.get(change.epoch)
-        if moment is None or change.epoch in table.starts:
+        facts = self._facts.get(change.epoch)
+        if facts is None or change.epoch in table.starts:
             return Caused(change.epoch, change.removed, same=False, cause=UNKNOWN, version=change.version)
         before = change.before or {}
-        written = None if _at_start(before, table) else self._moments.get(before.get("_valid_from", -1))
-        event = Event(
+        written = None if _at_start(before, table) else self._facts.get(before.get("_valid_from", -1))
+        event = KeyEvent(
             change.epoch,
             removed=change.removed,
             added=change.before is None,
@@ -102,55 +102,55 @@ class Causes:
             written=written,
             timers=timers,
         )
-        cause = rule(event, moment)
-        if cause == INPUT and moment.no_input:
+        cause = rule(event, facts)
+        if cause == INPUT and facts.no_input:
             cause = UNKNOWN
         return Caused(change.epoch, change.removed, change.same, cause, change.version)
 
-    def _at_kept_epochs(self, versions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A key's versions, those of dropped epochs as the next epoch that stays sees them.
+    def _at_kept_epochs(self, versions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A key's versions; those of dropped epochs as seen by the next epoch that is kept.
 
-        A run of retention drops epochs from the manifest a moment before it rewrites the log.
+        Retention drops epochs from the manifest shortly before it rewrites the changelog.
         """
 
         def seen(epoch: int) -> int:
             at = bisect_left(self._epochs, epoch)
             return self._epochs[at] if at < len(self._epochs) else epoch
 
-        moved = [one | {name: seen(one[name]) for name in ("_valid_from", "_valid_to")} for one in versions]
-        return [one for one in moved if one["_valid_from"] != one["_valid_to"]]
+        moved = [version | {name: seen(version[name]) for name in ("_valid_from", "_valid_to")} for version in versions]
+        return [version for version in moved if version["_valid_from"] != version["_valid_to"]]
 
     def _timers_of(self, name: str, first: int) -> str | None:
         """The table of registered timers of the operator that a state table belongs to."""
-        wanted = f"{_operator_id(name)}_timers"
-        named = [one for one in self._tables if one.startswith(wanted)]
-        return next((one for one in named if _is_timers(self._intervals(one, first))), None)
+        prefix = f"{_operator_id(name)}_timers"
+        named = [table for table in self._tables if table.startswith(prefix)]
+        return next((table for table in named if _is_timers(self._intervals(table, first))), None)
 
-    def _standing_timers(self, timers: str | None, keys: Keys, first: int, last: int) -> _Standing:
-        """For each key its timers, as epochs from and to which they stood; None where there is no table of timers."""
+    def _standing_timers(self, timers: str | None, keys: KeyRows, first: int, last: int) -> _Standing:
+        """For each key its timers, with the epochs from and to which they existed; None without a table of timers."""
         if timers is None:
             return None
         held = self._intervals(timers, first)
-        match = same("wanted", "held", held.key_columns[:-1])
+        match = same("keys", "held", held.key_columns[:-1])
         time = f"held.{quoted(held.key_columns[-1])}"
         sql = (
             f"SELECT _row, held._valid_from, held._valid_to, {time} AS time"
-            f" FROM wanted JOIN {held.relation} AS held ON {match}"
+            f" FROM keys JOIN {held.relation} AS held ON {match}"
             f" WHERE held._valid_to > {first} AND held._valid_from <= {last}"
         )
         found: dict[int, list[_Timer]] = {}
-        for one in self._index.query(sql, frames={"wanted": keys.rows}).to_pylist():
-            found.setdefault(one["_row"], []).append((one["_valid_from"], one["_valid_to"], one["time"]))
+        for row in self._index.query(sql, frames={"keys": keys.rows}).to_pylist():
+            found.setdefault(row["_row"], []).append((row["_valid_from"], row["_valid_to"], row["time"]))
         return found
 
 
 _Timer = tuple[int, int, int]
-"""The epochs from and to which a timer stood, and when it was to come."""
+"""The epochs from and to which a timer existed, and when it was due."""
 _Standing = Mapping[int, Sequence[_Timer]] | None
 
 
 def _before(standing: _Standing, row: int, epoch: int) -> tuple[int, ...] | None:
-    """When the timers of a key were to come that stood before an epoch."""
+    """When the timers that a key had before an epoch were due."""
     if standing is None:
         return None
     return tuple(time for start, end, time in standing.get(row, ()) if start < epoch <= end)
@@ -158,7 +158,7 @@ def _before(standing: _Standing, row: int, epoch: int) -> tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class _Change:
-    """A change as the versions tell it."""
+    """A change as seen in the versions."""
 
     epoch: int
     version: dict[str, Any]
@@ -171,7 +171,7 @@ class _Change:
 
 
 def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Iterator[_Change]:
-    """The changes of one key after an epoch up to another."""
+    """The changes of one key after epoch ``first`` up to ``last``."""
     for at, version in enumerate(versions):
         start, end = version["_valid_from"], version["_valid_to"]
         before = versions[at - 1] if at and versions[at - 1]["_valid_to"] == start else None
@@ -183,20 +183,17 @@ def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Itera
 
 
 def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
-    """Whether it is not known which epoch wrote a version."""
+    """Whether the epoch that wrote a version is unknown."""
     return version.get("_valid_from") in {*table.starts, table.low}
 
 
-def _versions(keys: Keys, first: int, last: int) -> str:
-    """SQL for the versions of some keys that held after an epoch or began up to another, with what speaks of causes."""
+def _versions(keys: KeyRows, first: int, last: int) -> str:
+    """SQL for the versions of some keys that were valid between two epochs, with the columns that tell causes."""
     table = keys.table
     values = table.value_columns
-    if (
-        values
-        and re.fullmatch(r"matched(_\d+)?", values[-1])
-        and pa.types.is_boolean(table.schema.field(values[-1]).type)
-    ):
-        values = values[:-1]  # a join notes there whether a row has met a partner
+    mark = table.schema.field(values[-1]) if values else None
+    if mark is not None and re.fullmatch(r"matched(_\d+)?", mark.name) and pa.types.is_boolean(mark.type):
+        values = values[:-1]  # a join records there whether a row has been matched
     window = "OVER (PARTITION BY _row ORDER BY _valid_from)"
     before = f"lag(_valid_to) {window} IS NOT DISTINCT FROM _valid_from"
     columns = [
@@ -210,46 +207,36 @@ def _versions(keys: Keys, first: int, last: int) -> str:
     if keys.rows.num_rows <= FEW_KEYS:
         held += f" AND {hashed_as(keys.rows[HASH].to_pylist(), table.versions)}"
     return (
-        f"WITH versions AS (SELECT wanted._row, held.* FROM wanted JOIN ({held}) AS held"
-        f" ON {same('wanted', 'held', [HASH, *table.key_columns])})"
+        f"WITH versions AS (SELECT keys._row, held.* FROM keys JOIN ({held}) AS held"
+        f" ON {same('keys', 'held', [HASH, *table.key_columns])})"
         f" SELECT _row, _valid_from, _valid_to, {', '.join(columns)}"
         " FROM versions ORDER BY _row, _valid_from"
     )
 
 
 def _repeats(values: Sequence[str], window: str, follows: str) -> str:
-    """SQL for whether a version has the values of the one that it replaced."""
+    """SQL for whether a version has the values of the version that it replaced."""
     equal = [f"lag({quoted(name)}) {window} IS NOT DISTINCT FROM {quoted(name)}" for name in values]
     return f"({' AND '.join([follows, *equal])})"
 
 
 def _expiry(table: IntervalTable) -> str:
-    named = (one for one in _EXPIRY_COLUMNS if one in table.columns and pa.types.is_int64(table.schema.field(one).type))
-    found = next(named, None)
+    longs = {name for name in table.columns if pa.types.is_int64(table.schema.field(name).type)}
+    found = next((name for name in _EXPIRY_COLUMNS if name in longs), None)
     return quoted(found) if found else "NULL::BIGINT"
 
 
 def _session_end(table: IntervalTable) -> str:
-    """The end in the struct that a session window's row has, whatever it is called."""
+    """SQL for the end of a session window, which is in a struct of any name."""
     for name in table.value_columns:
         kind = table.schema.field(name).type
-        if (
-            pa.types.is_struct(kind)
-            and [one.name for one in kind] == ["start", "end"]
-            and pa.types.is_timestamp(kind[1].type)
-        ):
+        names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+        if names == ["start", "end"] and pa.types.is_timestamp(kind[1].type):
             return f'CAST(ceil(epoch_us({quoted(name)}."end") / 1000) AS BIGINT)'
     return "NULL::BIGINT"
 
 
-def _by_row(rows: pa.Table) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    gathered: dict[int, list[dict[str, Any]]] = {}
-    for one in rows.to_pylist():
-        gathered.setdefault(one["_row"], []).append(one)
-    yield from gathered.items()
-
-
-def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
+def _epoch_facts(entries: Sequence[Entry]) -> Iterator[tuple[int, EpochFacts]]:
     only = len({_operator_id(name) for entry in entries for name in entry.tables}) == 1
     before: Entry | None = None
     for entry in entries:
@@ -257,11 +244,11 @@ def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
             single = entry.epoch == 0 or (before is not None and before.captured and before.epoch == entry.epoch - 1)
             yield (
                 entry.epoch,
-                Moment(
+                EpochFacts(
                     entry.epoch,
                     watermark=_watermark(entry),
                     began=None if entry.began_at is None else _ms(entry.began_at),
-                    # Another operator may hand rows on that it held back, with nothing read.
+                    # Another operator may emit rows that it held back, although nothing was read.
                     no_input=only and single and _read_nothing(entry, before),
                     single=single,
                     only_operator=only,
@@ -271,13 +258,13 @@ def _moments(entries: Sequence[Entry]) -> Iterator[tuple[int, Moment]]:
 
 
 def _read_nothing(entry: Entry, before: Entry | None) -> bool:
-    """Whether an epoch ends where the one before it ended in every source."""
-    stood = entry.offsets is not None and before is not None and entry.offsets == before.offsets
-    return entry.input_rows == 0 or stood
+    """Whether an epoch ends at the offsets of the previous one in every source."""
+    unchanged = entry.offsets is not None and before is not None and entry.offsets == before.offsets
+    return entry.input_rows == 0 or unchanged
 
 
 def _watermark(entry: Entry) -> int | None:
-    """In milliseconds, 0 where there was none; None where Spark had purged what said so."""
+    """The watermark in milliseconds, 0 if there was none; None if Spark had purged it."""
     if entry.watermark is not None:
         return _ms(entry.watermark)
     return None if entry.offsets is None else 0

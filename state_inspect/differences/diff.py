@@ -1,114 +1,114 @@
-"""What differs between two epochs of a state table, of one query or of two branches."""
+"""What differs in a state table between two epochs, of one query or of two branches."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Protocol, cast
 
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.branches.ancestry import branch_names
+from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
-from streamstate.state_inspect.differences.causes import Keys
-from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED, DiffSQL, is_duration
-from streamstate.state_inspect.differences.held_rows import HeldRows
+from streamstate.state_inspect.differences.causes import Caused, KeyRows
+from streamstate.state_inspect.differences.diff_sql import (
+    ADDED,
+    CHANGED,
+    CHANGES,
+    REMOVED,
+    DiffSQL,
+    check_change,
+    is_duration,
+    numbered,
+)
+from streamstate.state_inspect.differences.held_rows import HeldRows, Readable
 from streamstate.state_inspect.frames import to_pandas
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamstate.state_inspect.branches.common import CommonColumns
-    from streamstate.state_inspect.differences.causes import Caused
-    from streamstate.state_inspect.differences.held_rows import Readable
-    from streamstate.state_inspect.recorded import Recorded
-    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _SHOWN = 20
-_CHANGES = (ADDED, REMOVED, CHANGED)
 
 
 class Explains(Protocol):
     """Finds the causes of changes, as :class:`Causes` does."""
 
-    def of(self, keys: Keys, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys after one epoch up to another."""
+    def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
+        """The changes of some keys after epoch ``first`` up to ``last``."""
 
 
 @dataclass(frozen=True)
 class DiffSummary:
-    """What two epochs differ by, in numbers."""
+    """The differences between two epochs in numbers."""
 
     counts: dict[str, int]
-    """How many keys were ``added``, ``removed`` and ``changed``."""
+    """The number of keys ``added``, ``removed`` and ``changed``."""
     columns: pd.DataFrame
-    """A row for each value column that can be subtracted: ``column``, ``changed`` (keys whose value differs), ``sum``
-    of the differences, ``largest_increase`` and ``largest_decrease`` (missing where there is none)."""
+    """One row per value column that can be subtracted: ``column``, ``changed`` (keys whose value differs), ``sum`` of
+    the differences, ``largest_increase`` and ``largest_decrease`` (missing if there is none)."""
 
     def __repr__(self) -> str:
-        return (
-            f"{self._said()}\n{self.columns.to_string(index=False, na_rep='')}" if len(self.columns) else self._said()
-        )
+        rows = f"\n{self.columns.to_string(index=False, na_rep='')}" if len(self.columns) else ""
+        return self._counted() + rows
 
-    def _said(self) -> str:
+    def _counted(self) -> str:
         return ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._said()}</p>" + (_as_html(self.columns) if len(self.columns) else "")
+        return f"<p>{self._counted()}</p>" + (_as_html(self.columns) if len(self.columns) else "")
 
 
 class Diff:
     """Keys added, removed and changed from epoch ``a`` to epoch ``b``.
 
-    Between two epochs of one query only versions that hold at one of them and not at the other are looked at, so the
-    work follows what changed, not the state. Between two branches all rows of both are joined by their keys.
+    Between two epochs of one query, only versions that are valid at one of them and not at the other are read, so the
+    cost follows the changes, not the size of the state. Between two branches, all rows of both are joined by key.
     """
 
     def __init__(
         self,
         index: Readable,
-        table: IntervalTable | CommonColumns,
+        sql: DiffSQL,
         name: str,
         a: int,
         b: int,
         *,
-        causes: Explains | None = None,
-        history: Recorded | None = None,
-        sql: DiffSQL | None = None,
-        sides: tuple[Recorded, Recorded] | None = None,
+        causes: Explains,
+        history: QueryHistory,
+        sides: tuple[QueryHistory, QueryHistory] | None = None,
+        left_out: tuple[str, ...] = (),
     ) -> None:
         self._index = index
-        self._table = table
+        self._sql = sql
+        self._table = sql.table
         self._causes = causes
-        self._sql = DiffSQL(cast("IntervalTable", table), a, b) if sql is None else sql
         self.table = name
         """The state table."""
         self.a = a
-        """The epoch compared from."""
+        """The epoch to compare from."""
         self.b = b
-        """The epoch compared to."""
+        """The epoch to compare to."""
         self.history = history
-        """The history that was asked."""
+        """The history whose method was called."""
         self.sides = sides
-        """The histories that the two epochs are of, where they are two; None where both are of :attr:`history`."""
-        self.left_out = tuple(getattr(table, "left_out", ()))
-        """Columns that are not compared, because one of two branches lacks them or has them with another type."""
+        """The histories of the two epochs; None if both are of :attr:`history`."""
+        self.left_out = left_out
+        """Columns that are not compared, because one branch lacks them or has them with another type."""
 
     @property
     def queries(self) -> tuple[str, str]:
-        """The names of the queries that the two epochs are of.
+        """The names of the queries of the two epochs.
 
         Example:
             >>> history.diff(45, store["what_if"].at(45)).queries  # doctest: +SKIP
             ('delays', 'what_if')
         """
-        if self.sides is not None:
-            return branch_names(*self.sides)
-        return (self.history.name,) * 2 if self.history is not None else ("", "")
+        return branch_names(*(self.sides or (self.history, self.history)))
 
     @property
     def key_columns(self) -> list[str]:
@@ -116,28 +116,33 @@ class Diff:
         return list(self._table.key_columns)
 
     @property
-    def value_columns(self) -> dict[str, bool]:
-        """The table's value columns, in the order on disk, and whether each can be subtracted."""
-        return {name: at in self._sql.deltas for at, name in enumerate(self._table.value_columns)}
+    def value_columns(self) -> list[str]:
+        """The table's value columns, in the order on disk."""
+        return list(self._table.value_columns)
+
+    @property
+    def delta_columns(self) -> list[str]:
+        """The value columns that can be subtracted: numbers, decimals, dates and timestamps."""
+        return list(self._sql.deltas.values())
 
     @cached_property
     def added(self) -> pd.DataFrame:
-        """Keys that are there at ``b`` only, with their values."""
-        return to_pandas(self._index.query(self._sql.one_sided(added=True)))
+        """Keys that exist only at ``b``, with their values."""
+        return self._of_kind(ADDED, n="")
 
     @cached_property
     def removed(self) -> pd.DataFrame:
-        """Keys that are there at ``a`` only, with their values."""
-        return to_pandas(self._index.query(self._sql.one_sided(added=False)))
+        """Keys that exist only at ``a``, with their values."""
+        return self._of_kind(REMOVED, o="")
 
     @cached_property
     def changed(self) -> pd.DataFrame:
-        """Keys that are there at both with other values: ``<column>_old`` at ``a``, ``<column>_new`` at ``b``."""
-        return to_pandas(self._index.query(self._sql.both_sided()))
+        """Keys that exist at both with different values: ``<column>_old`` at ``a``, ``<column>_new`` at ``b``."""
+        return self._of_kind(CHANGED, o="_old", n="_new")
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many keys were added, removed and changed."""
+        """The number of keys added, removed and changed."""
         return dict(self._counts)
 
     @cached_property
@@ -148,50 +153,51 @@ class Diff:
             few = sides["old"] + sides["new"] <= self._sql.few
             both = self._sql.in_both_of_few() if few else self._sql.in_both()
             [(n, changed)] = (tuple(row.values()) for row in self._index.query(both).to_pylist())
-        return dict(zip(_CHANGES, (sides["new"] - n, sides["old"] - n, changed), strict=True))
+        return dict(zip(CHANGES, (sides["new"] - n, sides["old"] - n, changed), strict=True))
 
     def summary(self) -> DiffSummary:
-        """The counts and, for each column that can be subtracted, how far it moved in the keys that changed.
+        """The counts and, for each column that can be subtracted, how far it moved in the changed keys.
 
-        Numbers, decimals, dates and timestamps can; the differences of dates and timestamps are durations.
+        Numbers, decimals, dates and timestamps can be subtracted; differences of dates and timestamps are durations.
 
         Example:
             >>> history.diff(10, 12).summary().columns  # doctest: +SKIP
                column  changed  sum  largest_increase  largest_decrease
             0   count      412  980                17              <NA>
         """
-        names = list(self._sql.deltas.values())
+        names = self.delta_columns
         found = self._index.query(self._sql.summed()).columns if names else []
         rows = []
         for at, name in enumerate(names):
             changed, *moved = (column[0].as_py() for column in found[4 * at : 4 * at + 4])
             if is_duration(self._table.schema.field(name).type):
-                moved = [None if one is None else pd.Timedelta(one, unit="us") for one in moved]
+                moved = [None if value is None else pd.Timedelta(value, unit="us") for value in moved]
             rows.append([name, changed, *moved])
         columns = ["column", "changed", "sum", "largest_increase", "largest_decrease"]
         return DiffSummary(self.counts, pd.DataFrame(rows, columns=columns, dtype=object))
 
     def movers(self, column: str | None = None, n: int = 10) -> pd.DataFrame:
-        """The changed keys in which a column moved the most, up or down; the columns are those of :meth:`page`.
+        """The changed keys in which a column moved the most, up or down. The columns are those of :meth:`page`.
 
         Args:
-            column: a value column that can be subtracted; may be left out where there is one.
-            n: rows to give at most.
+            column: a value column that can be subtracted; may be left out if there is only one.
+            n: the maximum number of rows to return.
 
         Raises:
-            UnknownColumnError: where no such column can be subtracted.
-            InvalidArgumentError: where the column is left out and there are several, or n is negative.
+            UnknownColumnError: there is no such column that can be subtracted.
+            InvalidArgumentError: the column is left out and there are several, or ``n`` is not an integer of at least
+                0.
 
         Example:
             >>> history.diff(10, 12).movers("count", n=3)  # doctest: +SKIP
         """
-        _not_negative(n=n)
-        names = list(self._sql.deltas.values())
+        whole_number(n, "n", least=0)
+        names = self.delta_columns
         if column is None and len(names) == 1:
             column = names[0]
         if column is None:
             raise InvalidArgumentError(
-                f"{self.table} has {len(names)} columns that can be subtracted; say which one.\n"
+                f"{self.table} has {len(names)} columns that can be subtracted; name one.\n"
                 f"Columns: {', '.join(names) or 'none'}."
             )
         if column not in names:
@@ -208,37 +214,38 @@ class Diff:
         order_by: str | None = None,
         descending: bool = False,
     ) -> pd.DataFrame:
-        """Some of the keys that differ, in an order that is the same at every call, with the causes.
+        """A slice of the differing keys, in a stable order, with the causes.
 
         Columns: ``_change`` (``added``, ``removed``, ``changed``), the key; for each value column ``<column>_old``,
-        ``<column>_new`` and, where it can be subtracted, ``<column>_delta``; ``_cause``; ``_epochs`` (those at which
-        the key changed, of the epochs between the two). Where several causes played a part, ``_cause`` names them in
-        the order in which they came, separated by commas; for a key that is gone it is the cause of its removal.
+        ``<column>_new`` and, if it can be subtracted, ``<column>_delta``; ``_cause``; ``_epochs`` (the epochs between
+        the two at which the key changed). If there were several causes, ``_cause`` lists them in order, separated by
+        commas; for a removed key it is the cause of the removal.
 
         Args:
-            offset: rows to pass over.
-            limit: rows to give at most.
-            change: only ``added``, ``removed`` or ``changed`` keys.
-            order_by: one of the page's columns to sort by; by default the key.
-            descending: the largest first; missing values come last either way.
+            offset: the number of rows to skip.
+            limit: the maximum number of rows to return.
+            change: return only ``added``, ``removed`` or ``changed`` keys.
+            order_by: the column of the page to sort by; by default the key.
+            descending: sort the largest values first. Missing values come last either way.
 
         Raises:
-            InvalidArgumentError: where an argument cannot be meant.
-            UnknownColumnError: where there is no such column to sort by.
+            InvalidArgumentError: an argument is invalid.
+            UnknownColumnError: there is no such column to sort by.
 
         Example:
             >>> history.diff(10, 12).page(limit=5, change="removed")[["key", "_cause", "_epochs"]]  # doctest: +SKIP
         """
-        _not_negative(offset=offset, limit=limit)
-        if change is not None and change not in _CHANGES:
-            raise InvalidArgumentError(f"change={change!r} cannot be meant: give one of {', '.join(_CHANGES)}.")
+        whole_number(offset, "offset", least=0)
+        whole_number(limit, "limit", least=0)
+        check_change(change)
         order = self._order(order_by, descending=descending)
-        return self._frame(self._index.query(self._sql.page(change, order, offset, limit)))
+        return self._frame(self._index.query(numbered(self._sql.joined(change), order, limit, offset)))
 
     def held(self) -> HeldRows:
-        """The keys that differ, held for reading many pages of them, sorted by any column and searched by key.
+        """The differing keys for reading many pages, sorted by any column and searched by key.
 
-        The two epochs are compared once; :meth:`page` compares them at every call. Close it, or use it in ``with``.
+        The two epochs are compared once; :meth:`page` compares them at every call. Close it, or use it in a ``with``
+        block.
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
@@ -252,11 +259,7 @@ class Diff:
         added = self.added.rename(columns={name: f"{name}_new" for name in values})
         removed = self.removed.rename(columns={name: f"{name}_old" for name in values})
         parts = [(ADDED, added), (REMOVED, removed), (CHANGED, self.changed)]
-        columns = [
-            "_change",
-            *self._table.key_columns,
-            *(f"{name}_{side}" for name in values for side in ("old", "new")),
-        ]
+        columns = ["_change", *self._named(o="_old", n="_new").values()]
         labelled = [part.assign(_change=change).reindex(columns=columns) for change, part in parts if len(part)]
         return pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame(columns=columns)
 
@@ -271,7 +274,7 @@ class Diff:
         return f"<Diff of {self.table} from {' to '.join(self._ends())}: {counts}{self._not_compared()}>"
 
     def _ends(self) -> tuple[str, str]:
-        """The two epochs in words, with their queries where these are two."""
+        """The two epochs for a title, with their queries if these differ."""
         if self.sides is None:
             return f"epoch {self.a}", f"{self.b}"
         a, b = self.queries
@@ -291,30 +294,35 @@ class Diff:
             parts.append(_as_html(summary))
         parts.append(_as_html(rows))
         if len(self) > len(rows):
-            parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() show others.</p>")
+            parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() return more.</p>")
         return "".join(parts)
 
     def _columns(self) -> dict[str, str]:
-        """The page's columns by their numbers."""
-        named = {"_change": "_change", **dict(zip(self._sql.keys, self._table.key_columns, strict=True))}
+        """The page's columns by their names in the statements."""
+        return {"_change": "_change", **self._named(o="_old", n="_new", d="_delta")}
+
+    def _named(self, **suffixes: str) -> dict[str, str]:
+        """The keys and what is wanted of each value (old, new, delta), by their names in the statements."""
+        named = dict(zip(self._sql.keys, self._table.key_columns, strict=True))
         for at, name in enumerate(self._table.value_columns):
-            named |= {f"o{at}": f"{name}_old", f"n{at}": f"{name}_new"}
-            if at in self._sql.deltas:
-                named[f"d{at}"] = f"{name}_delta"
+            for side, suffix in suffixes.items():
+                if side != "d" or at in self._sql.deltas:
+                    named[f"{side}{at}"] = name + suffix
         return named
 
-    def _order(self, order_by: str | None, *, descending: bool) -> list[str]:
-        if order_by is None:
-            return [f"{key} DESC NULLS LAST" for key in self._sql.keys] if descending else []
+    def _of_kind(self, change: str, **suffixes: str) -> pd.DataFrame:
+        return to_pandas(self._index.query(self._sql.named(change, self._named(**suffixes))))
+
+    def _order(self, order_by: str | None, *, descending: bool) -> str:
         found = next((number for number, name in self._columns().items() if name == order_by), None)
-        if found is None:
+        if found is None and order_by is not None:
             raise UnknownColumnError.among(
                 "column", order_by, self._columns().values(), where=f"in {self.table}'s diff"
             )
-        return [f"{found} {'DESC' if descending else 'ASC'} NULLS LAST"]
+        return self._sql.order(found, descending=descending)
 
     def _frame(self, found: pa.Table) -> pd.DataFrame:
-        """Rows that a statement found, as a page shows them."""
+        """The rows of a statement as a page."""
         named = self._columns()
         columns = [self._as_shown(number, found[number]) for number in named]
         caused = self._caused(found)
@@ -334,29 +342,23 @@ class Diff:
         return values.cast(pa.duration("us")) if is_duration(kind) else values
 
     def _caused(self, page: pa.Table) -> dict[int, list[Caused]]:
-        if self._causes is None or not page.num_rows:
+        if not page.num_rows:
             return {}
         rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
         first, last = sorted((self.a, self.b))
-        # Branches look each of their tables up themselves.
-        return self._causes.of(Keys(self.table, cast("IntervalTable", self._table), rows), first, last)
+        # The causes of two branches use the branches' own tables.
+        return self._causes.of(KeyRows(self.table, cast("IntervalTable", self._table), rows), first, last)
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:
-    """The cause of what became of a key, and the epochs at which it changed."""
-    changes = [one for one in events if not one.same]
+    """The cause of a key's change, and the epochs at which it changed."""
+    changes = [event for event in events if not event.same]
     if not changes:
         return UNKNOWN, []
-    causes = [changes[-1].cause] if gone else list(dict.fromkeys(one.cause for one in changes))
-    return ", ".join(causes), [one.epoch for one in changes]
+    causes = [changes[-1].cause] if gone else list(dict.fromkeys(change.cause for change in changes))
+    return ", ".join(causes), [change.epoch for change in changes]
 
 
 def _as_html(frame: pd.DataFrame) -> str:
-    """A table in which what is missing is empty."""
+    """An HTML table with empty cells for missing values."""
     return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))
-
-
-def _not_negative(**numbers: Any) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InvalidArgumentError(f"{name}={number!r} cannot be meant: give a whole number that is not negative.")

@@ -1,8 +1,7 @@
-"""The rows of a diff for readers that page through them, sort and search: joined once, read many times.
+"""The rows of a diff, joined once and then read page by page, sorted and searched.
 
-A page of :meth:`Diff.page` compares the two epochs anew, which is right for one page. Somebody who looks through a
-million changed keys asks for many: the first question joins both sides into a temporary table, and each page after it
-is a small sort.
+:meth:`Diff.page` compares the two epochs at every call, which is right for a single page. For many pages, both sides
+are joined into a temporary table first, and each page is then a small sort.
 """
 
 from __future__ import annotations
@@ -10,28 +9,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.state_inspect.frames import with_whole_numbers
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-
-    from streamstate.state_inspect.differences.diff_sql import DiffSQL
-
-__all__ = ["HeldRows"]
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.checks import whole_number
+from streamstate.state_inspect.differences.diff_sql import DiffSQL, check_change, numbered
+from streamstate.state_inspect.temporal_index.index import as_arrow
 
 _WIDEST = 40_000_000
-"""Values that are held at most; where a diff has more, each page compares the epochs anew."""
-_CHANGES = ("added", "removed", "changed")
+"""The most values to hold; for a larger diff, each page compares the epochs again."""
 
 
 class Readable(Protocol):
-    """An index as those need it who only read: see :class:`Index`."""
+    """The part of :class:`Index` that reads."""
 
     def query(
         self, sql: str, parameters: list[Any] | None = None, frames: Mapping[str, pa.Table] | None = None
@@ -39,18 +33,18 @@ class Readable(Protocol):
         """Run a statement that reads."""
 
     def connection(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """A connection of one's own."""
+        """Open a separate connection."""
 
 
 class HeldRows:
-    """Pages of one diff; :meth:`Diff.held` gives it. One thread at a time may ask.
+    """Pages of one diff; :meth:`Diff.held` returns it. Not thread-safe.
 
     Args:
-        index: where the interval tables are.
+        index: the index that holds the interval tables.
         sql: the diff's statements.
-        columns: the numbers of the page's columns in the statements, and their names.
-        rows: how many rows the diff has.
-        frame: makes what a page shows of the rows that a statement found.
+        columns: the page's columns: their names in the statements, and their names on the page.
+        rows: the number of rows of the diff.
+        frame: makes a page from the rows of a statement.
     """
 
     def __init__(
@@ -72,14 +66,14 @@ class HeldRows:
             self._source = "temp.held_rows"
 
     def count(self, *, change: str | None = None, contains: str = "") -> int:
-        """How many keys differ.
+        """The number of differing keys.
 
         Args:
-            change: only ``added``, ``removed`` or ``changed`` keys.
-            contains: text to be found in a key column, upper and lower case alike.
+            change: count only ``added``, ``removed`` or ``changed`` keys.
+            contains: text to find in a key column, ignoring case.
 
         Raises:
-            InvalidArgumentError: where there is no such kind of change.
+            InvalidArgumentError: there is no such kind of change.
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
@@ -101,38 +95,35 @@ class HeldRows:
         descending: bool = False,
         by_size: bool = False,
     ) -> pd.DataFrame:
-        """Some of the keys that differ; the columns are those of :meth:`Diff.page`.
+        """A slice of the differing keys. The columns are those of :meth:`Diff.page`.
 
         Args:
-            offset: rows to pass over.
-            limit: rows to give at most.
-            change: only ``added``, ``removed`` or ``changed`` keys.
-            contains: text to be found in a key column, upper and lower case alike.
-            order_by: one of the page's columns to sort by, or its position where names repeat; by default the key.
-            descending: the largest first; missing values come last either way.
-            by_size: sort by how large a difference is, up or down; only for ``<column>_delta``. What has not moved,
-                or by no number, comes last.
+            offset: the number of rows to skip.
+            limit: the maximum number of rows to return.
+            change: count only ``added``, ``removed`` or ``changed`` keys.
+            contains: text to find in a key column, ignoring case.
+            order_by: the column of the page to sort by, or its position if names repeat; by default the key.
+            descending: sort the largest values first. Missing values come last either way.
+            by_size: sort by the size of a difference, up or down; only for ``<column>_delta``. Keys that did not
+                move, or whose difference is NaN, come last.
 
         Raises:
-            InvalidArgumentError: where an argument cannot be meant.
-            UnknownColumnError: where there is no such column to sort by.
+            InvalidArgumentError: an argument is invalid.
+            UnknownColumnError: there is no such column to sort by.
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
             ...     rows.page(limit=5, order_by="count_delta", by_size=True, descending=True)
         """
-        if offset < 0 or limit < 0:
-            raise InvalidArgumentError(f"offset={offset} and limit={limit} cannot be meant: neither may be negative.")
+        whole_number(offset, "offset", least=0)
+        whole_number(limit, "limit", least=0)
         condition, parameters = self._condition(change, contains)
         ordered = self._order(order_by, descending=descending, by_size=by_size)
-        sql = (
-            f"SELECT row_number() OVER (ORDER BY {ordered}) - 1 AS _row, * FROM (SELECT * FROM {self._source}"
-            f"{condition} ORDER BY {ordered} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
-        )
+        sql = numbered(f"SELECT * FROM {self._source}{condition}", ordered, limit, offset)
         return self._frame(self._query(sql, parameters))
 
     def close(self) -> None:
-        """Let go of what is held. Idempotent."""
+        """Release the rows. Safe to call more than once."""
         self._open.close()
 
     def __enter__(self) -> Self:
@@ -142,10 +133,9 @@ class HeldRows:
         self.close()
 
     def _condition(self, change: str | None, contains: str) -> tuple[str, list[Any]]:
+        check_change(change)
         parts, parameters = [], []
         if change is not None:
-            if change not in _CHANGES:
-                raise InvalidArgumentError(f"change={change!r} cannot be meant: give one of {', '.join(_CHANGES)}.")
             parts.append(f"_change = '{change}'")
         if contains:
             found = [f"contains(lower({key}::VARCHAR), lower(?))" for key in self._sql.keys]
@@ -154,19 +144,17 @@ class HeldRows:
         return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters
 
     def _order(self, order_by: str | int | None, *, descending: bool, by_size: bool) -> str:
-        way = "DESC" if descending else "ASC"
-        keys = [f"{key} {way if order_by is None else 'ASC'} NULLS LAST" for key in self._sql.keys]
-        if order_by is None:
-            return ", ".join(keys)
-        column = self._number(order_by)
-        if by_size:
+        column = None if order_by is None else self._number(order_by)
+        if column is not None and by_size:
             if not column.startswith("d"):
-                raise InvalidArgumentError(f"by_size goes with a column of differences; {order_by!r} is none.")
+                raise InvalidArgumentError(
+                    f"Invalid order_by={order_by!r} with by_size: expected a column of differences, <column>_delta."
+                )
             column = f"CASE WHEN {self._sql.number_where(int(column[1:]))} THEN abs({column}) END"
-        return ", ".join([f"{column} {way} NULLS LAST", *keys])
+        return self._sql.order(column, descending=descending)
 
     def _number(self, order_by: str | int) -> str:
-        """The column's number in the statements."""
+        """The column's name in the statements."""
         if isinstance(order_by, int) and 0 <= order_by < len(self._columns):
             return self._columns[order_by][0]
         found = next((number for number, name in self._columns if name == order_by), None)
@@ -176,5 +164,4 @@ class HeldRows:
         return found
 
     def _query(self, sql: str, parameters: list[Any]) -> pa.Table:
-        relation = self._connection.sql(sql, params=parameters or None)
-        return with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
+        return as_arrow(self._connection.sql(sql, params=parameters or None))

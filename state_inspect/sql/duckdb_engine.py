@@ -1,41 +1,37 @@
-"""Statements in the embedded engine, over the temporal index."""
+"""Statements in DuckDB, and the relations that they read: state tables at an epoch, histories and changelogs."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 from sqlglot import exp
 
-from streamstate.snapshots.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
-from streamstate.state_inspect.frames import with_whole_numbers
-from streamstate.state_inspect.sql import safety
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from streamstate.state_inspect.sql.names import Bound
-    from streamstate.state_inspect.sql.user_data import DuckDBSource
-    from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.snapshots.delta.data_files import verified
+from streamstate.snapshots.duckdb_sql import listed, quoted
+from streamstate.snapshots.operators import EPOCH, PARTITION
+from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
+from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
+from streamstate.state_inspect.sql.user_data import DuckDBSource
+from streamstate.state_inspect.state_table import StateTable
+from streamstate.state_inspect.temporal_index.index import Index, as_arrow
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _VOLATILE = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "get_current_time", "get_current_timestamp"}
 
 
 class DuckDBEngine:
-    """One statement, checked and ready to be run, as often as needed.
+    """One statement, checked and ready to run any number of times. Its sources are held so that they stay."""
 
-    Args:
-        index: where the state tables are.
-        bound: the statement and what its relations stand for; held on to, so that they stay.
-
-    Raises:
-        InvalidSQLError: where it does more than read, or DuckDB cannot make sense of it.
-        UnknownColumnError: where it names a column that there is not.
-    """
+    frame = None
 
     def __init__(self, index: Index, bound: Bound[DuckDBSource]) -> None:
         self._index = index
@@ -44,39 +40,31 @@ class DuckDBEngine:
         self._values = bound.statement.used()
         self.repeatable = not _is_volatile(bound.statement.tree)
         with self._connection() as cursor:
-            safety.check(cursor, self._sql, bound.said)
+            check_for_duckdb(cursor, self._sql, bound.original_names)
             described = cursor.execute(f"DESCRIBE {self._sql}", self._values or None).fetchall()
-        self.columns: list[str] = [str(one[0]) for one in described]
-        self._kinds = [str(one[1]) for one in described]
+        self.columns: list[str] = [str(column[0]) for column in described]
 
     def rows(self) -> pa.Table:
         """All rows."""
         return self._run(self._sql)
 
     def first(self, count: int) -> pa.Table:
-        """At most so many rows, the first."""
+        """The first rows, at most ``count``."""
         return self._run(f"SELECT * FROM ({self._sql}) LIMIT {count}")
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         with self._connection() as cursor:
             found = cursor.execute(f"SELECT count(*) FROM ({self._sql})", self._values or None).fetchone()
         return int(found[0]) if found else 0
 
-    def spark_frame(self, spark: SparkSession | None, rows: pa.Table | None) -> DataFrame:
-        """The rows as a Spark frame."""
-        from streamstate.state_inspect.sql.sessions import frame_of, session_in_use
-
-        return frame_of(session_in_use(spark), self.rows() if rows is None else rows)
-
     def _run(self, sql: str) -> pa.Table:
         with self._connection() as cursor:
-            found = cursor.sql(sql, params=self._values or None).to_arrow_table()
-        return with_whole_numbers(found.rename_columns(self.columns), self._kinds)
+            return as_arrow(cursor.sql(sql, params=self._values or None)).rename_columns(self.columns)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that has the statement's relations; DuckDB's errors in our words."""
+        """A connection with the statement's relations; translates DuckDB's errors."""
         try:
             with self._index.connection() as cursor:
                 for name, source in self._bound.sources.items():
@@ -86,7 +74,7 @@ class DuckDBEngine:
             raise self._failed(error) from error
 
     def _failed(self, error: duckdb.Error) -> StreamStateError:
-        """Without DuckDB's picture of the statement, which is not the one the user wrote."""
+        """The error without DuckDB's excerpt of the statement, which is not the text that the user wrote."""
         text = self._bound.in_users_words(str(error))
         unknown = re.search(r'Referenced column "([^"]+)" not found', text)
         if unknown:
@@ -94,20 +82,76 @@ class DuckDBEngine:
             return UnknownColumnError.among("column", unknown.group(1), dict.fromkeys(columns))
         unread = re.search(r"registered as '\S+_files' failed: (.*)", text)
         if unread:
-            return StoreError(f"Files of the store could not be read: {unread[1]}\nGive the statement again.")
+            return StoreError(f"Files of the store could not be read: {unread[1]}\nRun the statement again.")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return InvalidSQLError("\n".join([line for line in lines if not line.startswith(("LINE ", "^"))][:3]))
 
 
 def _plain(tree: exp.Query) -> exp.Query:
-    """The statement in a form that can follow DESCRIBE."""
+    """The statement in a form that DESCRIBE accepts."""
     if isinstance(tree, (exp.Select, exp.SetOperation)):
         return tree
     return exp.select("*").from_(tree.subquery("rows", copy=False) if not isinstance(tree, exp.Subquery) else tree)
 
 
 def _is_volatile(tree: exp.Query) -> bool:
-    """Whether it may give other rows each time."""
+    """Whether it may return different rows each time."""
     if tree.find(exp.TableSample, exp.Rand, exp.Uuid):
         return True
-    return any(one.name.casefold() in _VOLATILE for one in tree.find_all(exp.Anonymous))
+    return any(function.name.casefold() in _VOLATILE for function in tree.find_all(exp.Anonymous))
+
+
+def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
+    """A state table of a snapshot, its history or its changes."""
+    if kind == CHANGES:
+        return _changes(query.change_log(table), snapshot.epoch)
+    if kind == HISTORY:
+        return _history(query.interval_table(table, -1), snapshot.epoch)
+    state = snapshot.table(table)
+    return _View([*state.key_columns, *state.value_columns], state.rows_sql(), state)
+
+
+@dataclass(frozen=True)
+class _View:
+    """Rows of the temporal index."""
+
+    columns: list[str]
+    sql: str
+    table: StateTable | IntervalTable  # held, because the index drops a table that nothing refers to
+
+    def in_duckdb(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        cursor.execute(f"CREATE TEMP VIEW {quoted(name)} AS {self.sql}")
+
+
+def _history(table: IntervalTable, epoch: int) -> _View:
+    """All versions known at an epoch; a version that ended after the epoch is still valid at it."""
+    columns = [PARTITION, *table.columns]
+    sql = (
+        f"SELECT _valid_from, CASE WHEN _valid_to <= {epoch} THEN _valid_to END AS _valid_to, {listed(columns)}"
+        f" FROM {table.relation} WHERE _valid_from <= {epoch}"
+    )
+    return _View(["_valid_from", "_valid_to", *columns], sql, table)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """The changelog up to an epoch, streamed from its files."""
+
+    columns: list[str]
+    rows: pa.Table | ds.Dataset
+    epoch: int
+
+    def in_duckdb(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+        cursor.register(f"{name}_files", self.rows)
+        cursor.execute(
+            f"CREATE TEMP VIEW {quoted(name)} AS SELECT {listed(self.columns)} FROM {quoted(name + '_files')}"
+            f" WHERE {EPOCH} <= {self.epoch}"
+        )
+
+
+def _changes(log: ChangeLog, epoch: int) -> _Changes:
+    """The changelog up to an epoch, its files verified and, from an object store, downloaded."""
+    schema = log.version.schema
+    files = [file for file in log.version.files(EPOCH) if file.may_hold(None, epoch)]
+    paths = [str(verified(log.version.place, file.path, file.size)) for file in files]
+    return _Changes(log.all_columns, ds.dataset(paths, schema=schema) if paths else schema.empty_table(), epoch)

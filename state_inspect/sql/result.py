@@ -1,4 +1,4 @@
-"""What a statement gives, run when it is looked at."""
+"""The result of a statement, which runs when it is needed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.state_inspect.frames import to_pandas, to_polars
+from streamstate.state_inspect.sql.user_data import frame_of
 
 if TYPE_CHECKING:
     import polars
@@ -17,31 +18,32 @@ _SHOWN = 20
 
 
 class Engine(Protocol):
-    """One statement, ready to be run."""
+    """One statement, ready to run."""
 
     columns: list[str]
     repeatable: bool
-    """Whether it gives the same rows each time."""
+    """Whether it returns the same rows each time."""
+
+    @property
+    def frame(self) -> DataFrame | None:
+        """The rows as a Spark frame, not yet run; None if it does not run in Spark."""
 
     def rows(self) -> pa.Table:
         """All rows."""
 
     def first(self, count: int) -> pa.Table:
-        """At most so many rows, the first."""
+        """The first rows, at most ``count``."""
 
     def count(self) -> int:
-        """How many rows there are."""
-
-    def spark_frame(self, spark: SparkSession | None, rows: pa.Table | None) -> DataFrame:
-        """As a Spark frame."""
+        """The number of rows."""
 
 
 class Result:
-    """The rows that a statement gives; :meth:`Store.sql` returns it.
+    """The rows of a statement; :meth:`Store.sql` returns it.
 
-    Nothing is run before the result is shown, counted or converted, and what it reads is settled when it is made:
-    epochs that are captured later do not change it. Shown, it runs the statement for its first 20 rows and their
-    number. What was converted once is kept.
+    The statement runs when the result is displayed, counted or converted. Its epochs are fixed when it is created, so
+    epochs captured later do not change it. Displaying it runs the statement for the first 20 rows and the row count.
+    Converted rows are kept.
 
     Example:
         >>> result = store.sql("SELECT * FROM q ORDER BY key")  # doctest: +SKIP
@@ -55,7 +57,7 @@ class Result:
         self._rows: pa.Table | None = None
         self._count: int | None = None
         self.epochs = epochs
-        """The epochs at which each relation of the statement is read, by its name."""
+        """The epochs that each relation of the statement is read at, by the relation's name."""
 
     @property
     def columns(self) -> list[str]:
@@ -66,7 +68,7 @@ class Result:
     def schema(self) -> pa.Schema:
         """Names and Arrow types of the columns.
 
-        A sum of whole numbers is of 64 bits here; where it turns out not to fit, its rows have a decimal instead.
+        A sum of integers has 64 bits here; if it overflows, its rows have a decimal instead.
         """
         return (self._engine.first(0) if self._rows is None else self._rows).schema
 
@@ -90,20 +92,24 @@ class Result:
         """All rows as a Polars frame.
 
         Raises:
-            ModuleNotFoundError: where Polars is not installed.
+            ModuleNotFoundError: Polars is not installed.
         """
         return to_polars(self.to_arrow())
 
     def to_spark(self, spark: SparkSession | None = None) -> DataFrame:
-        """The rows as a Spark frame; with ``engine="spark"`` the frame itself, of which nothing was run.
+        """The rows as a Spark frame; with ``engine="spark"`` the frame itself, not yet run.
 
         Args:
-            spark: the session; by default the one in use.
+            spark: the session; by default the running one.
 
         Raises:
-            SessionError: where there is none.
+            SessionError: no session is running.
         """
-        return self._engine.spark_frame(spark, self._rows)
+        if self._engine.frame is not None:
+            return self._engine.frame
+        from streamstate.snapshots.spark.session import session_in_use  # needs Spark
+
+        return frame_of(session_in_use(spark), self._engine.rows() if self._rows is None else self._rows)
 
     def __len__(self) -> int:
         if self._count is None:
@@ -111,16 +117,16 @@ class Result:
         return self._count
 
     def __repr__(self) -> str:
-        return f"{self._first()}\n{self._said()}"
+        return f"{self._first()}\n{self._size()}"
 
     def _repr_html_(self) -> str:
-        return f"{self._first().to_html(index=False)}<p>{self._said()}</p>"
+        return f"{self._first().to_html(index=False)}<p>{self._size()}</p>"
 
     def _first(self) -> pd.DataFrame:
         if self._rows is None and self._engine.repeatable:
             return to_pandas(self._engine.first(_SHOWN))
         return to_pandas(self.to_arrow().slice(0, _SHOWN))
 
-    def _said(self) -> str:
-        left = len(self) - _SHOWN
-        return f"{len(self):,} rows" + (f", {left:,} of them not shown" if left > 0 else "")
+    def _size(self) -> str:
+        hidden = len(self) - _SHOWN
+        return f"{len(self):,} rows" + (f", {hidden:,} of them not shown" if hidden > 0 else "")

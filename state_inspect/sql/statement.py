@@ -1,53 +1,38 @@
-"""One statement that reads, as a tree: parsed, checked, and its parameters given names."""
+"""One statement as sqlglot's tree: parsed, refused if it does more than read, its parameters and relations found."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
 
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, choices
-from streamstate.state_inspect.expressions import first_error
+from streamstate.errors import InvalidArgumentError, InvalidSQLError, choices
+from streamstate.state_inspect.sql.parse_tree import first_error
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
-"""Values for ``?``, in their order, or for ``$name``."""
+"""Values for ``?``, in order, or for ``$name``."""
 
-# They do more than read, or show what is not the user's.
-_REFUSED = (
-    exp.DDL,
-    exp.DML,
-    exp.Into,
-    exp.Command,
-    exp.Describe,
-    exp.Summarize,
-    exp.Show,
-    exp.Pragma,
-    exp.Set,
-    exp.Use,
-    exp.Attach,
-    exp.Detach,
-    exp.Install,
-    exp.Lock,
-)
+_WRITES = (exp.DDL, exp.DML, exp.Into, exp.Lock, exp.Command)
+_SETTINGS = (exp.Set, exp.Pragma, exp.Use, exp.Attach, exp.Detach, exp.Install)
+_REVEALS = (exp.Describe, exp.Summarize, exp.Show)  # what is not the user's
 
-_MARK = "p_"
+_PREFIX = "p_"
 
 
 @dataclass
 class Statement:
-    """A statement and the values of its parameters, by the names that they have in it."""
+    """A statement and the values of its parameters, by their names in the tree."""
 
     tree: exp.Query
     values: dict[str, Any]
 
     def value(self, node: exp.Expr) -> Any:
-        """The value of a literal or a parameter; None where it is neither."""
+        """The value of a literal or a parameter; None for any other expression."""
         if isinstance(node, exp.Placeholder):
             return self.values[node.name]
         if isinstance(node, exp.Neg):
@@ -58,28 +43,19 @@ class Statement:
         return node.name if node.is_string or not node.name.isdigit() else int(node.name)
 
     def used(self) -> dict[str, Any]:
-        """The values of the parameters that still stand in the tree: those that choose epochs are gone by then."""
-        return {one.name: self.values[one.name] for one in self.tree.find_all(exp.Placeholder)}
+        """The values of the parameters that are still in the tree; those that chose epochs are gone by then."""
+        return {mark.name: self.values[mark.name] for mark in self.tree.find_all(exp.Placeholder)}
 
 
 def parsed(sql: str, params: Parameters = None) -> Statement:
-    """The statement.
-
-    Args:
-        sql: one statement in DuckDB's SQL.
-        params: values for its ``?`` or ``$name``.
-
-    Raises:
-        InvalidSQLError: where it does not parse, is not one statement, or does more than read.
-        InvalidArgumentError: where parameters and values do not fit each other.
-    """
+    """The statement of a text in DuckDB's SQL, with values for its ``?`` or ``$name``."""
     tree = read(sql)
     values = dict(params) if isinstance(params, Mapping) else dict(_by_number(params))
-    asked = {one.name: one for one in tree.find_all(exp.Placeholder)}
-    _check_parameters(asked, values)
-    for one in list(tree.find_all(exp.Placeholder)):
-        one.set("this", _MARK + one.name)
-    return Statement(tree, {_MARK + name: value for name, value in values.items()})
+    marks = {mark.name: mark for mark in tree.find_all(exp.Placeholder)}
+    _check_parameters(marks, values)
+    for mark in list(tree.find_all(exp.Placeholder)):
+        mark.set("this", _PREFIX + mark.name)
+    return Statement(tree, {_PREFIX + name: value for name, value in values.items()})
 
 
 def _by_number(params: Parameters) -> list[tuple[str, Any]]:
@@ -87,32 +63,33 @@ def _by_number(params: Parameters) -> list[tuple[str, Any]]:
         return []
     if isinstance(params, str | bytes) or not isinstance(params, Sequence):
         raise InvalidArgumentError(
-            f"params={params!r} cannot be meant: give a list for the ? of a statement, a dict for its $names."
+            f"Invalid params={params!r}: expected a list for ? parameters or a dict for $name parameters."
         )
     return [(str(number), value) for number, value in enumerate(params, 1)]
 
 
-def _check_parameters(asked: Mapping[str, object], given: Mapping[str, object]) -> None:
-    missing = [f"${name}" for name in asked if name not in given]
+def _check_parameters(marks: Mapping[str, object], values: Mapping[str, object]) -> None:
+    missing = [f"${name}" for name in marks if name not in values]
     if missing:
         raise InvalidArgumentError(
-            f"The statement's parameters need values: {choices(missing)} have none.\n"
-            "Give params=[…] for ? in their order, or params={'name': …} for $name."
+            f"The statement's parameters need values: {choices(missing)}.\n"
+            "Pass params=[…] for ? in order, or params={'name': …} for $name."
         )
-    left = [f"${name}" for name in given if name not in asked]
-    if left:
+    unused = [f"${name}" for name in values if name not in marks]
+    if unused:
         raise InvalidArgumentError(
-            f"The statement has no parameters {choices(left)}.\nIts parameters: {choices(f'${one}' for one in asked)}."
+            f"The statement has no parameters {choices(unused)}.\n"
+            f"Its parameters: {choices(f'${name}' for name in marks)}."
         )
 
 
 def _numbered(sql: str) -> str:
-    """The statement with each ``?`` as ``$1``, ``$2``, …, so that none depends on where it ends up."""
+    """The statement with each ``?`` as ``$1``, ``$2``, …, so that a parameter may move within the tree."""
     try:
         tokens = sqlglot.tokenize(sql, read="duckdb")
     except SqlglotError as error:
         raise InvalidSQLError(f"The SQL does not parse: {first_error(error)}") from error
-    marks = [one.start for one in tokens if one.token_type is TokenType.PLACEHOLDER or one.text == "?::"]
+    marks = [token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER or token.text == "?::"]
     pieces, start = [], 0
     for number, at in enumerate(marks, 1):
         pieces += [sql[start:at], f"${number}"]
@@ -120,35 +97,74 @@ def _numbered(sql: str) -> str:
     return "".join([*pieces, sql[start:]])
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, SqlglotError):
         return first_error(error)
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no SQL"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "not valid SQL"
 
 
 def read(sql: str) -> exp.Query:
-    """The tree of one statement that reads, its ``?`` numbered.
-
-    Raises:
-        InvalidSQLError: where it does not parse, is not one statement, or does more than read.
-    """
+    """The tree of one statement that reads, its ``?`` numbered."""
     if not sql.strip():
-        raise InvalidSQLError("There is no SQL to run. Write a statement such as: SELECT * FROM delays LIMIT 10")
+        raise InvalidSQLError("The SQL is empty. Write a statement such as: SELECT * FROM delays LIMIT 10")
     try:
-        statements = [one for one in sqlglot.parse(_numbered(sql), read="duckdb") if one is not None]
+        statements = [tree for tree in sqlglot.parse(_numbered(sql), read="duckdb") if tree is not None]
     except InvalidSQLError:
         raise
-    except Exception as error:  # some texts that are no SQL end the parser with an error of Python's
-        raise InvalidSQLError(f"The SQL does not parse: {_why(error)}") from error
+    except Exception as error:  # for some invalid texts sqlglot raises Python's own errors
+        raise InvalidSQLError(f"The SQL does not parse: {_reason(error)}") from error
     if len(statements) != 1:
-        raise InvalidSQLError(f"Give one statement, not {len(statements)}.")
+        raise InvalidSQLError(f"Expected one statement, got {len(statements)}.")
     statement = statements[0]
     if isinstance(statement, exp.Pivot):
-        # PIVOT and UNPIVOT as statements of their own are short for selecting from them.
+        # A PIVOT or UNPIVOT statement is short for selecting from it.
         statement = exp.select("*").from_(exp.Subquery(this=statement))
-    refused = statement.find(*_REFUSED)
+    refused = statement.find(*_WRITES, *_SETTINGS, *_REVEALS)
     if isinstance(statement, exp.Query) and refused is None:
         return statement
     begins = re.search(r"\w+", sql)
     what = begins[0].upper() if begins and refused in (None, statement) else (refused or statement).key.upper()
-    raise InvalidSQLError(f"{what} is not allowed: snapshots are only read. Start the statement with SELECT or WITH.")
+    raise InvalidSQLError(f"{what} is not allowed: snapshots are read-only. Start the statement with SELECT or WITH.")
+
+
+def tables_named(sql: str) -> list[str]:
+    """The unqualified names that a statement reads from, as written, without those that its WITH defines.
+
+    Example:
+        >>> tables_named("WITH x AS (FROM delays) SELECT * FROM x JOIN airports ON true")
+        ['airports', 'delays']
+    """
+    return sorted({table.name for table in relations(read(sql)) if table.name and not table.db})
+
+
+def relations(tree: exp.Query) -> list[exp.Table]:
+    """The tables and table functions that are not common table expressions."""
+    return [table for table in tree.find_all(exp.Table) if definition(table) is None]
+
+
+def definition(table: exp.Table) -> exp.CTE | None:
+    """The common table expression that a table refers to; None if it refers to something outside the statement."""
+    if table.db or not isinstance(table.this, exp.Identifier):
+        return None
+    name = table.name.casefold()
+    return next((defined for defined in _visible(table) if defined.alias.casefold() == name), None)
+
+
+def _visible(table: exp.Table) -> Iterator[exp.CTE]:
+    """The common table expressions that are in scope for a table, the innermost first."""
+    below: exp.Expr = table
+    above = table.parent
+    while above is not None:
+        defined = above.args.get("with_")
+        if isinstance(above, exp.With):
+            yield from _before(below, above)
+        elif defined is not None and defined is not below:
+            yield from reversed(defined.expressions)
+        below, above = above, above.parent
+
+
+def _before(inside: exp.Expr, defining: exp.With) -> list[exp.CTE]:
+    """What a definition of a WITH can refer to: those before it, and itself if it is recursive."""
+    at = next(position for position, defined in enumerate(defining.expressions) if defined is inside)
+    recursive = defining.recursive and isinstance(inside.this, exp.SetOperation)
+    return list(reversed(defining.expressions[: at + 1 if recursive else at]))

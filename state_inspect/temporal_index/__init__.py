@@ -1,1 +1,1 @@
-"""The temporal index: every version of every key that was read, in an embedded DuckDB."""
+"""The temporal index: every version of every key of the tables that were read, in an embedded DuckDB."""

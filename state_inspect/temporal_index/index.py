@@ -1,4 +1,4 @@
-"""The store's temporal index: one embedded DuckDB with an interval table per state table that was asked for."""
+"""The store's temporal index: an embedded DuckDB with an interval table per state table that was read."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import embedded
+from streamstate.errors import InvalidArgumentError, OvertakenError
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.errors import InvalidArgumentError, OvertakenError
+from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Entry, Manifest
-from streamstate.snapshots.retention.dropped import held_version
-from streamstate.state_inspect.frames import with_whole_numbers
+from streamstate.snapshots.manifest import Entry, Manifest, log_version_of
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations
 
-# Of the machine's memory; DuckDB knows a container's limit too.
+# Of the machine's memory; DuckDB respects a container's limit.
 _DEFAULT_MEMORY = "25%"
-# After so much was written DuckDB compresses the versions and lets go of what updates replaced; its own 16 MB come only
-# after a thousand small epochs, and leave the index of many large ones twice as big.
+# After this many bytes of writes DuckDB compresses the versions and frees what updates replaced. Its default of 16 MB
+# is reached only after a thousand small epochs, and doubles the size of an index of many large ones.
 _COMPRESSED_AFTER = "4MB"
 
 
 class Index:
-    """Made on first use, brought forward as epochs arrive, never the only copy of anything.
+    """Created on first use and updated as epochs arrive. Never the only copy of any data.
 
     Args:
-        layout: where the store is.
-        memory_limit: what it may take of memory, such as ``"4GB"``; the rest goes to a temporary folder.
+        layout: the store.
+        memory_limit: the memory that it may use, such as ``"4GB"``; the rest goes to a temporary folder.
     """
 
     def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
         self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
         self.folder = self._spilled.name
-        """Where what does not fit into memory goes, as long as the index is there."""
+        """The folder for data that does not fit into memory, which exists as long as the index."""
         self._db = _database(self.folder, memory_limit)
         self._tables: dict[tuple[str, str], IntervalTable] = {}
         self._loading = threading.RLock()
         self._relations = Relations(self._db)
 
     def table(self, query: str, name: str, manifest: Manifest, first: int, last: int | None = None) -> IntervalTable:
-        """The interval table, with all captured epochs from one on (−1: all), or at least those up to another.
+        """The interval table with all captured epochs from ``first`` (−1: all), or at least those up to ``last``.
 
-        After a run of retention it is made anew; whoever holds the one before goes on reading from that.
+        After a run of retention a new one is built; those who hold the previous one can keep reading it.
 
         Args:
             query: the query's name.
-            name: the state table's.
+            name: the state table's name.
             manifest: the query's manifest.
             first: the first epoch that is needed.
-            last: the last epoch that is needed; None: the newest.
+            last: the last epoch that is needed; None for the newest.
         """
         with self._loading:
             while True:
                 found = self._tables.get((query, name))
-                if found is None or found.generation < manifest.generation:
+                opened = found is None or found.generation < manifest.generation
+                if found is None or opened:
                     found = self._tables[query, name] = self._made(query, name, manifest.generation)
                 newest = manifest.newest
                 try:
                     if newest is not None and not found.covers(first, newest.epoch if last is None else last):
-                        found.cover(manifest.entries, first)
+                        found.cover(manifest.entries, first, opened=opened)
                     return found
                 except OvertakenError:
                     before = manifest.generation
@@ -76,12 +76,12 @@ class Index:
                         raise
 
     def held(self, query: str, name: str) -> IntervalTable | None:
-        """The interval table as far as it was read before; None where it was not: nothing is read for this."""
+        """The interval table as loaded so far, without reading anything; None if it was not loaded."""
         found = self._tables.get((query, name))
         return None if found is None or found.low is None else found
 
     def advance(self, query: str, manifest: Manifest) -> None:
-        """Bring those tables of a query forward that were read before."""
+        """Load new epochs of the tables of a query that were read before."""
         with self._loading:
             for known, name in list(self._tables):
                 table = self._tables[known, name]
@@ -92,9 +92,9 @@ class Index:
         """A state table at an epoch that retention has dropped since its entry was read.
 
         Raises:
-            EpochDroppedError: where the grace period of its files is over.
+            EpochDroppedError: the grace period of its files is over.
         """
-        with self._loading, held_version(self._layout.change_log(query, name), entry, query) as version:
+        with self._loading, log_version_of(self._layout.change_log(query, name), entry, query) as version:
             found = self._made(query, name, entry.generation, version)
             found.load_one(entry.epoch, entry.tables[name].keyframe)
             return found
@@ -111,27 +111,41 @@ class Index:
     def query(
         self, sql: str, parameters: list[Any] | None = None, frames: Mapping[str, pa.Table] | None = None
     ) -> pa.Table:
-        """Run a statement that reads, isolated from what is loaded meanwhile.
+        """Run a statement that reads, isolated from concurrent loading.
 
         Args:
             sql: the statement.
             parameters: its parameters.
-            frames: what it reads besides the index, by name; nobody else sees them.
+            frames: additional tables, by name, visible only to this statement.
         """
         with self.connection() as cursor:
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
-            relation = cursor.sql(sql, params=parameters or None)
-            return with_whole_numbers(relation.to_arrow_table(), [str(kind) for kind in relation.types])
+            return as_arrow(cursor.sql(sql, params=parameters or None))
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of its own to the index, for one reader: what it registers, nobody else sees."""
+        """Open a connection to the index for one reader; what it registers is not visible to others.
+
+        Raises:
+            QueryStopped: the task that uses it was stopped.
+        """
         cursor = self._db.cursor()
         try:
-            yield cursor
+            with interruptible(cursor):
+                yield cursor
         finally:
             cursor.close()
+
+
+def as_arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
+    """The rows; sums of integers as 64-bit integers if they fit. DuckDB's 128-bit integers would become decimals."""
+    rows = relation.to_arrow_table()
+    for at, kind in enumerate(relation.types):
+        if str(kind) == "HUGEINT":
+            with contextlib.suppress(pa.ArrowInvalid):
+                rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
+    return rows
 
 
 def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
@@ -143,5 +157,5 @@ def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnectio
         )
     except duckdb.Error as error:
         raise InvalidArgumentError(
-            f"memory_limit={memory_limit!r} cannot be meant: give an amount such as '4GB' or '512MiB'."
+            f"Invalid memory_limit={memory_limit!r}: expected an amount such as '4GB' or '512MiB'."
         ) from error

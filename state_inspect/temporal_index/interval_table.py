@@ -1,13 +1,13 @@
-"""The temporal index of one state table: every version of every key with the epochs at which it held.
+"""The temporal index of one state table: every version of every key with the epochs at which it was valid.
 
-``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the one that replaced or removed it (``NEVER`` while
-it holds), so that "at epoch e" is a filter and a key's history a lookup. It is made from the change log and can always
-be made again from it: from the keyframe before the first epoch that was asked for, then forward as epochs arrive and
-back as older ones are asked for. What a reader sees at an epoch stays.
+``_valid_from`` is the epoch that wrote the version, ``_valid_to`` the epoch that replaced or removed it (``NEVER``
+while it is valid), so that "at epoch e" is a filter and a key's history a lookup. The table is built from the changelog
+and can always be rebuilt from it: from the keyframe before the first requested epoch, then forward as epochs arrive and
+back as older ones are requested. What a reader sees at an epoch never changes.
 
-The versions lie in the order of ``_hash``, DuckDB's hash of the key columns: the smallest and largest that DuckDB keeps
-for each group of rows then lead to a key at once, with no index to build, to keep in memory or to update. What arrives
-later lies behind them unsorted, until it is so much that looking through it would be felt.
+The versions are sorted by ``_hash``, DuckDB's hash of the key columns. DuckDB's minimum and maximum of each row group
+then lead to a key directly, without an index to build, to keep in memory or to update. Later versions are appended
+unsorted, until there are so many that scanning them would take noticeable time.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamstate.errors import StoreError
 from streamstate.snapshots.change_log import (
     DELETE,
     KEYFRAME,
     beginnings,
     check_generation,
     key_columns,
-    listed,
-    quoted,
     rows_since,
-    same,
     value_columns,
 )
 from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
-from streamstate.snapshots.errors import StoreError
+from streamstate.snapshots.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.keyframes import keyframes_in
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
-from streamstate.state_inspect.temporal_index.few_rows import FEW_ROWS, NEVER, few, patch
-from streamstate.state_inspect.temporal_index.loading import told
-from streamstate.state_inspect.temporal_index.runs import Run, base, runs_of
+from streamstate.state_inspect.temporal_index.epoch_runs import Run, base, runs_of
+from streamstate.state_inspect.temporal_index.loading import counted_rows
+from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
 
-# Rows behind the sorted ones that are looked through in a few milliseconds.
+# Unsorted rows that can be scanned in a few milliseconds.
 _UNSORTED = 2_000_000
 
 
@@ -50,11 +48,11 @@ class IntervalTable:
     """One state table's versions, kept in DuckDB.
 
     Args:
-        database: a connection to the index; a cursor of it is used for loading.
+        database: a connection to the index; loading uses a cursor of it.
         name: the relation's name in the index.
         table: the state table.
-        version: its change log.
-        generation: how many runs of retention the manifest has been through that it is loaded by.
+        version: its changelog.
+        generation: the number of retention runs of the manifest that it is loaded by.
     """
 
     def __init__(
@@ -63,23 +61,24 @@ class IntervalTable:
         self.relation = quoted(name)
         self.generation = generation
         self.starts: set[int] = set()
-        """Epochs at which the log starts anew with a keyframe."""
+        """Epochs at which the changelog starts again with a keyframe."""
         self.low: int | None = None
-        """The oldest epoch that the index has; None where it has none."""
+        """The oldest epoch in the index; None if it is empty."""
         self.high = -1
-        """The newest epoch that the index has."""
+        """The newest epoch in the index."""
         self._table = table
         self._version = version
         self._sorted = self._unsorted = 0  # rows
-        self._expected = 0  # rows to be loaded, about
-        self._unsure = False  # whether a load was broken off where nobody knows if it was committed
+        self._expected = 0  # rows to load, roughly
+        self._whole = False  # whether the table has no epochs before the oldest one in the index
+        self._unsure = False  # whether a load was interrupted, so that it may or may not be committed
         self._db = database.cursor()
         self._name = name
         self._know_columns()
 
     @property
     def versions(self) -> int:
-        """How many versions there are."""
+        """The number of versions."""
         return self._sorted + self._unsorted
 
     @property
@@ -88,15 +87,15 @@ class IntervalTable:
         return [*self.key_columns, *self.value_columns]
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The columns that there were at an epoch; a restarted query may have brought others later."""
+        """The columns that existed at an epoch; a restarted query may have added columns later."""
         return [name for name in self.columns if self.beginnings.get(name, epoch) <= epoch]
 
     def at(self, epoch: int) -> str:
-        """SQL for the rows that held at an epoch."""
+        """SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The SQL condition that a version is of a key, and its parameters; leads there without a scan.
+        """The SQL condition that a version belongs to a key, and its parameters; needs no full scan.
 
         Args:
             key: a value for each key column.
@@ -107,20 +106,23 @@ class IntervalTable:
         return f"_hash = hash({casts}) AND {equal}", [*values, *values]
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether the index has the epochs between two."""
-        return not self._unsure and self.low is not None and self.low <= first and self.high >= last
+        """Whether the index has all epochs from ``first`` to ``last``."""
+        begins = self.low is not None and (self.low <= first or (self._whole and first < 0))
+        return not self._unsure and begins and self.high >= last
 
-    def cover(self, entries: Sequence[Entry], first: int) -> None:
-        """Load what the index lacks of an epoch and all after it.
+    def cover(self, entries: Sequence[Entry], first: int, *, opened: bool = False) -> None:
+        """Load the epochs from ``first`` on that the index lacks.
 
         Args:
             entries: the manifest.
-            first: a captured epoch; −1: all.
+            first: a captured epoch; −1 for all.
+            opened: whether the changelog was opened after the manifest was read, so that it is new enough.
 
         Raises:
-            OvertakenError: where retention has rewritten the log since the manifest was read.
+            OvertakenError: retention has rewritten the changelog since the manifest was read.
         """
-        update(self._version.place, self._version.table)
+        if not opened:
+            update(self._version.place, self._version.table)
         check_generation(self._version, self.generation)
         if self._unsure:
             with contextlib.suppress(duckdb.Error):
@@ -128,12 +130,12 @@ class IntervalTable:
         if self.low is not None and (
             self._unsure or self._version.schema != self.schema or self._far_back(entries, first)
         ):
-            # A restarted query brought a new column, or what is there is little beside what is lacking.
+            # A restarted query added a column, or much more is missing than is loaded.
             first = min(first, self.low)
             self.low, self.high = None, -1
         if self.low is None:
             self._know_columns()
-        # Keyframes count where older epochs are to be read; epochs that arrive need no look at all files.
+        # Keyframes matter only for older epochs; loading new epochs need not look at all files.
         held = self._keyframes(entries) if self.low is None or first < self.low else []
         runs = runs_of(entries, self._table, held)
         if not runs:
@@ -142,6 +144,7 @@ class IntervalTable:
         with self._all_or_nothing():
             low, high = self._load(runs, first)
         self.low, self.high = low, high
+        self._whole = self._whole or first < 0
         self._unsure = False
         if self._unsorted > max(_UNSORTED, self._sorted // 2):
             with self._all_or_nothing():
@@ -149,9 +152,9 @@ class IntervalTable:
             self._unsure = False
 
     def _lacking(self, entries: Sequence[Entry], first: int) -> int:
-        """About how many rows of the log have to be read for an epoch and all after it."""
-        own = [one for one in entries if self._table in one.tables and one.epoch >= first]
-        lacking = [one.tables[self._table].changes for one in own if not self._has(one.epoch)]
+        """The approximate number of changelog rows to read for the epochs from ``first`` on."""
+        own = [entry for entry in entries if self._table in entry.tables and entry.epoch >= first]
+        lacking = [entry.tables[self._table].changes for entry in own if not self._has(entry.epoch)]
         base = own[0].tables[self._table] if self.low is None and own else None
         return sum(lacking) + (base.rows if base is not None and base.keyframe is not None else 0)
 
@@ -159,16 +162,16 @@ class IntervalTable:
         return self.low is not None and self.low <= epoch <= self.high
 
     def _far_back(self, entries: Sequence[Entry], first: int) -> bool:
-        """Whether reading everything again is less work than adding the epochs from one on to what is there."""
+        """Whether reading everything again is less work than adding the epochs from ``first`` on."""
         if self.low is None or self.low <= first:
             return False
-        lacking = (one for one in entries if first <= one.epoch < self.low and self._table in one.tables)
-        return sum(one.tables[self._table].changes for one in lacking) > self.versions // 2
+        lacking = (entry for entry in entries if first <= entry.epoch < self.low and self._table in entry.tables)
+        return sum(entry.tables[self._table].changes for entry in lacking) > self.versions // 2
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """A transaction of the index: what fails leaves it as it was."""
-        self._unsure = True  # until it is known that the index and what is noted of it agree, an interrupt or not
+        """A transaction of the index; a failure leaves the index unchanged."""
+        self._unsure = True  # until the index is known to match this object's fields, even after an interrupt
         self._db.execute("BEGIN")
         try:
             with cannot_read(self._version.place):
@@ -177,8 +180,8 @@ class IntervalTable:
         except duckdb.OutOfMemoryException as error:
             self._roll_back()
             raise StoreError(
-                f"The index of {self._version.place} needs more memory or room for temporary files.\n"
-                f"Open the store with more, ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
+                f"The index of {self._version.place} needs more memory or more space for temporary files.\n"
+                f"Raise the limit: ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
             ) from error
         except duckdb.Error as error:
             self._roll_back()
@@ -188,12 +191,12 @@ class IntervalTable:
             raise
 
     def _roll_back(self) -> None:
-        """Only where there is something to roll back is it known that nothing of it stands."""
+        """Roll back; only if that succeeds is it known that nothing was committed."""
         self._db.execute("ROLLBACK")
         self._unsure = False
 
     def load_one(self, epoch: int, keyframe: int | None) -> None:
-        """Load a single epoch from the log as it stands."""
+        """Load a single epoch from the current changelog."""
         with self._all_or_nothing():
             self._create()
             self._stream(rows_since(self._version, keyframe, epoch))
@@ -205,14 +208,14 @@ class IntervalTable:
         self.key_columns = key_columns(self.schema)
         self.value_columns = value_columns(self.schema)
         self.beginnings = beginnings(self.schema)
-        """For columns that were not there from the start, the epoch from which on they are."""
+        """For columns that were added later, the epoch from which on they exist."""
 
     def _keyframes(self, entries: Sequence[Entry]) -> list[int]:
-        live = {one.epoch: one.tables[self._table].rows for one in entries if self._table in one.tables}
+        live = {entry.epoch: entry.tables[self._table].rows for entry in entries if self._table in entry.tables}
         return keyframes_in(self._version, live)
 
     def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
-        """Load what is lacking; returns the oldest and the newest epoch that are there then."""
+        """Load what is missing; returns the oldest and the newest epoch loaded."""
         low = self.low if self.low is not None and self.low <= first else base(runs, first)
         if self.low is None:
             self._create()
@@ -222,7 +225,7 @@ class IntervalTable:
             if low < self.low:
                 self._go_back([run for run in runs if low <= run.last and run.first < self.low], low, self.low)
             low = min(low, self.low)
-        self.starts = {run.first for run in runs if run.starts_anew}
+        self.starts = {run.first for run in runs if run.starts_at_keyframe}
         return low, runs[-1].last
 
     def _create(self) -> None:
@@ -237,29 +240,29 @@ class IntervalTable:
 
     def _make(self, relation: str) -> None:
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in self._kinds.items())
-        # Not CREATE … AS: what is then inserted in the same transaction, DuckDB 2.0 loses from 122,880 rows on.
+        # Not CREATE … AS: DuckDB 2.0 loses rows inserted later in the same transaction, from 122,880 rows on.
         self._db.execute(f"CREATE OR REPLACE TABLE {relation} ({columns})")
 
     def _sort(self) -> None:
-        """Sort all versions anew; who reads meanwhile reads the rows as they lay."""
-        anew = quoted(f"{self.relation} anew")
-        self._make(anew)
-        self._db.execute(f"INSERT INTO {anew} FROM {self.relation} ORDER BY {HASH}, _valid_from")
+        """Sort all versions again. Concurrent readers keep reading the previous rows."""
+        resorted = quoted(f"{self.relation} resorted")
+        self._make(resorted)
+        self._db.execute(f"INSERT INTO {resorted} FROM {self.relation} ORDER BY {HASH}, _valid_from")
         self._db.execute(f"DROP TABLE {self.relation}")
-        self._db.execute(f"ALTER TABLE {anew} RENAME TO {self.relation}")
+        self._db.execute(f"ALTER TABLE {resorted} RENAME TO {self.relation}")
         self._sorted, self._unsorted = self.versions, 0
 
     def _add(self, runs: Sequence[Run], low: int) -> None:
-        """Load runs that follow nothing that is there, the first of them from an epoch on."""
+        """Load runs that do not continue a loaded run, starting at epoch ``low``."""
         for run in runs:
-            # What held before the gap held until the gap.
+            # Versions that are valid before a gap end at the gap.
             if run.before is not None:
                 ended = run.before + 1
                 self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
             self._stream(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
 
     def _go_on(self, runs: Sequence[Run]) -> None:
-        """Load the epochs after the newest that is there."""
+        """Load the epochs after the newest loaded one."""
         for run in runs:
             if run.first <= self.high < run.last:
                 changes = pc.field(CHANGE) != KEYFRAME
@@ -267,9 +270,9 @@ class IntervalTable:
         self._add([run for run in runs if run.first > self.high], runs[0].first)
 
     def _follow(self, rows: pa.RecordBatchReader) -> None:
-        """Add rows of epochs that follow the newest that is there."""
+        """Add rows of epochs that follow the newest loaded one."""
         if self._expected <= FEW_ROWS:
-            read = told(self._name, rows, self._expected).read_all()
+            read = counted_rows(self._name, rows, self._expected).read_all()
             if few(read):
                 versions = self.versions
                 self._added(patch(self._db, self.relation, read, self.key_columns, self.columns, versions=versions))
@@ -280,15 +283,15 @@ class IntervalTable:
         self._insert()
         self._db.execute("DROP TABLE incoming")
 
-    def _go_back(self, runs: Sequence[Run], wanted: int, low: int) -> None:
-        """Load the epochs before ``low``, the oldest that is there, from ``wanted`` on."""
+    def _go_back(self, runs: Sequence[Run], first: int, low: int) -> None:
+        """Load the epochs from ``first`` on that come before ``low``, the oldest loaded one."""
         for run in runs:
-            rows = rows_since(self._version, run.keyframe_at(max(wanted, run.first)), min(low, run.last))
+            rows = rows_since(self._version, run.keyframe_at(max(first, run.first)), min(low, run.last))
             if run.last < low:
                 self._stream(rows, never=run.last + 1)
                 continue
             self._take(rows)
-            # What the keyframe at ``low`` says again has held since it was written.
+            # Versions that the keyframe at ``low`` repeats have been valid since they were written.
             self._db.execute(
                 f"UPDATE {self.relation} AS held SET _valid_from = incoming._epoch FROM incoming"
                 f" WHERE held._valid_from = {low} AND incoming._until IS NULL"
@@ -298,33 +301,33 @@ class IntervalTable:
             self._db.execute("DROP TABLE incoming")
 
     def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
-        """Add rows of the log whose keys have no versions yet, without keeping them twice."""
+        """Add changelog rows whose keys have no versions yet, without a temporary copy."""
         with self._fed(rows):
             self._insert(f"({self._with_next()})", never=never)
 
     def _take(self, rows: pa.RecordBatchReader) -> None:
-        """Put rows of the log aside as ``incoming``, to be compared with the versions that are there."""
+        """Store changelog rows as ``incoming``, to compare them with the existing versions."""
         with self._fed(rows):
             self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
 
     @contextlib.contextmanager
     def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
-        self._db.register("feed", told(self._name, rows, self._expected))
+        self._db.register("feed", counted_rows(self._name, rows, self._expected))
         try:
             yield
         finally:
-            # After an error the transaction is over, and with it the name: it is the error that counts.
+            # After an error the transaction is over, and the name with it; the error is what matters.
             with contextlib.suppress(duckdb.Error):
                 self._db.unregister("feed")
 
     def _with_next(self) -> str:
-        """SQL for the rows of the feed, each with its key's hash and the epoch of the next row of its key."""
+        """SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
         keys = listed(self.key_columns)
         following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
         return f"SELECT *, {following} FROM (SELECT *, hash({keys}) AS {HASH} FROM feed)"
 
     def _insert(self, incoming: str = "incoming", where: str = "true", never: int = NEVER) -> None:
-        """Add rows as versions; the last of a key holds until ``never``."""
+        """Add rows as versions; the last version of a key is valid until ``never``."""
         [(added,)] = self._db.execute(
             f"INSERT INTO {self.relation} SELECT {HASH}, _epoch, coalesce(_until, {never}),"
             f" {listed([PARTITION, *self.columns])} FROM {incoming} WHERE _change <> '{DELETE}' AND {where}"
@@ -333,7 +336,7 @@ class IntervalTable:
         self._added(added)
 
     def _added(self, versions: int) -> None:
-        """Note how many versions lie in order and how many behind them."""
+        """Count the added versions as sorted or unsorted."""
         if self._sorted:
             self._unsorted += versions
         else:
@@ -353,10 +356,10 @@ class IntervalTable:
 
 
 def first_line(error: Exception) -> str:
-    """What an engine says, without its advice on itself."""
+    """The first line of an engine's message, without its advice."""
     return str(error).strip().splitlines()[0]
 
 
 def held_at(epoch: int) -> str:
-    """The SQL condition that a version held at an epoch."""
+    """The SQL condition that a version is valid at an epoch."""
     return f"_valid_from <= {epoch} AND _valid_to > {epoch}"

@@ -1,4 +1,4 @@
-"""Telling whoever wants to know how far the loading of the index is."""
+"""Reports the progress of loading state tables into an index."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from contextvars import ContextVar
 
 import pyarrow as pa
 
-__all__ = ["Told", "loading_told", "told"]
+LoadingProgress = Callable[[str, int, int], None]
+"""Called with the relation's name, the changelog rows read so far, and roughly how many there are to read."""
 
-Told = Callable[[str, int, int], None]
-"""Called with the relation's name, the rows of its log that were read, and about how many there are to read."""
-
-_listener: ContextVar[Told | None] = ContextVar("streamstate_loading", default=None)
+_listener: ContextVar[LoadingProgress | None] = ContextVar("streamstate_loading", default=None)
 
 
 @contextmanager
-def loading_told(to: Told) -> Iterator[None]:
-    """Within the block, a function is told of every batch of rows that this thread loads into an index.
+def loading_progress(listener: LoadingProgress) -> Iterator[None]:
+    """Within the block, call a function for every batch of rows that this thread loads into an index.
 
     Args:
-        to: called often, so it has to be quick; what it raises ends the loading and leaves the index as it was.
+        listener: called often, so it must be fast. If it raises, loading ends and the index stays unchanged.
 
     Example:
-        >>> with loading_told(lambda name, read, expected: print(name, read, expected)):  # doctest: +SKIP
+        >>> with loading_progress(lambda name, read, expected: print(name, read, expected)):  # doctest: +SKIP
         ...     store["delays"].live().table().count()
         delays/op0 120000 400000
     """
-    before = _listener.set(to)
+    before = _listener.set(listener)
     try:
         yield
     finally:
         _listener.reset(before)
 
 
-def told(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
-    """The rows, counted for the one who wants to know as they are read; as they are where nobody does."""
+def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
+    """The rows, reported to the listener as they are read; without a listener, the rows as they are."""
     listener = _listener.get()
     if listener is None:
         return rows
     return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, listener))
 
 
-def _counted(name: str, rows: pa.RecordBatchReader, expected: int, listener: Told) -> Iterator[pa.RecordBatch]:
+def _counted(
+    name: str, rows: pa.RecordBatchReader, expected: int, listener: LoadingProgress
+) -> Iterator[pa.RecordBatch]:
     read = 0
     for batch in rows:
         read += batch.num_rows

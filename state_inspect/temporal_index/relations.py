@@ -1,4 +1,4 @@
-"""The relations of an index: each goes once nobody holds the interval table that it belongs to."""
+"""The relations of an index. Each is dropped after its interval table is garbage-collected."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import deque
 
 import duckdb
 
-from streamstate.snapshots.change_log import quoted
+from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
 class Relations:
-    """Gives names and drops what was left behind; used under the index's lock.
+    """Assigns names and drops unused relations. Used under the index's lock.
 
     Args:
         database: a connection to the index.
@@ -23,17 +23,17 @@ class Relations:
         self._db = database.cursor()
         self._numbers = itertools.count(2)
         self._taken: set[str] = set()
-        # Filled while Python collects garbage, where no statement may be run.
-        self._left: deque[str] = deque()
+        # Filled during garbage collection, when no statement may run.
+        self._unused: deque[str] = deque()
 
     def named(self, name: str) -> str:
-        """A name of its own for a new relation, after the room of those that were left was taken back."""
-        while self._left:
-            self._db.execute(f"DROP TABLE IF EXISTS {quoted(self._left.popleft())}")
+        """A unique name for a new relation; first drops those that are no longer used."""
+        while self._unused:
+            self._db.execute(f"DROP TABLE IF EXISTS {quoted(self._unused.popleft())}")
         chosen = name if name not in self._taken else f"{name}#{next(self._numbers)}"
         self._taken.add(chosen)
         return chosen
 
     def owned_by(self, table: IntervalTable, relation: str) -> None:
-        """Once nobody holds the table, its relation goes."""
-        weakref.finalize(table, self._left.append, relation)
+        """Drop the relation after the table is garbage-collected."""
+        weakref.finalize(table, self._unused.append, relation)

@@ -1,4 +1,4 @@
-"""Two timelines are compared epoch by epoch, and the first thing in which they differ is named."""
+"""Two queries are compared epoch by epoch, and the first difference is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError, UnknownTableError
+from streamstate.errors import InvalidArgumentError, UnknownEpochError, UnknownTableError
 from streamstate.state_inspect import Comparison, History
 
 STATE = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2), max_size=4)
@@ -20,7 +20,7 @@ States = dict[int, dict[str, int] | None]
 
 
 def both(folder: Path, here: States, there: States, parent: tuple[str, int] | None = None) -> tuple[History, History]:
-    """Two queries of one store."""
+    """The histories of two queries in one store."""
     counting(folder, "delays", here)
     counting(folder, "what_if", there, parent)
     store = ss.open_store(folder)
@@ -28,7 +28,7 @@ def both(folder: Path, here: States, there: States, parent: tuple[str, int] | No
 
 
 def expected(here: States, there: States) -> list[list[object]]:
-    """What a comparison is to tell, by looking at every key at every epoch."""
+    """The expected rows of ``Comparison.epochs``, from a comparison of every key at every epoch."""
     rows: list[list[object]] = []
     for epoch in sorted({*here} & {*there}):
         a, b = here[epoch], there[epoch]
@@ -38,42 +38,42 @@ def expected(here: States, there: States) -> list[list[object]]:
     return rows
 
 
-def told(comparison: Comparison) -> list[list[object]]:
-    """What it tells of the only table."""
+def counts(comparison: Comparison) -> list[list[object]]:
+    """The rows of ``Comparison.epochs``, without fingerprints."""
     frame = comparison.epochs()
     return frame[["epoch", "rows", "other_rows", "differing", "only_here", "only_there"]].values.tolist()
 
 
 @settings(max_examples=15, deadline=None)
 @given(HISTORY, HISTORY, st.booleans())
-def test_all_epochs_are_counted_as_by_looking_at_every_key(
-    here: list[dict[str, int] | None], there: list[dict[str, int] | None], elsewhere: bool
+def test_a_comparison_agrees_with_a_comparison_of_every_key(
+    here: list[dict[str, int] | None], there: list[dict[str, int] | None], two_stores: bool
 ) -> None:
-    """Over gaps, in one store or two: the counts, the fingerprints and the first difference agree with the rows."""
+    """Counts, fingerprints, keys and the first difference are right, with gaps, and in one store or two."""
     with tempfile.TemporaryDirectory() as folder:
         a, b = dict(enumerate(here)), dict(enumerate(there))
-        counting(Path(folder, "one"), "delays", a)
-        counting(Path(folder, "other" if elsewhere else "one"), "what_if", b)
-        one = ss.open_store(Path(folder, "one"))
-        other = ss.open_store(Path(folder, "other")) if elsewhere else one
+        counting(Path(folder, "left"), "delays", a)
+        counting(Path(folder, "right" if two_stores else "left"), "what_if", b)
+        left = ss.open_store(Path(folder, "left"))
+        right = ss.open_store(Path(folder, "right")) if two_stores else left
         rows = expected(a, b)
         if not rows:
-            with pytest.raises(UnknownEpochError, match="no epoch of their own in common"):
-                one["delays"].compare(other["what_if"])
+            with pytest.raises(UnknownEpochError, match="no epochs of their own in common"):
+                left["delays"].compare(right["what_if"])
             return
-        comparison = one["delays"].compare(other["what_if"])
-        assert told(comparison) == rows
-        odd = [row for row in rows if any(row[3:])]
-        assert comparison.same == (not odd)
-        assert (comparison.first is None) == (not odd)
+        comparison = left["delays"].compare(right["what_if"])
+        assert counts(comparison) == rows
+        different = [row for row in rows if any(row[3:])]
+        assert comparison.same == (not different)
+        assert (comparison.first is None) == (not different)
         if comparison.first is not None:
-            assert comparison.first.epoch == odd[0][0]
+            assert comparison.first.epoch == different[0][0]
         frame = comparison.epochs()
         equal = (frame["fingerprint"] == frame["other_fingerprint"]).tolist()
         assert equal == [not any(row[3:]) for row in rows]
         for epoch, *_, differing, only_here, only_there in rows:
             kinds = comparison.keys(int(str(epoch)))["_kind"].tolist()
-            assert [kinds.count(one) for one in ("differing", "only here", "only there")] == [
+            assert [kinds.count(kind) for kind in ("differing", "only here", "only there")] == [
                 differing,
                 only_here,
                 only_there,
@@ -82,35 +82,35 @@ def test_all_epochs_are_counted_as_by_looking_at_every_key(
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(STATE, min_size=1, max_size=6), st.lists(STATE, max_size=4), st.data())
-def test_a_fork_is_compared_from_its_branch_point_on(
-    line: list[dict[str, int]], own: list[dict[str, int]], data: st.DataObject
+def test_a_fork_is_compared_from_its_branch_point(
+    parent: list[dict[str, int]], own: list[dict[str, int]], data: st.DataObject
 ) -> None:
-    """At which it is the same; what came before is shared and is not compared."""
-    at = data.draw(st.integers(0, len(line) - 1))
-    here: States = dict(enumerate(line))
-    there: States = {at: line[at], **{at + 1 + offset: state for offset, state in enumerate(own)}}
+    """Earlier epochs are shared, and are compared only if ``epochs`` includes them."""
+    at = data.draw(st.integers(0, len(parent) - 1))
+    here: States = dict(enumerate(parent))
+    there: States = {at: parent[at], **{at + 1 + offset: state for offset, state in enumerate(own)}}
     with tempfile.TemporaryDirectory() as folder:
         delays, fork = both(Path(folder), here, there, ("delays", at))
-        assert told(delays.compare(fork)) == expected(here, there)
-        whole = fork.compare(delays, epochs=range(min(len(line), at + 1 + len(own))))
+        assert counts(delays.compare(fork)) == expected(here, there)
+        whole = fork.compare(delays, epochs=range(min(len(parent), at + 1 + len(own))))
         shared: States = {epoch: here[epoch] for epoch in range(at)} | there
-        assert told(whole) == expected(shared, here)
+        assert counts(whole) == expected(shared, here)
 
 
-def test_siblings_are_compared_from_where_the_first_left(tmp_path: Path) -> None:
-    """The later one has its parent's epochs until then."""
+def test_two_forks_are_compared_from_the_earlier_branch_point(tmp_path: Path) -> None:
+    """Until the later branch point, the later fork has the epochs of the parent."""
     counting(tmp_path, "delays", {0: {"a": 0}, 1: {"a": 1}, 2: {"a": 2}, 3: {"a": 3}})
     counting(tmp_path, "early", {1: {"a": 1}, 2: {"a": 7}, 3: {"a": 7}}, ("delays", 1))
     counting(tmp_path, "late", {2: {"a": 2}, 3: {"a": 7}}, ("delays", 2))
     store = ss.open_store(tmp_path)
     comparison = store["early"].compare(store["late"])
-    assert told(comparison) == [[1, 1, 1, 0, 0, 0], [2, 1, 1, 1, 0, 0], [3, 1, 1, 0, 0, 0]]
+    assert counts(comparison) == [[1, 1, 1, 0, 0, 0], [2, 1, 1, 1, 0, 0], [3, 1, 1, 0, 0, 0]]
     assert comparison.first is not None
     assert comparison.first.columns == {"count": (7, 2)}
 
 
-def test_the_first_divergence_names_key_and_columns_with_both_values(tmp_path: Path) -> None:
-    """In plain Python values; a key that only one has shows all that it holds."""
+def test_the_first_difference_has_the_key_and_both_values_of_its_columns(tmp_path: Path) -> None:
+    """They are plain Python values. A key that only one query has is shown with all its columns."""
     delays, fork = both(
         tmp_path, {0: {"a": 1}, 1: {"a": 1, "b": 2}, 2: {"c": 1}}, {0: {"a": 1}, 1: {"a": 1, "b": 3}, 2: {}}
     )
@@ -119,13 +119,13 @@ def test_the_first_divergence_names_key_and_columns_with_both_values(tmp_path: P
     assert (first.epoch, first.table, first.key, first.kind) == (1, "op0", {"key": "b"}, "differing")
     assert first.columns == {"count": (2, 3)}
     assert type(first.columns["count"][0]) is int
-    gone = delays.compare(fork, epochs=[2]).first
-    assert gone is not None
-    assert (gone.key, gone.kind, gone.columns) == ({"key": "c"}, "only here", {"count": (1, None)})
+    removed = delays.compare(fork, epochs=[2]).first
+    assert removed is not None
+    assert (removed.key, removed.kind, removed.columns) == ({"key": "c"}, "only here", {"count": (1, None)})
 
 
-def test_a_comparison_tells_itself_in_text_and_in_html(tmp_path: Path) -> None:
-    """Whose state, which epochs, where they part; what comes from the state is escaped."""
+def test_repr_and_html_of_a_comparison(tmp_path: Path) -> None:
+    """They show the queries, the epochs and the first difference. Values are escaped in HTML."""
     delays, fork = both(tmp_path, {0: {"<b>": 1}, 1: {"<b>": 1234}}, {0: {"<b>": 1}, 1: {"<b>": 2}})
     comparison = delays.compare(fork)
     assert repr(comparison).splitlines() == [
@@ -133,18 +133,18 @@ def test_a_comparison_tells_itself_in_text_and_in_html(tmp_path: Path) -> None:
         "First different: epoch 1, op0, key='<b>': count 1234 here, 2 there.",
         "1 of 2 epochs differs.",
     ]
-    shown = comparison._repr_html_()
-    assert "<b>" not in shown
-    assert "key=&#x27;&lt;b&gt;&#x27;" in shown
-    assert "<td>1</td>" in shown
+    html = comparison._repr_html_()
+    assert "<b>" not in html
+    assert "key=&#x27;&lt;b&gt;&#x27;" in html
+    assert "<td>1</td>" in html
     equal = delays.compare(fork, epochs=[0])
     assert equal.same
     assert repr(equal).splitlines()[1] == "No key differs at any of 1 epoch."
     assert "<table" not in equal._repr_html_()
 
 
-def test_tables_and_columns_of_one_side_make_two_timelines_not_the_same(tmp_path: Path) -> None:
-    """They are named; the rest is compared."""
+def test_queries_with_different_tables_are_not_the_same(tmp_path: Path) -> None:
+    """A table that only one query has is listed, and the common tables are compared."""
     tables = {"op0": COUNTS["op0"], "op1": COUNTS["op0"]}
     Branch(tmp_path, "delays", tables).add(0, {**counted({"a": 1}), "op1": []})
     Branch(tmp_path, "what_if", COUNTS).add(0, counted({"a": 1}))
@@ -155,26 +155,26 @@ def test_tables_and_columns_of_one_side_make_two_timelines_not_the_same(tmp_path
     assert comparison.left_out == ("op1 (only in delays)",)
     assert "Not compared: op1 (only in delays)." in repr(comparison)
     assert store["delays"].compare(store["what_if"], tables="op0").same
-    with pytest.raises(UnknownTableError, match="no state table 'op1'"):
+    with pytest.raises(UnknownTableError, match="state table 'op1' is not in both"):
         store["delays"].compare(store["what_if"], tables=["op1"])
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    """Itself, epochs that one lacks, and epochs that were not compared; the message says what there is."""
+def test_invalid_comparisons_are_rejected(tmp_path: Path) -> None:
+    """A query is not compared with itself, nor at epochs that one of the two lacks; the error lists valid epochs."""
     delays, fork = both(tmp_path, {0: {"a": 1}, 1: {"a": 2}}, {0: {"a": 1}})
     register(tmp_path, "fresh", ("delays", 1))
     with pytest.raises(InvalidArgumentError, match="cannot be compared with itself"):
         delays.compare(delays)
     with pytest.raises(UnknownEpochError, match="Epoch 1 of what_if is not captured"):
         delays.compare(fork, epochs=[1])
-    with pytest.raises(UnknownEpochError, match="Those that were: 0"):
+    with pytest.raises(UnknownEpochError, match="Compared epochs: 0"):
         delays.compare(fork).diff(1)
     with pytest.raises(UnknownEpochError, match=r"in common(.|\n)*fresh: 0 to 1"):
         delays.compare(ss.open_store(tmp_path)["fresh"])
 
 
-def test_one_epoch_of_a_comparison_is_a_diff_from_here_to_there(tmp_path: Path) -> None:
-    """What is only there counts as added."""
+def test_a_comparison_has_a_diff_at_each_epoch(tmp_path: Path) -> None:
+    """The diff is from this query to the other: rows that only the other query has are added."""
     delays, fork = both(tmp_path, {0: {"a": 1, "b": 1}}, {0: {"a": 4, "c": 1}})
     diff = delays.compare(fork).diff(0)
     assert diff.queries == ("delays", "what_if")

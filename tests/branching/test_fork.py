@@ -1,4 +1,4 @@
-"""A fork is what its original was at an epoch, key by key, and never more than that."""
+"""The state of a fork equals the original's at the forked epoch, and has no later epochs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sampling import sampled
 from stepping import tree, untouched
 
 import streamstate as ss
+from streamstate.replay.forks.fork import ForkBuilder
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.forks.making import Making
-from streamstate.snapshots.forks.transfer import HadoopTransfer
+from streamstate.snapshots.filesystem import HadoopFiles
 
 pytestmark = pytest.mark.slow
 
@@ -29,71 +29,71 @@ BUILT_IN = WINDOWS | OTHERS | {f"join, {how}": query for how, query in JOINS.ite
 
 
 def check_forks(spark: SparkSession, run: Run, query: Query, epochs: range) -> None:
-    """A fork at each epoch equals the original there, and making it changes nothing of the original."""
+    """A fork at each epoch equals the original at that epoch, and the original is unchanged."""
     before = tree(run.checkpoint)
     for epoch in epochs:
         fork = ss.fork(run.checkpoint, run.folder / f"fork{epoch}", at=epoch)
         assert Checkpoint(fork).committed() == [epoch]
         for table in query.tables:
             assert spark_rows(spark, fork.checkpoint, table, epoch) == spark_rows(spark, run.checkpoint, table, epoch)
-    # Spark's maintenance may write whole states of a query that has ended.
+    # Spark's maintenance may write snapshots even after the query has ended.
     assert untouched(before, run.checkpoint)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("name", sampled(["join, left_outer", "tumbling window"], 1))
 def test_a_fork_equals_the_original(spark: SparkSession, tmp_path: Path, provider: str, name: str) -> None:
-    """At every epoch, whichever way the state is kept."""
+    """Their rows are the same at every epoch, with every state store provider and format."""
     run, query = Run(spark, tmp_path), BUILT_IN[name]
     run.start(query, PROVIDERS[provider], SNAPSHOTS)
     check_forks(spark, run, query, range(5))
 
 
-# Every operator is forked, and compared before it goes on, in the tests of steps.
+# The tests of stepping fork every operator, and compare the forks before the first step.
 @pytest.mark.parametrize("name", sampled(["session window", "two aggregations", "join, self"], 1))
 def test_operators_fork_at_any_epoch(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Windows whose state goes, several operators in one query, a stream that is read twice."""
+    """Session windows that expire, queries of several operators, and self-joins can be forked."""
     run, query = Run(spark, tmp_path), BUILT_IN[name]
     run.start(query, SNAPSHOTS, epochs=range(4))
     check_forks(spark, run, query, range(1, 4, 2))
 
 
 @pytest.mark.parametrize("name", sampled(["rows, processing time, TTL and timers", "pandas, event time and timers"], 1))
-def test_python_state_forks(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Variables, TTL and timers; Spark writes down where their schemas are, and the fork has its own."""
+def test_a_fork_of_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Variables, TTL and timers are forked. The schema paths in the fork's metadata lead to its own files."""
     run, query = Run(spark, tmp_path), TRANSFORM[name]
     run.start(query, SNAPSHOTS, epochs=range(3))
     check_forks(spark, run, query, range(1, 2))
-    described = (tmp_path / "fork1/state/0/_metadata/v2").iterdir()
-    text = "".join(file.read_text() for file in described if not file.name.startswith("."))
+    files = (tmp_path / "fork1/state/0/_metadata/v2").iterdir()
+    text = "".join(file.read_text() for file in files if not file.name.startswith("."))
     assert f"{tmp_path}/fork1/state/0/_stateSchema" in text
     assert str(run.checkpoint) not in text
 
 
-def test_state_of_groups_in_pandas_forks(spark: SparkSession, tmp_path: Path) -> None:
-    """ApplyInPandasWithState."""
+def test_a_fork_of_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rows equal those of the original."""
     run, query = Run(spark, tmp_path), next(iter(PANDAS_STATE.values()))
     run.start(query, SNAPSHOTS, epochs=range(3))
     check_forks(spark, run, query, range(1, 2))
 
 
 @pytest.mark.parametrize("conf", [CHANGELOG_OFF, CHANGELOG_OFF | FORMAT_1], ids=["format 2", "format 1"])
-def test_without_changelogs(spark: SparkSession, tmp_path: Path, conf: dict[str, str]) -> None:
-    """Each version is a whole state."""
+def test_a_fork_without_changelogs(spark: SparkSession, tmp_path: Path, conf: dict[str, str]) -> None:
+    """If changelog checkpointing is off, each version is a RocksDB snapshot."""
     run, query = Run(spark, tmp_path), BUILT_IN["tumbling window"]
     run.start(query, conf)
     check_forks(spark, run, query, range(5))
 
 
-def test_a_join_in_one_store_forks(spark: SparkSession, tmp_path: Path) -> None:
-    """State format 3 of joins keeps both sides in one store."""
+def test_a_fork_of_a_join_with_state_format_3(spark: SparkSession, tmp_path: Path) -> None:
+    """In this format, both sides of the join share one state store."""
     run, query = Run(spark, tmp_path), BUILT_IN["join, inner"]
     run.start(query, in_format(3), SNAPSHOTS)
     check_forks(spark, run, query, range(1, 5, 3))
 
 
 def test_a_fork_of_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
-    """Its files are only read, and it goes on."""
+    """The query keeps running, and the fork equals it at the forked epoch."""
     run, query = Run(spark, tmp_path), BUILT_IN["tumbling window"]
     run.start(query, SNAPSHOTS, epochs=range(2))
     session = with_settings(spark, SNAPSHOTS)
@@ -110,12 +110,12 @@ def test_a_fork_of_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
         assert spark_rows(spark, fork.checkpoint, table, 1) == spark_rows(spark, run.checkpoint, table, 1)
 
 
-def test_on_other_file_systems_a_fork_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
-    """Hadoop's client copies the files that make up the state, and no others."""
+def test_a_fork_on_other_file_systems_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+    """No file is linked if the fork is made with Hadoop's client."""
     run, query = Run(spark, tmp_path), BUILT_IN["tumbling window"]
     run.start(query, SNAPSHOTS, epochs=range(4))
     original, target = Checkpoint(run.checkpoint, spark), str(tmp_path / "fork")
-    fork = Making(original, target, HadoopTransfer(spark), spark).made(2, "rows")
+    fork = ForkBuilder(original, target, HadoopFiles(spark), spark).build(2, "rows")
     assert fork.linked_bytes == 0 < fork.new_bytes
     for table in query.tables:
         assert spark_rows(spark, target, table, 2) == spark_rows(spark, run.checkpoint, table, 2)

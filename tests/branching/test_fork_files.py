@@ -1,9 +1,10 @@
-"""Which files make up a fork: state files by version, the log of a file source; without Spark."""
+"""The files of a fork: state files of the needed versions, and the log of a file source; without Spark."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -12,50 +13,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     EpochGoneError,
     ForkError,
     NoStateError,
     NotACheckpointError,
     NotReplayableError,
 )
+from streamstate.replay.forks import forked_from
+from streamstate.replay.forks.file_source_log import entries, log_upto
+from streamstate.replay.forks.state_files import StoreFiles
+from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import LocalFiles
-from streamstate.snapshots.forks import forked_from
-from streamstate.snapshots.forks.source_log import entries, log_upto, source_batch
-from streamstate.snapshots.forks.state_files import StoreFiles
+from streamstate.snapshots.source_progress import source_batch
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 
 
 def names(chain: object) -> list[str] | None:
     """The names of a chain's files."""
-    return None if chain is None else [one.name for one in chain]  # type: ignore[attr-defined]
+    return None if chain is None else [file.name for file in chain]  # type: ignore[attr-defined]
 
 
-def test_the_newest_whole_state_and_the_changes_after_it() -> None:
-    """Older files are not needed, and newer ones must not be there."""
+def test_a_chain_is_the_newest_snapshot_and_the_deltas_after_it() -> None:
+    """Files of older and later versions are not included."""
     store = StoreFiles(["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", "5.delta", "5.snapshot"])
-    assert names(store.chain(4)) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
-    assert names(store.chain(1)) == ["1.delta"]
+    assert names(store.chain(4, {})) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
+    assert names(store.chain(1, {})) == ["1.delta"]
 
 
 def test_a_missing_version_breaks_the_chain() -> None:
-    """The state cannot be put together from what is left."""
-    assert StoreFiles(["1.delta", "3.delta"]).chain(3) is None
-    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4) is None
-    assert StoreFiles([]).chain(1) is None
+    """The state cannot be rebuilt from the remaining files."""
+    assert StoreFiles(["1.delta", "3.delta"]).chain(3, {}) is None
+    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4, {}) is None
+    assert StoreFiles([]).chain(1, {}) is None
 
 
-def test_an_attempt_that_was_never_committed_does_not_count() -> None:
-    """In format 2 the commit log says which id is the version's."""
+def test_files_of_uncommitted_attempts_are_ignored() -> None:
+    """In format 2, the commit log has the id of the committed attempt of each version."""
     store = StoreFiles([f"1_{ONE}.changelog", f"1_{TWO}.changelog", f"2_{TWO}.zip", f"2_{ONE}.changelog"])
     assert names(store.chain(2, {1: [ONE], 2: [ONE]})) == [f"1_{ONE}.changelog", f"2_{ONE}.changelog"]
     assert names(store.chain(2, {1: [TWO], 2: [TWO]})) == [f"2_{TWO}.zip"]
 
 
-def test_a_whole_state_of_unknown_origin_is_passed_over() -> None:
-    """Where two attempts left files and the commit log no longer says which was committed, older files tell."""
+def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
+    """If two attempts left files and the commit log has neither id, the chain starts at an earlier snapshot."""
     store = StoreFiles(
         [f"1_{ONE}.zip", f"2_{ONE}.changelog", f"2_{TWO}.changelog", f"2_{TWO}.zip", f"3_{ONE}.changelog"]
     )
@@ -68,21 +70,21 @@ def test_a_whole_state_of_unknown_origin_is_passed_over() -> None:
     ]
 
 
-def test_checksums_go_with_their_files() -> None:
-    """Hadoop's hidden ones, and Spark's own beside the file."""
+def test_checksum_files_are_found() -> None:
+    """Both Hadoop's hidden checksum file and the one that Spark writes are listed."""
     store = StoreFiles(["1.delta", ".1.delta.crc", "1.delta.crc", "2.delta.crc"])
     assert store.beside("1.delta") == [".1.delta.crc", "1.delta.crc"]
 
 
 def write_log(folder: Path, batches: list[list[str]], interval: int, *, cleaned: bool) -> None:
-    """A file source's log as Spark writes it."""
+    """Write the log of a file source as Spark does."""
     folder.mkdir(parents=True)
-    every: list[dict[str, object]] = []
+    all_files: list[dict[str, object]] = []
     for batch, paths in enumerate(batches):
         added = [{"path": path, "timestamp": 1, "batchId": batch} for path in paths]
-        every += added
+        all_files += added
         compacts = (batch + 1) % interval == 0
-        lines = ["v1", *(json.dumps(one) for one in (every if compacts else added))]
+        lines = ["v1", *(json.dumps(file) for file in (all_files if compacts else added))]
         (folder / (f"{batch}.compact" if compacts else str(batch))).write_text("\n".join(lines))
     if cleaned:
         last = len(batches) // interval * interval - 1
@@ -92,10 +94,10 @@ def write_log(folder: Path, batches: list[list[str]], interval: int, *, cleaned:
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=35), st.sampled_from([2, 5, 10]), st.booleans(), st.data())
-def test_a_log_cut_at_any_batch_lists_what_was_read_by_then(
+def test_a_log_up_to_a_batch_lists_the_files_read_by_then(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], interval: int, cleaned: bool, data: st.DataObject
 ) -> None:
-    """Whatever was compacted or cleaned since; and it is compacted where Spark looks for it."""
+    """This holds after later compaction and cleanup. Compacted files are at batches where Spark expects them."""
     folder = tmp_path_factory.mktemp("log") / "0"
     batches = [[f"file:/in/{batch}-{number}" for number in range(count)] for batch, count in enumerate(counts)]
     write_log(folder, batches, interval, cleaned=cleaned)
@@ -106,41 +108,43 @@ def test_a_log_cut_at_any_batch_lists_what_was_read_by_then(
     assert sorted(log) == sorted(
         [*([f"{compacted}.compact"] if compacted >= 0 else []), *map(str, range(compacted + 1, last + 1))]
     )
-    listed = [str(one["path"]) for text in log.values() for one in entries(text)]
+    listed = [str(entry["path"]) for text in log.values() for entry in entries(text)]
     assert sorted(listed) == sorted(path for batch in batches[: last + 1] for path in batch)
 
 
-def test_a_log_that_lost_a_batch_says_so(tmp_path: Path) -> None:
-    """Rather than give a fork that reads a file twice."""
+def test_a_log_with_a_missing_batch_is_rejected(tmp_path: Path) -> None:
+    """Otherwise, the fork would read the files of that batch again."""
     write_log(tmp_path / "0", [["a"], ["b"], ["c"]], 10, cleaned=False)
     (tmp_path / "0" / "1").unlink()
     with pytest.raises(NotReplayableError, match="no longer lists"):
         log_upto(LocalFiles(), str(tmp_path / "0"), 2)
 
 
-def test_only_a_file_source_has_such_an_offset() -> None:
-    """Kafka's and Delta's say themselves how far they were read."""
+def test_only_file_sources_have_a_log_offset() -> None:
+    """Other sources' offsets and missing offsets have no batch number."""
     assert source_batch('{"logOffset":3}') == 3
     assert source_batch('{"t":{"0":12}}') is source_batch("7") is source_batch(None) is None
 
 
-def lay_out(folder: Path, epochs: int, *, purged: int = 0) -> Path:
-    """A checkpoint of a query with one operator, without Spark."""
-    for name in ("offsets", "commits", "state/0/0", "sources/0"):
+def lay_out(folder: Path, epochs: int, *, purged: int = 0, partitions: int = 1) -> Path:
+    """Write the checkpoint of a query with one operator, without Spark."""
+    stores = [f"state/0/{partition}" for partition in range(partitions)]
+    for name in ("offsets", "commits", "sources/0", *stores):
         (folder / name).mkdir(parents=True)
+    conf = {"spark.sql.shuffle.partitions": str(partitions)}
     (folder / "metadata").write_text('{"id":"3c1f3a5e-0000-0000-0000-000000000000"}')
     for epoch in range(epochs):
-        head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {"spark.sql.shuffle.partitions": "1"}})
+        head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": conf})
         (folder / f"offsets/{epoch}").write_text(f'v1\n{head}\n{{"logOffset":{epoch}}}')
         (folder / f"commits/{epoch}").write_text("v1\n{}")
         (folder / f"sources/0/{epoch}").write_text(f'v1\n{{"path":"f{epoch}","timestamp":1,"batchId":{epoch}}}')
-        if epoch >= purged:
-            (folder / f"state/0/0/{epoch + 1}.delta").write_bytes(bytes([epoch]))
+        for store in stores if epoch >= purged else ():
+            (folder / f"{store}/{epoch + 1}.delta").write_bytes(bytes([epoch]))
     return folder
 
 
-def test_a_fork_has_its_epoch_and_nothing_newer(tmp_path: Path) -> None:
-    """One committed epoch, the state's files up to it, the source's log up to it, an id of its own."""
+def test_a_fork_has_no_files_of_later_epochs(tmp_path: Path) -> None:
+    """It has one committed epoch, the state files and the source log up to it, and a new query id."""
     original = lay_out(tmp_path / "original", 5)
     fork = ss.fork(original, tmp_path / "fork", at=2)
     files = sorted(str(path.relative_to(fork.checkpoint)) for path in Path(fork).rglob("*") if path.is_file())
@@ -160,8 +164,8 @@ def test_a_fork_has_its_epoch_and_nothing_newer(tmp_path: Path) -> None:
     assert forked_from(original) is None
 
 
-def test_state_files_are_shared_and_the_rest_is_the_forks_own(tmp_path: Path) -> None:
-    """A link takes no space; what Spark may write again is a copy."""
+def test_state_files_are_linked_and_other_files_are_copied(tmp_path: Path) -> None:
+    """Links take no space. Files that Spark may overwrite are copied."""
     original = lay_out(tmp_path / "original", 3)
     fork = ss.fork(original, tmp_path / "fork", at=1)
     assert (original / "state/0/0/1.delta").samefile(Path(fork, "state/0/0/1.delta"))
@@ -170,8 +174,8 @@ def test_state_files_are_shared_and_the_rest_is_the_forks_own(tmp_path: Path) ->
     assert 0 < fork.new_bytes < 2_000
 
 
-def test_where_nothing_can_be_linked_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As between two disks."""
+def test_files_that_cannot_be_linked_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hard links between two file systems fail, for example."""
 
     def refuse(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
@@ -183,8 +187,8 @@ def test_where_nothing_can_be_linked_files_are_copied(tmp_path: Path, monkeypatc
     assert (fork.linked_bytes, Path(fork, "state/0/0/3.delta").read_bytes()) == (0, bytes([2]))
 
 
-def test_files_that_a_whole_state_names_come_along(tmp_path: Path) -> None:
-    """RocksDB's, and not those of others."""
+def test_the_files_listed_by_a_rocksdb_snapshot_are_included(tmp_path: Path) -> None:
+    """Other files of the folder are not."""
     original = lay_out(tmp_path / "original", 3, purged=3)
     store = original / "state/0/0"
     (store / "SSTs").mkdir()
@@ -197,47 +201,68 @@ def test_files_that_a_whole_state_names_come_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 3, 99])
-def test_an_epoch_that_was_never_committed(tmp_path: Path, at: int) -> None:
-    """The message says which there are; nothing is left behind."""
-    with pytest.raises(EpochGoneError, match=r"was never committed\.\nIt holds the epochs 0 to 2"):
+def test_an_uncommitted_epoch_is_rejected(tmp_path: Path, at: int) -> None:
+    """The error lists the committed epochs, and the target is not created."""
+    with pytest.raises(EpochGoneError, match=r"was never committed\.\nIt holds epochs 0 to 2"):
         ss.fork(lay_out(tmp_path / "original", 3), tmp_path / "fork", at=at)
     assert not (tmp_path / "fork").exists()
 
 
-def test_an_epoch_that_spark_has_purged(tmp_path: Path) -> None:
-    """From the commit log, or only its state."""
+def test_a_purged_epoch_is_rejected(tmp_path: Path) -> None:
+    """Its state files or its commit may be missing. The target is not created."""
     original = lay_out(tmp_path / "original", 5, purged=2)
-    with pytest.raises(EpochGoneError, match="no longer whole"):
+    with pytest.raises(EpochGoneError, match="is incomplete"):
         ss.fork(original, tmp_path / "fork", at=4)
     (original / "commits/0").unlink()
-    with pytest.raises(EpochGoneError, match=r"Spark has purged it\.\nIt holds the epochs 1 to 4; nearest: 1, 2"):
+    with pytest.raises(EpochGoneError, match=r"Spark has purged it\.\nIt holds epochs 1 to 4; nearest: 1, 2"):
         ss.fork(original, tmp_path / "fork", at=0)
     assert not (tmp_path / "fork").exists()
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    """Whatever it holds."""
+@pytest.mark.parametrize("folder_stays", [True, False])
+def test_a_partition_without_state_files_is_rejected(tmp_path: Path, folder_stays: bool) -> None:
+    """All partitions of an operator have the same stores; a fork without them would lose the partition's keys."""
+    original = lay_out(tmp_path / "original", 3, partitions=3)
+    for file in (original / "state/0/2").iterdir():
+        file.unlink()
+    if not folder_stays:
+        (original / "state/0/2").rmdir()
+    with pytest.raises(EpochGoneError, match="is incomplete"):
+        ss.fork(original, tmp_path / "fork", at=1)
+    assert not (tmp_path / "fork").exists()
+
+
+def test_an_operator_may_have_a_single_partition(tmp_path: Path) -> None:
+    """An aggregation without keys has state in its first partition only, whatever the query's partitions."""
+    original = lay_out(tmp_path / "original", 3, partitions=3)
+    for partition in (1, 2):
+        shutil.rmtree(original / f"state/0/{partition}")
+    assert ss.fork(original, tmp_path / "fork", at=1).epoch == 1
+
+
+def test_an_existing_target_is_rejected(tmp_path: Path) -> None:
+    """Its files are unchanged, whether it is a checkpoint or not."""
     original = lay_out(tmp_path / "original", 2)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("keep")
-    with pytest.raises(ForkError, match="is there already"):
+    with pytest.raises(ForkError, match="already exists"):
         ss.fork(original, tmp_path / "mine", at=1)
     assert (tmp_path / "mine/notes").read_text() == "keep"
     fork = ss.fork(original, tmp_path / "fork", at=1)
-    with pytest.raises(ForkError, match="is there already"):
+    with pytest.raises(ForkError, match="already exists"):
         ss.fork(original, fork, at=0)
     assert Checkpoint(fork).query_id == fork.query_id
 
 
 @pytest.mark.parametrize("place", ["original", "original/inside"])
-def test_a_fork_does_not_go_into_its_original(tmp_path: Path, place: str) -> None:
-    """Which would be another checkpoint afterwards."""
+def test_a_target_inside_the_original_is_rejected(tmp_path: Path, place: str) -> None:
+    """The fork would change its original."""
     with pytest.raises(ForkError, match="the original itself, or inside it"):
         ss.fork(lay_out(tmp_path / "original", 2), tmp_path / place, at=1)
 
 
-def test_what_is_no_checkpoint(tmp_path: Path) -> None:
-    """A folder without metadata, a query without state, one that never ran."""
+def test_unsuitable_checkpoints_are_rejected(tmp_path: Path) -> None:
+    """A missing folder, a query without state, and a query without committed epochs raise different errors."""
     with pytest.raises(NotACheckpointError):
         ss.fork(tmp_path / "nothing", tmp_path / "fork", at=0)
     stateless = lay_out(tmp_path / "stateless", 2, purged=2)
@@ -249,8 +274,8 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
         ss.fork(lay_out(tmp_path / "new", 0), tmp_path / "fork")
 
 
-def test_a_fork_that_was_never_finished_is_begun_again(tmp_path: Path) -> None:
-    """Its process was killed; until its last file is written it is no checkpoint."""
+def test_an_unfinished_fork_is_replaced(tmp_path: Path) -> None:
+    """If the process was killed before it wrote the last file, the folder is not a checkpoint yet."""
     original = lay_out(tmp_path / "original", 3)
     (tmp_path / "fork/streamstate-fork.unfinished").mkdir(parents=True)
     (tmp_path / "fork/streamstate-fork.unfinished/x").write_text("")
@@ -260,8 +285,8 @@ def test_a_fork_that_was_never_finished_is_begun_again(tmp_path: Path) -> None:
     assert ss.fork(original, tmp_path / "fork", at=1).epoch == 1
 
 
-def test_a_failure_halfway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, an interrupt."""
+def test_a_failed_fork_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interrupt, the target does not exist."""
 
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -274,18 +299,18 @@ def test_a_failure_halfway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_fork_of_a_fork(tmp_path: Path) -> None:
-    """Its parent is the fork."""
+    """Its original is the first fork, and it starts from the first fork's epoch."""
     first = ss.fork(lay_out(tmp_path / "original", 3), tmp_path / "first", at=1)
     second = ss.fork(first, tmp_path / "second")
     assert (second.epoch, second.original) == (1, first.checkpoint)
 
 
-def test_without_an_epoch_it_is_the_newest(tmp_path: Path) -> None:
-    """What is committed now."""
+def test_the_default_epoch_is_the_newest_committed_epoch(tmp_path: Path) -> None:
+    """It is used if ``at`` is not given."""
     assert ss.fork(lay_out(tmp_path / "original", 4), tmp_path / "fork").epoch == 3
 
 
-def test_only_known_ways_to_verify(tmp_path: Path) -> None:
-    """The message says which there are."""
+def test_an_invalid_verify_is_rejected(tmp_path: Path) -> None:
+    """The error lists the valid values."""
     with pytest.raises(ForkError, match="'files' or 'rows'"):
         ss.fork(lay_out(tmp_path / "original", 2), tmp_path / "fork", at=1, verify="no")

@@ -1,4 +1,4 @@
-"""A query can begin with a snapshot of the store, where Spark takes an initial state."""
+"""A query can start from a snapshot in the store: from its state, and from its source offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     EpochGoneError,
     NotReplayableError,
     UnknownTableError,
@@ -27,20 +27,20 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 class Counts(StatefulProcessor):
-    """Counts a key's rows, beginning with a count from outside."""
+    """Counts the rows of each key, starting from an initial count."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """One variable."""
+        """Declare the count."""
         self.n = handle.getValueState("n", "n long")
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        """Take the count over."""
+        """Set the initial count."""
         self.n.update((initialState["count"],))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        """Count on."""
-        held = self.n.get()
-        count = (held[0] if held else 0) + len(list(rows))
+        """Add the number of rows."""
+        state = self.n.get()
+        count = (state[0] if state else 0) + len(list(rows))
         self.n.update((count,))
         yield Row(k=key[0], n=count)
 
@@ -48,27 +48,27 @@ class Counts(StatefulProcessor):
         """Nothing to close."""
 
 
-def test_a_query_goes_on_from_a_snapshot(
+def test_a_query_continues_from_a_snapshot(
     spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
 ) -> None:
-    """With the snapshot's counts and the later input, the counts are those of the query that never stopped."""
-    begun = store["counts"].at(2)
+    """Started from a snapshot and given the later input, it has the counts of the query that never stopped."""
+    snapshot = store["counts"].at(2)
     later = tmp_path / "later"
     later.mkdir()
     for number in (3, 4):
         shutil.copy(counted[0].parent / f"input/{number:05}.parquet", later)
-    old = ss.initial_state(begun, spark=spark).select("k", "count")
+    initial = ss.initial_state(snapshot, spark=spark).select("k", "count").groupBy("k")
     stream = spark.readStream.schema("k string, v long").parquet(str(later)).groupBy("k")
-    counts = stream.transformWithState(Counts(), "k string, n long", "update", "none", initialState=old.groupBy("k"))
+    counts = stream.transformWithState(Counts(), "k string, n long", "update", "none", initialState=initial)
     writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
     writer.trigger(availableNow=True).start().awaitTermination()
-    found = {row[0]: row[1] for row in map(json.loads, spark_rows(spark, tmp_path / "c", "op0_n", 0))}
+    actual = {row[0]: row[1] for row in map(json.loads, spark_rows(spark, tmp_path / "c", "op0_n", 0))}
     live = store["counts"].live().table().to_pandas()
-    assert found == dict(zip(live["k"], live["count"], strict=True))
+    assert actual == dict(zip(live["k"], live["count"], strict=True))
 
 
-def test_the_table_has_to_be_there(spark: SparkSession, store: ss.Store) -> None:
-    """As everywhere."""
+def test_an_unknown_table_is_rejected(spark: SparkSession, store: ss.Store) -> None:
+    """``initial_state`` raises ``UnknownTableError``."""
     with pytest.raises(UnknownTableError):
         ss.initial_state(store["counts"], "op1", spark=spark)
 
@@ -84,30 +84,30 @@ DELTA = '{"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 7, "index"
         (f"[{DELTA}, {KAFKA}]", [{"startingVersion": "7"}, {"startingOffsets": '{"flights":{"0":23,"1":17}}'}]),
     ],
 )
-def test_where_a_source_begins(tmp_path: Path, offsets: str, options: list[dict[str, str]]) -> None:
-    """The epoch's end offsets, in the form of the source's own options."""
+def test_start_offsets_are_options_of_the_source(tmp_path: Path, offsets: str, options: list[dict[str, str]]) -> None:
+    """With these options, a new query reads the input that follows the epoch."""
     write(tmp_path / "store", [{"a": 1}], facts=[{"offsets": offsets}])
     assert ss.start_offsets(ss.open_store(tmp_path / "store")["q"]) == options
 
 
 @pytest.mark.parametrize(
-    ("offsets", "told"),
+    ("offsets", "message"),
     [
         ('[{"logOffset": 4}]', "first 5 batches of files"),
-        (f"[{DELTA.replace('-1', '3')}]", "within version 7"),
-        ("[12]", "no option is known"),
-        ('[{"shard": {"iteratorType": "AFTER"}}]', "no option is known"),
-        (None, "does not know"),
+        (f"[{DELTA.replace('-1', '3')}]", "in the middle of version 7"),
+        ("[12]", "there is no known option"),
+        ('[{"shard": {"iteratorType": "AFTER"}}]', "there is no known option"),
+        (None, "has no source offsets"),
     ],
 )
-def test_a_source_that_cannot_begin_there(tmp_path: Path, offsets: str | None, told: str) -> None:
-    """The error says what to do instead."""
+def test_sources_that_cannot_start_at_the_end_of_an_epoch(tmp_path: Path, offsets: str | None, message: str) -> None:
+    """The error explains why: files, a partly read Delta version, an unknown source, or missing offsets."""
     write(tmp_path / "store", [{"a": 1}], facts=[{"offsets": offsets}])
-    with pytest.raises(NotReplayableError, match=told):
+    with pytest.raises(NotReplayableError, match=message):
         ss.start_offsets(ss.open_store(tmp_path / "store")["q"])
 
 
-def test_a_gone_epoch_points_at_the_store(counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """Whoever captured it has it."""
+def test_the_error_for_a_missing_epoch_suggests_initial_state(counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """The store may have captured an epoch that the checkpoint does not hold."""
     with pytest.raises(EpochGoneError, match=r"ss\.initial_state"):
         ss.fork(counted[0], tmp_path / "fork", at=77)

@@ -1,4 +1,4 @@
-"""What axe-core, the auditor behind most accessibility tools, has to say of a view."""
+"""Audits a view with axe-core, the engine behind most accessibility tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AUDIT = """async (node) => {
 
 
 def violations(view: Locator) -> list[str]:
-    """Every rule that a view breaks, with where it does."""
+    """Every rule that a view violates, and where."""
     view.page.evaluate(AXE_SCRIPT)
     found: list[str] = view.evaluate(_AUDIT)
     return found

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests, and a page for each that wants one."""
+"""One JupyterLab and one Chromium for all browser tests, and a new page for each test that needs one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from browser.lab import FLAGS, Lab, Server, Watched, chromium, serving
 from browser.shown import Shown
 from browser.stores import flights, hostile
 
-expect.set_options(timeout=15_000)  # a busy machine is slow, not wrong
+expect.set_options(timeout=60_000)  # generous, for busy machines
 
 REQUIRED = os.environ.get("STREAMSTATE_REQUIRE_BROWSER") == "1" or os.environ.get("CI") == "true"
 
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Browser]:
-    """A headless Chromium; without one the test is skipped, or fails where a browser is required."""
+    """A headless Chromium; if it cannot start, the test is skipped, or fails if a browser is required."""
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
@@ -34,14 +34,14 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A JupyterLab with fresh settings on a free port."""
+    """A JupyterLab with default settings on a free port."""
     with serving(tmp_path_factory.mktemp("lab")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store to look at: ``delays`` with a gap and a few pages, and ``hostile``."""
+    """A store with ``delays``, which has a gap and several pages of rows, and ``hostile``."""
     path = tmp_path_factory.mktemp("stored") / "store"
     flights(path)
     hostile(path)
@@ -49,9 +49,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def watching(chrome: Browser) -> tuple[BrowserContext, Watched]:
-    """A fresh browser profile whose console, errors and requests are kept."""
+    """A new browser context whose console messages, errors and requests are recorded."""
     context = chrome.new_context(viewport={"width": 1280, "height": 1200})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     watched = Watched()
     watched.watch(context)
     return context, watched
@@ -59,7 +59,7 @@ def watching(chrome: Browser) -> tuple[BrowserContext, Watched]:
 
 @pytest.fixture(scope="module")
 def module_lab(chrome: Browser, server: Server) -> Iterator[Lab]:
-    """A page of JupyterLab that the tests of a module share, because opening one takes seconds."""
+    """A JupyterLab page shared by the tests of a module, because opening one takes seconds."""
     context, watched = watching(chrome)
     yield Lab(server, context.new_page(), watched)
     context.close()
@@ -68,7 +68,7 @@ def module_lab(chrome: Browser, server: Server) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(chrome: Browser, server: Server) -> Iterator[Lab]:
-    """A page of JupyterLab; whatever is done there, the console stays empty and no request leaves this machine."""
+    """A JupyterLab page; checks that the console stays empty and that no request leaves this machine."""
     context, watched = watching(chrome)
     yield Lab(server, context.new_page(), watched)
     context.close()
@@ -81,7 +81,7 @@ Show = Callable[..., Shown]
 
 @pytest.fixture(scope="module")
 def opened(module_lab: Lab) -> Lab:
-    """The shared page with a notebook in it that has run nothing yet."""
+    """The shared page with a notebook open in it that has not run anything yet."""
     module_lab.server.write("shared.ipynb", "")
     module_lab.open("shared.ipynb")
     return module_lab
@@ -89,12 +89,12 @@ def opened(module_lab: Lab) -> Lab:
 
 @pytest.fixture
 def show(opened: Lab, stored: Path) -> Iterator[Show]:
-    """Show a query of ``stored`` in a notebook: ``show("delays", epoch=2)`` gives what a person then sees."""
+    """Shows a query of ``stored`` in a notebook: ``show("delays", epoch=2)`` returns the browser on the page."""
 
     def shows(query: str, **arguments: object) -> Shown:
-        given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+        keywords = "".join(f", {name}={value!r}" for name, value in arguments.items())
         code = "import streamstate as ss\nfrom streamstate.widgets import StateBrowser\n"
-        code += f"browser = StateBrowser(ss.open_store({str(stored)!r})[{query!r}]{given})\nbrowser"
+        code += f"browser = StateBrowser(ss.open_store({str(stored)!r})[{query!r}]{keywords})\nbrowser"
         opened.set_source(0, code)
         opened.run_all()
         shown = Shown(opened.page.locator(".streamstate-live").last)

@@ -1,4 +1,4 @@
-"""Manifests to look at, without state: what a timeline and an overview read."""
+"""Manifests without state, which is all that a timeline and an overview read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from browser.stores import LOG, START
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts, make_manifest
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry, make_manifest
 
 SECOND = dt.timedelta(seconds=1)
 
 
 def entry(epoch: int, run: str = "a" * 36) -> Entry:
-    """An epoch whose values can be told from its number."""
+    """An epoch whose values are derived from its number."""
     committed = START + epoch * 10 * SECOND
     return Entry(
         epoch,
@@ -28,13 +28,13 @@ def entry(epoch: int, run: str = "a" * 36) -> Entry:
         captured_at=committed + SECOND / 2,
         watermark=committed - (60 + epoch % 7) * SECOND,
         input_rows=100 + epoch,
-        tables={"op0_left": TableFacts(1_000 + epoch, epoch % 10, None), "op0_right": TableFacts(10, 1, None)},
+        tables={"op0_left": TableEntry(1_000 + epoch, epoch % 10, None), "op0_right": TableEntry(10, 1, None)},
         began_at=committed - (1 + epoch % 3) * SECOND,
     )
 
 
 def record(path: Path, name: str, entries: Sequence[Entry], fork_of: tuple[str, int] | None = None) -> None:
-    """Register a query unless it is, and add epochs to its manifest."""
+    """Register a query if it does not exist, and add epochs to its manifest."""
     layout = Layout.at(path)
     parent, parent_epoch = fork_of or (None, None)
     row = {"name": name, "query_id": f"id of {name}", "checkpoint": f"checkpoints/{name}", "format": FORMAT}
@@ -42,7 +42,7 @@ def record(path: Path, name: str, entries: Sequence[Entry], fork_of: tuple[str, 
     open_or_create(layout.queries, QUERIES, "queries")
     append_once(layout.queries, f"name/{name}", 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
     make_manifest(layout.manifest(name))
-    for table in {table for one in entries for table in one.tables}:
+    for table in {table for entry in entries for table in entry.tables}:
         open_or_create(layout.change_log(name, table), log_schema(pa.schema([*LOG, ("k", pa.int64())]), ["k"]), "log")
     manifest = Manifest(layout, name)
     manifest.refresh()
@@ -59,5 +59,5 @@ def eventful(path: Path) -> None:
 
 
 def long(path: Path, epochs: int = 2_345) -> None:
-    """``long``: more epochs than a plot has room for, some of them gaps."""
+    """``long``: more epochs than a plot can show one by one, some of them gaps."""
     record(path, "long", [Entry.gap(n) if n % 100 == 50 else entry(n) for n in range(epochs)])

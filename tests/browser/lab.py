@@ -1,4 +1,4 @@
-"""A real JupyterLab and a real Chromium, for tests that look at what a person sees."""
+"""Starts a real JupyterLab and a real Chromium, for tests of what a user sees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import nbformat
@@ -48,19 +48,32 @@ RUN_ALL = """async (limit) => {
 IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
 COUNT = f"at => {CELLS}[at].model.executionCount"
+ERRORS = f"""() => {CELLS}.flatMap((cell) => cell.model.outputs?.toJSON() ?? [])
+    .filter((output) => output.output_type === "error").map((error) => `${{error.ename}}: ${{error.evalue}}`)"""
+SCROLLED = """(y) => {
+    const outer = window.jupyterapp.shell.currentWidget.content.node.querySelector(".jp-WindowedPanel-outer");
+    outer.scrollTop = y;
+}"""
+HEIGHTS = """() => {
+    const notebook = window.jupyterapp.shell.currentWidget.content.node;
+    const outer = notebook.querySelector(".jp-WindowedPanel-outer");
+    const bottom = [...notebook.querySelectorAll(".jp-Notebook-cell")].at(-1).getBoundingClientRect().bottom;
+    const end = bottom - outer.getBoundingClientRect().top + outer.scrollTop;
+    return [outer.scrollHeight, outer.clientHeight, end];
+}"""
 LOCAL = {"localhost", "127.0.0.1", ""}
 KNOWN_NOISE = (re.compile(r"^Connection lost, reconnecting in"),)
-"""What JupyterLab itself says on the console, whatever the notebook shows: its kernel restarts."""
+"""Console messages of JupyterLab itself, for example about kernel restarts."""
 
 
 def chromium() -> str | None:
-    """The Chromium to start: the one that was named, the system's, or none, which means Playwright's own."""
+    """The path of the Chromium to start: from the environment, from the system, or None for Playwright's own."""
     named = os.environ.get("STREAMSTATE_CHROMIUM")
     return named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def wait_until(condition: Callable[[], Any], what: str, timeout: float = 30) -> Any:
-    """The first true value of ``condition``."""
+def wait_until(condition: Callable[[], Any], what: str, timeout: float = 120) -> Any:
+    """Wait until ``condition`` returns a true value, and return that value."""
     end = time.monotonic() + timeout
     while not (value := condition()):
         if time.monotonic() > end:
@@ -71,21 +84,21 @@ def wait_until(condition: Callable[[], Any], what: str, timeout: float = 30) -> 
 
 @dataclass
 class Server:
-    """A running JupyterLab with a home of its own."""
+    """A running JupyterLab with its own home folder."""
 
     folder: Path
     url: str
     token: str
 
     def write(self, name: str, *cells: str) -> Path:
-        """A notebook of code cells in the server's folder."""
+        """Write a notebook with these code cells to the server's folder."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, self.folder / name)
         return self.folder / name
 
     def api(self, path: str, method: str = "GET") -> Any:
-        """One call of the server's REST interface."""
+        """Call the server's REST API."""
         request = urllib.request.Request(f"{self.url}/api/{path}", method=method)
         request.add_header("Authorization", f"token {self.token}")
         with urllib.request.urlopen(request) as answer:
@@ -93,14 +106,14 @@ class Server:
         return json.loads(body) if body else None
 
     def end_kernels(self) -> None:
-        """End every session, so that the next notebook starts with a fresh kernel."""
+        """Shut down every session, so that the next notebook starts with a new kernel."""
         for session in self.api("sessions"):
             self.api(f"sessions/{session['id']}", "DELETE")
 
 
 @contextmanager
 def serving(home: Path) -> Iterator[Server]:
-    """JupyterLab on a free port of this machine only, with fresh settings, until the block ends."""
+    """Run JupyterLab on a free local port with default settings until the block ends."""
     folder = home / "notebooks"
     folder.mkdir(parents=True)
     with socket.socket() as probe:
@@ -143,7 +156,7 @@ def _answers(server: Server, process: subprocess.Popen[bytes]) -> bool:
 
 @dataclass
 class Watched:
-    """What a page did beside showing something."""
+    """Console messages, errors and external requests of a page."""
 
     console: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -151,23 +164,34 @@ class Watched:
 
     def watch(self, context: BrowserContext) -> None:
         """Listen to every page of the context."""
-        context.on("console", self._said)
+        context.on("console", self._on_console)
         context.on("weberror", lambda error: self.errors.append(str(error.error)))
-        context.on("request", lambda request: self._asked(request.url))
+        context.on("request", lambda request: self._on_request(request.url))
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not any(known.search(message.text) for known in KNOWN_NOISE):
             self.console.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
 
-    def _asked(self, url: str) -> None:
+    def _on_request(self, url: str) -> None:
         address = urlsplit(url)
         if address.scheme in ("http", "https", "ws", "wss") and (address.hostname or "") not in LOCAL:
             self.outside.append(url)
 
     def assert_quiet(self) -> None:
-        """Nothing was said on the console, nothing failed, nothing was asked of another machine."""
-        heard = {"console": self.console, "errors": self.errors, "requests": self.outside}
-        assert not any(heard.values()), heard
+        """Fail if there was a console message, an error, or a request to another machine."""
+        observed = {"console": self.console, "errors": self.errors, "requests": self.outside}
+        assert not any(observed.values()), observed
+
+
+class Heights(NamedTuple):
+    """Heights of an open notebook, in pixels."""
+
+    scroll: float
+    """The scrollable height."""
+    page: float
+    """The visible height; JupyterLab lets a notebook scroll this far past its last cell."""
+    cells: float
+    """The bottom of the last cell."""
 
 
 @dataclass
@@ -186,22 +210,22 @@ class Lab:
         self.wait_idle()
 
     def run(self, command: str) -> None:
-        """Start one of JupyterLab's commands by name, without waiting for it."""
+        """Start a JupyterLab command by name, without waiting for it."""
         self.page.evaluate("command => void window.jupyterapp.commands.execute(command)", command)
 
-    def wait_idle(self, timeout: float = 60) -> None:
-        """Wait until the kernel is there and has nothing to do."""
+    def wait_idle(self, timeout: float = 300) -> None:
+        """Wait until the kernel has started and is idle."""
         self.page.wait_for_function(IDLE, timeout=timeout * 1000)
 
     def set_source(self, cell: int, code: str) -> None:
-        """Write into a cell."""
+        """Set the source of a cell."""
         self.page.evaluate(
             f"([at, code]) => {CELLS}[at].model.sharedModel.setSource(code)",
             [cell, code],
         )
 
-    def run_all(self, timeout: float = 120) -> None:
-        """Run all cells and wait until all have run, and none has failed."""
+    def run_all(self, timeout: float = 600) -> None:
+        """Run all cells and wait for them; fail if one failed."""
         assert self.page.evaluate(RUN_ALL, timeout * 1000) == "ran", f"the cells ran longer than {timeout} s"
         self.wait_idle()
         assert self.failures() == []
@@ -211,8 +235,8 @@ class Lab:
         self.page.evaluate("cell => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }", cell)
         self.run("notebook:run-cell")
 
-    def run_cell(self, cell: int, timeout: float = 60) -> None:
-        """Run one cell and wait until it has run."""
+    def run_cell(self, cell: int, timeout: float = 300) -> None:
+        """Run one cell and wait until it has finished."""
         before = self.page.evaluate(COUNT, cell)
         self.start_cell(cell)
         ran = f"([cell, before]) => {{ const now = ({COUNT})(cell); return now !== null && now !== before; }}"
@@ -226,16 +250,35 @@ class Lab:
         return [(at, source) for at, (kind, source) in enumerate(cells) if kind == "code"]
 
     def failures(self) -> list[str]:
-        """What cells that failed say."""
-        return self.page.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+        """The errors of failed cells."""
+        found: list[str] = self.page.evaluate(ERRORS)
+        return found
+
+    def heights(self) -> Heights:
+        """The current heights of the open notebook."""
+        return Heights(*self.page.evaluate(HEIGHTS))
+
+    def scroll_through(self) -> None:
+        """Scroll the notebook to its end, one page at a time so that every cell is drawn, and back to the top."""
+        top, heights = 0.0, self.heights()
+        while top < heights.scroll:
+            self._scroll_to(top)
+            top, heights = top + heights.page / 2, self.heights()
+        self._scroll_to(0)
+
+    def _scroll_to(self, top: float) -> None:
+        """Scroll, and wait until the new position is drawn."""
+        self.page.evaluate(SCROLLED, top)
+        for _ in range(3):
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def restart(self) -> None:
-        """Restart the kernel and wait until it is there again."""
+        """Restart the kernel and wait until it is ready."""
         self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self.wait_idle()
 
     def theme(self, name: str) -> None:
-        """Change JupyterLab's theme and wait until it is there."""
+        """Change JupyterLab's theme and wait until it is applied."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", name)
         self.page.locator(f"body[data-jp-theme-name='{name}']").wait_for(state="attached")
         self.page.locator("#jupyterlab-splash").wait_for(state="detached")
@@ -245,5 +288,5 @@ class Lab:
         self.page.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:save'); }")
 
     def outputs(self) -> Locator:
-        """The areas below the cells."""
+        """The output areas of the cells."""
         return self.page.locator(".jp-OutputArea-output")

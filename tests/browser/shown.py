@@ -1,4 +1,4 @@
-"""What a person sees of a live state browser, and does with it."""
+"""Reads and operates a live state browser on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import Locator, expect
 
-from streamstate.widgets.values import cell, objects
+from streamstate.widgets.values import cell, row_tuples
 
 
 class Shown:
@@ -26,7 +26,7 @@ class Shown:
         self.pager = view.locator(".pager")
 
     def wait(self) -> None:
-        """Wait until something is drawn."""
+        """Wait until the view is drawn."""
         expect(self.view.locator(".browser")).to_be_visible()
 
     def button(self, name: str) -> Locator:
@@ -34,12 +34,12 @@ class Shown:
         return self.view.get_by_role("button", name=name, exact=True)
 
     def at(self, epoch: int) -> None:
-        """Expect an epoch to be chosen and its rows to be there."""
+        """Expect this epoch to be selected and its rows to be shown."""
         expect(self.epoch).to_have_text(f"Epoch {epoch}")
         expect(self.grid).to_have_attribute("aria-label", re.compile(rf" at epoch {epoch}$"))
 
     def seen(self) -> Callable[[], list[str]]:
-        """From now on keep every epoch that is shown; call the answer to get them."""
+        """Record every epoch that is shown from now on; call the result to get them."""
         watch = """node => {
             node.seen = [];
             const changed = () => { if (node.seen.at(-1) !== node.textContent) node.seen.push(node.textContent); };
@@ -49,20 +49,20 @@ class Shown:
         return lambda: list(self.epoch.evaluate("node => node.seen"))
 
     def go(self, position: int) -> None:
-        """Move the slider to one of its positions."""
+        """Move the slider to a position."""
         self.slider.fill(str(position))
 
     def expect_rows(self, frame: pd.DataFrame) -> None:
-        """Expect exactly the rows of a frame, as text, in its order."""
-        wanted = [[cell(value).text for value in row] for row in objects(frame).itertuples(index=False, name=None)]
-        expect(self.rows).to_have_count(len(wanted))
-        for row, texts in zip(self.rows.all(), wanted, strict=True):
+        """Expect exactly the rows of a frame, as text and in order."""
+        expected = [[cell(value).text for value in row] for row in row_tuples(frame)]
+        expect(self.rows).to_have_count(len(expected))
+        for row, texts in zip(self.rows.all(), expected, strict=True):
             expect(row.locator("td:not(.mark) .text")).to_have_text(texts)
 
     def marks(self) -> Sequence[str]:
-        """The sign of each row."""
+        """The change sign of each row."""
         return [mark.inner_text() for mark in self.rows.locator("td.mark [aria-hidden]").all()]
 
-    def said(self) -> list[Any]:
-        """The counts of changes as they are shown: added, changed, removed."""
+    def change_counts(self) -> list[Any]:
+        """The counts of changes as shown: added, changed, removed."""
         return [text.split()[0] for text in self.counts.all_inner_texts()]

@@ -1,4 +1,4 @@
-"""Stores for looking at: written by the store's own writer, without Spark, from states given as plain dicts."""
+"""Stores for the views, written with the store's own writer from plain dicts, without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.registry import register
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -24,12 +24,12 @@ State = dict[Key, tuple[Any, ...]]
 
 
 class Written:
-    """One query of a store, written epoch by epoch.
+    """A query of a store, written epoch by epoch.
 
     Args:
-        path: the store.
-        name: the query.
-        tables: for each state table its columns with their types, and how many of them are the key.
+        path: path of the store.
+        name: name of the query.
+        tables: for each state table, its columns with their types and the number of key columns.
     """
 
     def __init__(self, path: Path, name: str, tables: Mapping[str, tuple[Mapping[str, pa.DataType], int]]) -> None:
@@ -48,7 +48,7 @@ class Written:
             self._logs[table] = (Handle(log), whole)
 
     def add(self, states: Mapping[str, State] | None) -> None:
-        """The next epoch's whole state by table; ``None`` is a gap."""
+        """Write the next epoch, given its whole state by table; ``None`` is a gap."""
         epoch = len(self._states)
         before = self._states[-1] if epoch else {table: {} for table in self._tables}
         self._states.append(None if states is None else {table: dict(state) for table, state in states.items()})
@@ -69,16 +69,16 @@ class Written:
     def _show(self, entry: Entry) -> None:
         self._manifest.append([entry], self.name)
         if not self._manifest.entries:
-            self._manifest.refresh()  # it is known to be there then, and is not opened anew at every epoch
+            self._manifest.refresh()  # caches the table, so that it is not opened again at every epoch
 
-    def _log(self, table: str, epoch: int, before: Mapping[str, State] | None, state: State) -> TableFacts:
+    def _log(self, table: str, epoch: int, before: Mapping[str, State] | None, state: State) -> TableEntry:
         columns, keys = self._tables[table]
         names = [name for name, _ in LOG] + columns
         changes = list(_changes(None if before is None else before[table], state, len(columns) - keys))
         rows = [dict(zip(names, (epoch, change, 0, *key, *values), strict=True)) for change, key, values in changes]
         log, schema = self._logs[table]
         append_once(log, f"{self.name}/{table}", epoch, lambda _: pa.Table.from_pylist(rows, schema=schema))
-        return TableFacts(len(state), 0 if before is None else len(rows), epoch if before is None else None)
+        return TableEntry(len(state), 0 if before is None else len(rows), epoch if before is None else None)
 
 
 def _changes(before: State | None, state: State, values: int) -> Iterator[tuple[str, Key, Sequence[Any]]]:
@@ -90,7 +90,7 @@ def _changes(before: State | None, state: State, values: int) -> Iterator[tuple[
 
 
 def flights(path: Path, epochs: int = 7, gap: int = 4) -> Written:
-    """Delays by carrier and origin, 33 keys in the end: each epoch changes some, adds one and removes one."""
+    """Delays by carrier and origin, 33 keys at the end: each epoch changes some keys, adds one and removes one."""
     columns = {"carrier": pa.string(), "origin": pa.string(), "flights": pa.int64(), "mean": pa.float64()}
     written = Written(path, "delays", {"op0": (columns, 2)})
     state: State = {(f"C{n:02}", origin): (n, n / 3) for n in range(9) for origin in ("EWR", "JFK", "LGA")}
@@ -101,7 +101,7 @@ def flights(path: Path, epochs: int = 7, gap: int = 4) -> Written:
 
 
 def more_flights(state: State, epoch: int) -> None:
-    """What one more epoch does to the state of :func:`flights`."""
+    """Apply the changes of one more epoch to the state of :func:`flights`."""
     for number, (key, (count, mean)) in enumerate(list(state.items())):
         if number % 7 == epoch % 7:
             state[key] = (count + 10, (mean or 0.0) + 0.5)
@@ -113,7 +113,7 @@ HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>
 
 
 def hostile(path: Path) -> Written:
-    """Two tables whose names and values are whatever the outside world sends."""
+    """Two tables whose names and values are untrusted text."""
     values = {
         "text": pa.string(),
         HOSTILE: pa.string(),

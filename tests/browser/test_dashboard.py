@@ -20,8 +20,8 @@ dashboard = QueryDashboard(store["hostile"], table="op0")
 dashboard"""
 
 
-def test_a_dashboard_is_seen_used_by_keyboard_and_closed(lab: Lab, stored: Path) -> None:
-    """Tables and keys answer to mouse and keys, also in a narrow window; axe finds nothing; closed, it is still."""
+def test_a_dashboard_works_by_mouse_and_keyboard_until_closed(lab: Lab, stored: Path) -> None:
+    """Tables and keys respond to mouse and keyboard, also in a narrow window; axe finds nothing; closing stops it."""
     lab.server.write("dashboard.ipynb", CODE.format(store=str(stored)), "print(dashboard.focus)", "dashboard.close()")
     lab.open("dashboard.ipynb")
     lab.run_cell(0)
@@ -40,8 +40,8 @@ def test_a_dashboard_is_seen_used_by_keyboard_and_closed(lab: Lab, stored: Path)
     lab.page.keyboard.press("Enter")
     expect(row).to_have_attribute("aria-current", "true")
     lab.run_cell(1)
-    said = lab.outputs().filter(has_text="Focus(").inner_text()
-    assert re.search(rf"table='op1_left', key=\{{'k': {key}\}}", said), said
+    focus = lab.outputs().filter(has_text="Focus(").inner_text()
+    assert re.search(rf"table='op1_left', key=\{{'k': {key}\}}", focus), focus
 
     lab.page.set_viewport_size({"width": 700, "height": 1000})
     expect(view.locator(".box").first).to_be_visible()

@@ -1,4 +1,4 @@
-"""The diff view and the key history view in JupyterLab, linked: what a person does and then sees."""
+"""The linked diff and key history views in JupyterLab, as a user operates them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ display(diff, key)"""
 
 
 def shown(lab: Lab, store: Path, query: str) -> tuple[Locator, Locator]:
-    """The two views, linked, as a person sees them."""
+    """Show the two views, linked."""
     lab.set_source(0, VIEWS.format(store=str(store), query=query, table="op0"))
     lab.run_all()
     views = lab.page.locator(".streamstate-live")
@@ -34,16 +34,16 @@ def shown(lab: Lab, store: Path, query: str) -> tuple[Locator, Locator]:
     return diff, key
 
 
-def accessible(lab: Lab) -> None:
-    """What axe-core finds wrong with the views: nothing; and it did look inside them."""
+def assert_accessible(lab: Lab) -> None:
+    """Expect axe-core to have inspected the views and to have found no violations."""
     found = Axe().run(lab.page, context=".streamstate-live").response
     inside = [node for rule in found["passes"] for node in rule["nodes"] if isinstance(node["target"][0], list)]
-    assert inside, "the audit saw nothing of the views"
+    assert inside, "the audit inspected no element of the views"
     assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]] == []
 
 
-def test_from_a_bar_to_the_key_and_its_epoch(opened: Lab, stored: Path) -> None:
-    """The largest movers, a click on one, its history beside it, and a click on an epoch there moves the diff."""
+def test_a_click_on_a_mover_shows_its_key_history(opened: Lab, stored: Path) -> None:
+    """The history opens beside the diff, and a click on an epoch in it moves the diff."""
     diff, key = shown(opened, stored, "delays")
     history = ss.open_store(stored)["delays"]
     expect(key).to_contain_text("Choose a key of op0 (carrier, origin)")
@@ -58,12 +58,12 @@ def test_from_a_bar_to_the_key_and_its_epoch(opened: Lab, stored: Path) -> None:
     listed.nth(1).click()
     expect(diff.get_by_label("To epoch").locator("input")).to_have_value(str(epochs[1]))
     expect(key.locator("tr.now")).to_contain_text(f"epoch {epochs[1]}")
-    accessible(opened)
+    assert_accessible(opened)
     opened.watched.assert_quiet()
 
 
-def test_sorted_and_searched_by_keyboard(opened: Lab, stored: Path) -> None:
-    """A heading sorts by how far a column moved; kinds and text narrow the keys."""
+def test_sorting_and_searching_by_keyboard(opened: Lab, stored: Path) -> None:
+    """A heading sorts by the absolute difference; kind and text filter the keys."""
     diff, _ = shown(opened, stored, "delays")
     history = ss.open_store(stored)["delays"]
     heading = diff.get_by_role("columnheader", name="flights")
@@ -88,15 +88,15 @@ def test_sorted_and_searched_by_keyboard(opened: Lab, stored: Path) -> None:
     opened.watched.assert_quiet()
 
 
-def test_what_the_state_holds_is_text(opened: Lab, stored: Path) -> None:
-    """Script in names, values and keys is shown, in tables and in plots; a key that is not there is told."""
+def test_script_in_the_state_is_shown_as_text_in_diffs(opened: Lab, stored: Path) -> None:
+    """Names, values and keys are escaped in tables and plots; an unknown key is reported."""
     diff, key = shown(opened, stored, "hostile")
     expect(diff.locator("tbody tr").first).to_contain_text("<img src=x")
     diff.locator("tbody tr").first.click()
     expect(key.locator(".multiple svg").first).to_contain_text("<img")
     key.get_by_label("key", exact=True).fill("nowhere")
     key.get_by_role("button", name="Show").click()
-    expect(key).to_contain_text("The key key nowhere was never in op0")
+    expect(key).to_contain_text("The key key nowhere was not in op0 at any epoch")
     assert opened.page.evaluate("window.hacked") is None
     assert opened.page.locator(".streamstate-live img").count() == 0
     opened.watched.assert_quiet()

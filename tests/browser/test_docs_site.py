@@ -1,4 +1,4 @@
-"""The documentation in a real browser, opened as files: nothing is fetched from elsewhere, and the search works."""
+"""The documentation in a real browser, opened as files: nothing is fetched from other hosts, and search works."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built from nothing."""
+    """The site, built from scratch."""
     folder = tmp_path_factory.mktemp("docs")
-    done = build(folder)
-    assert done.returncode == 0, done.stderr
+    completed = build(folder)
+    assert completed.returncode == 0, completed.stderr
     return folder / "site"
 
 
-class Opened:
-    """A page, and all that it asked for or complained about."""
+class OpenedSite:
+    """A page with its requests and console messages."""
 
     def __init__(self, page: Page, site: Path) -> None:
         self.page, self._site = page, site
-        self.asked: list[str] = []
-        self.said: list[str] = []
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.requests: list[str] = []
+        self.messages: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
 
     def go(self, address: str) -> None:
         """Open a page of the site."""
         self.page.goto(f"{self._site.as_uri()}/{address}")
 
     @property
-    def elsewhere(self) -> list[str]:
-        """What was asked for that is no file of the site."""
-        return [url for url in self.asked if not url.startswith((self._site.as_uri(), "data:"))]
+    def external_requests(self) -> list[str]:
+        """Requests for anything but files of the site."""
+        return [url for url in self.requests if not url.startswith((self._site.as_uri(), "data:"))]
 
 
 @pytest.fixture(params=["light", "dark"])
-def opened(chrome: Browser, site: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
+def opened(chrome: Browser, site: Path, request: pytest.FixtureRequest) -> Iterator[OpenedSite]:
     """A page in one of the two themes."""
     context = chrome.new_context(color_scheme=request.param)
-    yield Opened(context.new_page(), site)
+    yield OpenedSite(context.new_page(), site)
     context.close()
 
 
@@ -56,39 +56,42 @@ PAGES = [
     "start/quickstart.html",
     "reference/magics/state-line.html",
     "reference/api/history.html",
-    "guides/cost.html",
+    "explanation/performance.html",
+    "reference/glossary.html",
+    "tutorials/00_quickstart.html",
+    "contributing/index.html",
 ]
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_asks_for_nothing_from_elsewhere_and_says_nothing(opened: Opened, address: str) -> None:
-    """No request leaves the folder, and the console stays empty."""
+def test_a_page_loads_nothing_from_other_hosts_and_logs_nothing(opened: OpenedSite, address: str) -> None:
+    """All requests are for files of the site, and the console stays empty."""
     opened.go(address)
     expect(opened.page.locator("h1").first).to_be_visible()
-    assert opened.elsewhere == []
-    assert opened.said == []
+    assert opened.external_requests == []
+    assert opened.messages == []
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_narrow_window_is_wide_enough(opened: Opened, address: str) -> None:
-    """On a telephone's width no page has to be pushed sideways; what is wide scrolls by itself."""
+def test_a_page_fits_a_narrow_window(opened: OpenedSite, address: str) -> None:
+    """At a phone's width no page scrolls sideways; wide elements scroll on their own."""
     opened.page.set_viewport_size({"width": 360, "height": 700})
     opened.go(address)
     assert opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_can_be_read_with_a_keyboard_and_a_screen_reader(opened: Opened, address: str) -> None:
-    """The audit finds nothing serious: names, contrast, what scrolls, the order of headings."""
+def test_a_page_can_be_read_with_a_keyboard_and_a_screen_reader(opened: OpenedSite, address: str) -> None:
+    """The audit finds no serious violation in names, contrast, scrollable regions or heading order."""
     opened.go(address)
     expect(opened.page.locator("h1").first).to_be_visible()
     audit = import_module("axe_playwright_python.sync_playwright").Axe()  # it has no types
     found = audit.run(opened.page).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
-def test_the_search_works_without_a_server(opened: Opened) -> None:
-    """A word leads to the pages that have it, and a name of the API to its entry."""
+def test_the_search_works_without_a_server(opened: OpenedSite) -> None:
+    """A word finds the pages that contain it, and an API name finds its entry."""
     opened.go("index.html")
     box = opened.page.get_by_placeholder("Search")
     box.fill("watermark_lag")
@@ -97,13 +100,13 @@ def test_the_search_works_without_a_server(opened: Opened) -> None:
     expect(found).to_be_visible()
     found.click()
     expect(opened.page.locator("h1")).to_contain_text("History")
-    assert opened.elsewhere == []
-    assert opened.said == []
+    assert opened.external_requests == []
+    assert opened.messages == []
 
 
-def test_the_picture_is_that_of_the_theme(opened: Opened) -> None:
-    """One of the two screenshots is shown, and it is there."""
+def test_the_screenshot_matches_the_theme(opened: OpenedSite) -> None:
+    """Exactly one of the two screenshots is visible, and it loads."""
     opened.go("start/quickstart.html")
-    shown = [one for one in opened.page.locator("img.screenshot").all() if one.is_visible()]
+    shown = [image for image in opened.page.locator("img.screenshot").all() if image.is_visible()]
     assert len(shown) == 1
     assert shown[0].evaluate("image => image.complete && image.naturalWidth > 0")

@@ -1,4 +1,4 @@
-"""When a watched view draws: at once after a pause, the latest last, and what is slow after what is quick."""
+"""When a watched view draws: immediately after a pause, the latest selection last, and slow parts after quick ones."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from browser.lab import wait_until
-from streamstate.widgets.live.pages import UNFINISHED, Live
+from streamstate.widgets.live.live_view import UNFINISHED, Live
 from streamstate.widgets.model import Drawing, ViewModel
 
 
 @dataclass(frozen=True)
 class Place:
-    """A number that is looked at."""
+    """A selection that is a number."""
 
     at: int = 0
 
 
-class Slow(ViewModel[Place]):
-    """Shows the number; that it is whole takes longer to know."""
+class SlowModel(ViewModel[Place]):
+    """Draws the number quickly; completing the drawing takes longer."""
 
     kind = "browser"
     name = "slow"
@@ -33,15 +33,15 @@ class Slow(ViewModel[Place]):
         return None
 
     def drawing(self, selection: Place) -> Drawing:
-        """The whole."""
+        """The complete drawing."""
         return Drawing({"at": selection.at, "whole": True})
 
     def quick(self, selection: Place) -> Drawing:
-        """The number alone."""
+        """Only the number."""
         return Drawing({"at": selection.at, "whole": False}, unfinished=True)
 
     def acted(self, selection: Place, action: str, value: Any, kept: Any) -> Place:
-        """Another number."""
+        """A new number."""
         return replace(selection, at=int(value))
 
     def text(self, drawing: Drawing) -> str:
@@ -53,54 +53,54 @@ class Slow(ViewModel[Place]):
         return ""
 
 
-class Seen:
-    """A page that keeps what it was sent, and when."""
+class RecordingPage:
+    """A page that records the messages it receives, and when."""
 
     def __init__(self) -> None:
         self.handled = 0
         self.shown: list[tuple[float, int, bool]] = []
 
     def send(self, content: Mapping[str, Any]) -> None:
-        """Keep it."""
+        """Record the message."""
         self.shown.append((time.monotonic(), content["at"], content["whole"]))
 
     def close(self) -> None:
-        """Nothing to hang up."""
+        """There is no connection to close."""
 
     def drawn(self) -> list[tuple[int, bool]]:
-        """What was sent, without the moments."""
+        """The recorded messages without their times."""
         return [(at, whole) for _, at, whole in self.shown]
 
 
 @pytest.fixture
-def watched() -> Iterator[tuple[Live[Place], Seen]]:
-    """A view on a page."""
-    live, page = Live(Slow(), Place(), ended=lambda: None, chosen=lambda _: None), Seen()
+def watched() -> Iterator[tuple[Live[Place], RecordingPage]]:
+    """A view that is shown on a page."""
+    live, page = Live(SlowModel(), Place(), ended=lambda: None, chosen=lambda _: None), RecordingPage()
     live.joined(page)
     yield live, page
     live.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "streamstate-browser-slow"]
 
 
-def test_the_whole_follows_the_quick_drawing(watched: tuple[Live[Place], Seen]) -> None:
-    """Once, and then there is nothing more to say."""
+def test_the_complete_drawing_follows_the_quick_one(watched: tuple[Live[Place], RecordingPage]) -> None:
+    """It is sent once, and nothing after it."""
     _, page = watched
     wait_until(lambda: len(page.shown) == 2, "both drawings")
     assert page.drawn() == [(0, False), (0, True)]
 
 
-def test_the_latest_always_comes_and_nothing_queues_up(watched: tuple[Live[Place], Seen]) -> None:
-    """A hundred places in a row are a few drawings; the last of them is of the last place, and whole."""
+def test_the_latest_selection_is_always_drawn_and_none_queue_up(watched: tuple[Live[Place], RecordingPage]) -> None:
+    """A hundred selections in a row cause a few drawings; the last one is complete and of the last selection."""
     live, page = watched
     for at in range(100):
         live.received(page, {"do": "go", "value": at})
-    wait_until(lambda: page.drawn()[-1:] == [(99, True)], "the last place")
+    wait_until(lambda: page.drawn()[-1:] == [(99, True)], "the last selection")
     assert len(page.shown) < 10
 
 
-def test_who_never_rests_sees_the_whole_now_and_then() -> None:
-    """After some quick drawings in a row a whole one comes, although something newer was asked for."""
-    live, page = Live(Slow(), Place(), ended=lambda: None, chosen=lambda _: None), Seen()
+def test_continuous_changes_still_get_complete_drawings() -> None:
+    """After several quick drawings in a row comes a complete one, although a newer selection is waiting."""
+    live, page = Live(SlowModel(), Place(), ended=lambda: None, chosen=lambda _: None), RecordingPage()
     for at in range(2 * UNFINISHED + 2):
         assert live._draw_news(at, Place(at), [(page, 0)])
     assert [at for at, whole in page.drawn() if whole] == [UNFINISHED, 2 * UNFINISHED + 1]

@@ -1,4 +1,4 @@
-"""The state browser over large states: a million keys, two hundred columns, and text in every direction."""
+"""The state browser with large states: a million keys, two hundred columns, and text in both directions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAMILY = "👩‍👩‍👧 🇮🇹"
 
 
 def browse(lab: Lab, store: Path, query: str, name: str) -> Shown:
-    """The browser of a query in a notebook of its own."""
+    """Show the browser of a query in a new notebook."""
     code = "import streamstate as ss\nfrom streamstate.widgets import StateBrowser\n"
     lab.server.write(name, f"{code}StateBrowser(ss.open_store({str(store)!r})[{query!r}])")
     lab.open(name)
@@ -29,8 +29,8 @@ def browse(lab: Lab, store: Path, query: str, name: str) -> Shown:
     return Shown(lab.page.locator(".streamstate-live").last)
 
 
-def test_a_million_keys_are_slid_paged_sorted_and_filtered(lab: Lab, tmp_path: Path) -> None:
-    """What is seen is what the history says, wherever in the million it stands."""
+def test_a_million_keys_can_be_paged_sorted_and_filtered(lab: Lab, tmp_path: Path) -> None:
+    """The view matches the history at any position."""
     made(tmp_path / "store", keys=1_000_000, changes=50_000, epochs=3, columns=4)
     history = ss.open_store(tmp_path / "store")["load"]
     shown = browse(lab, tmp_path / "store", "load", "million.ipynb")
@@ -52,8 +52,8 @@ def test_a_million_keys_are_slid_paged_sorted_and_filtered(lab: Lab, tmp_path: P
     expect(shown.history).to_contain_text(key)
 
 
-def test_two_hundred_columns_are_seen_some_at_a_time(lab: Lab, tmp_path: Path) -> None:
-    """The key stays, the columns move on, and one is found by its name."""
+def test_two_hundred_columns_are_shown_in_windows(lab: Lab, tmp_path: Path) -> None:
+    """The key stays visible, the other columns move, and a column can be found by name."""
     made(tmp_path / "store", keys=2_000, changes=100, epochs=3, columns=200)
     shown = browse(lab, tmp_path / "store", "load", "wide.ipynb")
     shown.at(2)
@@ -64,8 +64,8 @@ def test_two_hundred_columns_are_seen_some_at_a_time(lab: Lab, tmp_path: Path) -
     expect(shown.grid.get_by_role("columnheader", name="key")).to_be_visible()
 
 
-def test_text_runs_in_its_own_direction(lab: Lab, tmp_path: Path) -> None:
-    """Right-to-left text and joined emoji are shown as they are, and turn nothing else around."""
+def test_text_keeps_its_direction(lab: Lab, tmp_path: Path) -> None:
+    """Right-to-left text and joined emoji are shown unchanged, and do not affect the text around them."""
     written = Written(tmp_path, "words", {"op0": ({"word": pa.string(), "n": pa.int64()}, 1)})
     written.add({"op0": {(RIGHT_TO_LEFT,): (1,), (FAMILY,): (2,)}})
     shown = browse(lab, tmp_path, "words", "words.ipynb")

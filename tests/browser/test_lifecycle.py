@@ -1,4 +1,4 @@
-"""A state browser from its first epoch to the notebook that was saved: it follows, rests, comes back and goes."""
+"""The life of a state browser: it follows the query, idles, resumes, closes, and stays readable in a saved notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from browser.stores import State, Written, flights, more_flights
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-# What a page sends while a cell runs is answered where both sides know subshells; elsewhere it waits.
+# Messages sent while a cell runs are answered if both sides support subshells; otherwise they wait.
 SUBSHELLS = version("jupyterlab") >= "4.4" and int(version("ipykernel").split(".")[0]) >= 7
 RUNNING = """import pathlib, time
 pathlib.Path({started!r}).touch()
@@ -32,12 +32,12 @@ print(sum(thread.name.startswith("streamstate") for thread in threading.enumerat
 
 @pytest.fixture
 def growing(tmp_path: Path) -> Written:
-    """A store of its own, to which the test adds epochs."""
+    """A store to which the test adds epochs."""
     return flights(tmp_path / "store", epochs=3, gap=-1)
 
 
 def code(store: Path, query: str = "delays", arguments: str = "") -> str:
-    """A cell that shows a query of a store."""
+    """The source of a cell that shows a query of a store."""
     return (
         "import streamstate as ss\nfrom streamstate.widgets import StateBrowser, close_all\n"
         f"browser = StateBrowser(ss.open_store({str(store)!r})[{query!r}]{arguments})\nbrowser"
@@ -45,23 +45,23 @@ def code(store: Path, query: str = "delays", arguments: str = "") -> str:
 
 
 def open_and_run(lab: Lab, *cells: str, name: str = "own.ipynb") -> Shown:
-    """A notebook with these cells, run to the end, and the browser in it."""
+    """Open a notebook with these cells, run it, and return its browser."""
     lab.server.write(name, *cells)
     lab.open(name)
     lab.run_all()
     return Shown(lab.page.locator(".streamstate-live").last)
 
 
-def say(lab: Lab, source: str) -> str:
-    """What the last cell prints when it is run with this source."""
+def run_last_cell(lab: Lab, source: str) -> str:
+    """Run this source in the last cell and return its output."""
     last = lab.page.locator(".jp-CodeCell").count() - 1
     lab.set_source(last, source)
     lab.run_cell(last)
     return lab.page.locator(".jp-CodeCell").nth(last).locator(".jp-OutputArea-output").inner_text().strip()
 
 
-def test_it_shows_each_new_epoch_while_it_follows(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """A captured epoch appears by itself; one that was chosen stays, and only the slider grows."""
+def test_a_live_view_shows_each_new_epoch(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """A captured epoch appears automatically; a selected epoch stays, and only the slider grows."""
     shown = open_and_run(lab, code(tmp_path / "store"))
     shown.at(2)
     history = ss.open_store(tmp_path / "store")["delays"]
@@ -80,18 +80,18 @@ def test_it_shows_each_new_epoch_while_it_follows(lab: Lab, growing: Written, tm
     expect(shown.view.get_by_text("The state is empty at this epoch.")).to_be_visible()
 
 
-def test_before_the_first_epoch_it_says_so_and_waits(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """A query that has captured nothing yet shows that; the first epoch takes the place of it."""
+def test_a_query_without_epochs_shows_a_notice_until_the_first(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The first captured epoch replaces the notice."""
     young = Written(tmp_path / "store", "young", growing.tables)
     shown = open_and_run(lab, code(tmp_path / "store", "young"))
-    expect(shown.view.get_by_text("No epoch is captured yet. The first will show here.")).to_be_visible()
+    expect(shown.view.get_by_text("No epoch has been captured yet. The first one will appear here.")).to_be_visible()
     young.add({"op0": growing.newest()["op0"]})
     shown.at(0)
     shown.expect_rows(ss.open_store(tmp_path / "store")["young"].at(0).table().head(10))
 
 
-def test_a_running_cell_does_not_stop_it(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """While a cell runs, new epochs are shown, and so is what is asked for."""
+def test_a_running_cell_does_not_block_the_view(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """While a cell runs, new epochs are shown and actions are answered."""
     started, end = tmp_path / "started", tmp_path / "end"
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
@@ -114,8 +114,8 @@ def test_a_running_cell_does_not_stop_it(lab: Lab, growing: Written, tmp_path: P
     lab.wait_idle()
 
 
-def test_a_store_that_cannot_be_read_is_told(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """The page says what is wrong, and goes on when the store is whole again."""
+def test_a_read_error_is_shown_until_it_is_fixed(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The page shows the error, and continues once the store is readable again."""
     shown = open_and_run(lab, code(tmp_path / "store"))
     shown.at(2)
     log = tmp_path / "store" / "delays" / "_epochs" / "_delta_log"
@@ -130,32 +130,32 @@ def test_a_store_that_cannot_be_read_is_told(lab: Lab, growing: Written, tmp_pat
 
 
 def test_closing_leaves_the_static_table_and_nothing_else(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """``close`` and ``close_all`` end the thread and the comm; what is left is what a saved notebook shows."""
+    """``close`` and ``close_all`` end the thread and the comm; the static table of a saved notebook remains."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
-    assert say(lab, LEFT) == "1 threads, 1 comms"
-    assert say(lab, f"browser.close()\n{LEFT}") == "0 threads, 0 comms"
-    still = lab.page.locator(".streamstate-static").first
-    expect(still).to_be_visible()
+    assert run_last_cell(lab, LEFT) == "1 threads, 1 comms"
+    assert run_last_cell(lab, f"browser.close()\n{LEFT}") == "0 threads, 0 comms"
+    static_table = lab.page.locator(".streamstate-static").first
+    expect(static_table).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
     lab.run_cell(0)
     shown.at(2)
-    assert say(lab, f"close_all()\n{LEFT}") == "0 threads, 0 comms"
-    expect(still).to_be_visible()
+    assert run_last_cell(lab, f"close_all()\n{LEFT}") == "0 threads, 0 comms"
+    expect(static_table).to_be_visible()
 
 
 def test_running_the_cell_again_leaves_one_view(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """The view that was replaced lets go of its thread and its comm by itself."""
+    """The replaced view ends its own thread and comm."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")
     shown.at(2)
     for _ in range(2):
         lab.run_cell(0)
         shown.at(2)
-    wait_until(lambda: say(lab, LEFT) == "1 threads, 1 comms", "the replaced views to let go")
+    wait_until(lambda: run_last_cell(lab, LEFT) == "1 threads, 1 comms", "the replaced views to end")
 
 
-def test_a_page_that_is_loaded_again_is_live_again(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """The kernel still has the browser: the saved output finds it, with the epoch that was looked at."""
+def test_a_reloaded_page_is_live_again(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """The kernel still has the browser: the saved output finds it, with the epoch that was selected."""
     shown = open_and_run(lab, code(tmp_path / "store"))
     shown.go(1)
     shown.at(1)
@@ -167,7 +167,7 @@ def test_a_page_that_is_loaded_again_is_live_again(lab: Lab, growing: Written, t
 
 
 def test_a_second_view_of_the_output_is_live_as_well(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """JupyterLab can show an output twice; both follow, and closing one leaves the other."""
+    """JupyterLab can show an output twice; both follow, and closing one does not affect the other."""
     first = Shown(lab.page.locator(".jp-Notebook .streamstate-live"))
     open_and_run(lab, code(tmp_path / "store"))
     first.at(2)
@@ -185,18 +185,18 @@ def test_a_second_view_of_the_output_is_live_as_well(lab: Lab, growing: Written,
     first.at(1)
 
 
-def test_after_a_restart_the_static_table_stands(lab: Lab, growing: Written, tmp_path: Path) -> None:
-    """A kernel that forgot the browser leaves no dead controls behind."""
+def test_after_a_restart_the_static_table_remains(lab: Lab, growing: Written, tmp_path: Path) -> None:
+    """After a kernel restart there are no controls without effect."""
     shown = open_and_run(lab, code(tmp_path / "store"))
     shown.at(2)
     lab.restart()
-    expect(lab.page.locator(".streamstate-static")).to_be_visible(timeout=20_000)
+    expect(lab.page.locator(".streamstate-static")).to_be_visible(timeout=60_000)
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
 
 
 @pytest.fixture
 def saved(lab: Lab, growing: Written, tmp_path: Path) -> Path:
-    """A notebook that was run, saved and closed, and whose kernel is gone."""
+    """A notebook that was run, saved and closed, and whose kernel has ended."""
     shown = open_and_run(lab, code(tmp_path / "store"), name="saved.ipynb")
     shown.at(2)
     lab.save()
@@ -205,7 +205,7 @@ def saved(lab: Lab, growing: Written, tmp_path: Path) -> Path:
 
 
 def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path: Path) -> None:
-    """Opened again with another kernel, or with none, and also where its scripts are not trusted."""
+    """It is shown with another kernel, without a kernel, and in an untrusted notebook."""
     assert saved.stat().st_size < 20_000
     first = ss.open_store(tmp_path / "store")["delays"].at(2).table().head(10).iloc[0]
     table = lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")
@@ -223,7 +223,7 @@ def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path
 
 
 def test_exported_html_shows_the_static_table(chrome: Browser, saved: Path, tmp_path: Path) -> None:
-    """Nbconvert's page, opened from disk without a network."""
+    """The HTML that nbconvert writes, opened from disk without a network."""
     exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")  # type: ignore[no-untyped-call]
     page_file = tmp_path / "saved.html"
     page_file.write_text(exporter.from_filename(str(saved))[0])

@@ -1,4 +1,4 @@
-"""The magics in JupyterLab: a bar while work goes on and a line afterwards, a status to glance at, Tab."""
+"""The magics in JupyterLab: a progress bar that becomes a line, the status table, and Tab completion."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ WORKING = """import pathlib, time
 from streamstate.magics import progress
 progress.SHOW_AFTER = 0
 with progress.working(get_ipython()) as shown:
-    shown.say("Reading delays.op0: 1,200,000 of 4,000,000 rows", 1.2, 4)
+    shown.say("Loading delays.op0: 1,200,000 of 4,000,000 rows", 1.2, 4)
     while not pathlib.Path({end!r}).exists():
         time.sleep(0.05)
-    shown.line = "Read 4,000,000 rows of delays.op0 in 2.1 s; from now on they are at hand."
+    shown.line = "Loaded 4,000,000 rows of delays.op0 in 2.1 s. Later queries reuse them."
 """
-STATUS = """from streamstate.magics.running import QueryStatus
-from streamstate.magics.status import status_rows
+STATUS = """from streamstate.query_status import QueryStatus
+from streamstate.query_status import status_table
 facts = dict(behind=0, freshness=0.4, rate=18234.6, rows=1204331, capture="running", error=None)
 full = "StoreError: The store /data/store cannot be read or written: [Errno 28] No space left on device, and so on"
-status_rows([
+status_table([
     QueryStatus("delays", "running", epoch=1204, **facts),
     QueryStatus("weather", "running", epoch=88, **facts | {"error": full, "behind": 12, "freshness": 31.2}),
     QueryStatus("rotations", "stopped", epoch=410, **facts | {"rate": None}),
@@ -39,41 +39,42 @@ status_rows([
 
 
 def picture(lab: Lab, name: str) -> None:
-    """A screenshot, where somebody wants to look."""
+    """Take a screenshot, if a folder for screenshots is set."""
     if folder := os.environ.get("STREAMSTATE_PICTURES"):
         lab.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Path) -> None:
-    """While the cell runs a bar and how to stop; afterwards text alone, in the file and in its HTML."""
+    """While the cell runs there is a bar with a hint how to stop; afterwards only text, in the file and its HTML."""
     end = tmp_path / "end"
     written = lab.server.write("bar.ipynb", "%load_ext streamstate", WORKING.format(end=str(end)))
     lab.open("bar.ipynb")
     lab.run_cell(0)
     lab.start_cell(1)
-    output = lab.page.locator(".jp-OutputArea-output")  # the cell's own code says the same
+    output = lab.page.locator(".jp-OutputArea-output")  # the cell's source contains the same text
     expect(output.get_by_text("1,200,000 of 4,000,000 rows")).to_be_visible()
-    expect(output.locator(".widget-hprogress, .progress").first).to_be_visible()
+    expect(output.locator("progress")).to_be_visible()
     expect(output.get_by_text("interrupt the kernel")).to_be_visible()
     picture(lab, "bar")
     end.touch()
-    expect(output.get_by_text("Read 4,000,000 rows of delays.op0")).to_be_visible()
+    expect(output.get_by_text("Loaded 4,000,000 rows of delays.op0")).to_be_visible()
     lab.wait_idle()
     expect(lab.page.locator(".jupyter-widgets")).to_have_count(0)
     picture(lab, "settled")
     lab.save()
-    wait_until(lambda: "Read 4,000,000 rows" in written.read_text(), "the notebook to be saved")
+    wait_until(lambda: "Loaded 4,000,000 rows" in written.read_text(), "the notebook to be saved")
     saved = json.loads(written.read_text())
     assert "widgets" not in saved["metadata"] or not saved["metadata"]["widgets"]
     assert "widget-view" not in written.read_text()
     exporter: Any = HTMLExporter  # nbconvert is not typed
     body, _ = exporter().from_filename(str(written))
-    assert "Read 4,000,000 rows of delays.op0" in body
+    assert "Loaded 4,000,000 rows of delays.op0" in body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
-def test_the_status_is_read_in_light_and_in_dark(lab: Lab, theme: str) -> None:
-    """Every sign differs from what is behind it, and what was shortened is whole in a title."""
+def test_the_status_is_readable_in_light_and_dark_themes(lab: Lab, theme: str) -> None:
+    """Every sign differs from the background, and shortened text is complete in a title."""
     lab.server.write("status.ipynb", "%load_ext streamstate", STATUS)
     lab.open("status.ipynb")
     lab.theme(theme)
@@ -90,7 +91,7 @@ def test_the_status_is_read_in_light_and_in_dark(lab: Lab, theme: str) -> None:
 
 
 def test_tab_completes_in_the_middle_of_a_cell(lab: Lab, stored: Path) -> None:
-    """What is chosen replaces what was written, nothing else."""
+    """The selected completion replaces only the text being completed."""
     lab.server.write("tab.ipynb", f"%load_ext streamstate\n%config StreamState.store = {str(stored)!r}", "")
     lab.open("tab.ipynb")
     lab.run_cell(0)

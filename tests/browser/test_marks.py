@@ -1,4 +1,4 @@
-"""What stands beside the slider: gaps, restarts and forks, in their places and in words."""
+"""The marks beside the slider: gaps, restarts and forks, by position and in words."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from streamstate.snapshots.layout import CAPTURED
 from streamstate.snapshots.manifest import Entry
-from streamstate.state_inspect.forks import Forked
-from streamstate.widgets.browser.marks import APART, Mark, marks
+from streamstate.snapshots.registry import ForkPoint
+from streamstate.widgets.browser.marks import APART, SliderMark, slider_marks
 
 
 def captured(*epochs: int, run: str = "first") -> list[Entry]:
@@ -15,45 +15,48 @@ def captured(*epochs: int, run: str = "first") -> list[Entry]:
     return [Entry(epoch, CAPTURED, run) for epoch in epochs]
 
 
-def test_without_anything_to_say_there_are_no_marks() -> None:
-    """Neither for a query that has no epoch, nor for one whose epochs follow each other."""
-    assert marks("q", []).drawn == ()
-    assert marks("q", [Entry.gap(0)]).drawn == ()
-    assert marks("q", captured(0, 1, 2)).drawn == []
+def test_consecutive_epochs_have_no_marks() -> None:
+    """A query without epochs has none either."""
+    assert slider_marks("q", []).drawn == ()
+    assert slider_marks("q", [Entry.gap(0)]).drawn == ()
+    assert slider_marks("q", captured(0, 1, 2)).drawn == []
 
 
-def test_a_gap_lies_between_two_positions() -> None:
-    """The slider leaves out what is missing; however many epochs are, it is one gap."""
+def test_a_gap_is_marked_between_two_positions() -> None:
+    """The slider leaves out missing epochs; consecutive missing epochs are one gap."""
     entries = [*captured(0, 1), Entry.gap(2), Entry.gap(3), *captured(4, 5)]
-    told = marks("q", entries)
-    assert told.drawn == [Mark("gap", 0.5, "Gap: 2 epochs, 2–3 could not be captured")]
-    assert told.facts == (("gap", "2–3"),)
+    marks = slider_marks("q", entries)
+    assert marks.drawn == [SliderMark("gap", 0.5, "Gap: 2 epochs, 2–3 could not be captured")]
+    assert marks.facts == (("gap", "2–3"),)
 
 
-def test_a_restart_is_where_the_run_changes() -> None:
-    """Also across a gap; an epoch whose run is not known says nothing."""
+def test_a_restart_is_marked_where_the_run_changes() -> None:
+    """This also holds across a gap; an epoch whose run is unknown has no mark."""
     entries = [*captured(0, 1), Entry.gap(2), *captured(3, 4, run="second")]
-    assert [(mark.kind, mark.place) for mark in marks("q", entries).drawn] == [("gap", 0.5), ("restart", 0.66667)]
-    unknown = [replace(entry, run_id=None) for entry in entries]
-    assert [mark.kind for mark in marks("q", unknown).drawn] == ["gap"]
-
-
-def test_forks_stand_where_they_begin() -> None:
-    """Of this query; what this one was forked from is told, too."""
-    told = marks("q", captured(0, 1, 2), [Forked("branch", "q", 1), Forked("q", "origin", 7)])
-    assert [(mark.kind, mark.place, mark.title) for mark in told.drawn] == [
-        ("fork", 0.5, "Fork: branch goes its own way after epoch 1")
+    assert [(mark.kind, mark.place) for mark in slider_marks("q", entries).drawn] == [
+        ("gap", 0.5),
+        ("restart", 0.66667),
     ]
-    assert told.facts == (("fork", "branch after 1"), ("forked from", "origin after epoch 7"))
+    unknown = [replace(entry, run_id=None) for entry in entries]
+    assert [mark.kind for mark in slider_marks("q", unknown).drawn] == ["gap"]
 
 
-def test_ten_thousand_epochs_stay_exact() -> None:
-    """Too many marks are drawn together; together they still count every one, and none is out of place."""
+def test_forks_are_marked_where_they_start() -> None:
+    """Forks of this query are marked, and its own parent is described too."""
+    marks = slider_marks("q", captured(0, 1, 2), [ForkPoint("branch", "q", 1), ForkPoint("q", "origin", 7)])
+    assert [(mark.kind, mark.place, mark.title) for mark in marks.drawn] == [
+        ("fork", 0.5, "Fork: branch branches off after epoch 1")
+    ]
+    assert marks.facts == (("fork", "branch after 1"), ("forked from", "origin after epoch 7"))
+
+
+def test_marks_of_ten_thousand_epochs_are_merged_without_loss() -> None:
+    """Merged marks still count every gap, and each is in its place."""
     entries = [Entry.gap(epoch) if epoch % 10 == 9 else captured(epoch)[0] for epoch in range(10_000)]
-    told = marks("q", entries)
-    assert 2 <= len(told.drawn) <= APART
-    assert sum(mark.count for mark in told.drawn) == 1_000
-    assert all(0 <= mark.place <= 1 for mark in told.drawn)
-    assert [mark.place for mark in told.drawn] == sorted(mark.place for mark in told.drawn)
-    assert told.facts == (("gaps", "1,000, the last 9999"),)
-    assert "gaps, epochs 9–" in told.drawn[0].title
+    marks = slider_marks("q", entries)
+    assert 2 <= len(marks.drawn) <= APART
+    assert sum(mark.count for mark in marks.drawn) == 1_000
+    assert all(0 <= mark.place <= 1 for mark in marks.drawn)
+    assert [mark.place for mark in marks.drawn] == sorted(mark.place for mark in marks.drawn)
+    assert marks.facts == (("gaps", "1,000, the last 9999"),)
+    assert "gaps, epochs 9–" in marks.drawn[0].title

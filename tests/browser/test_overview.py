@@ -1,4 +1,4 @@
-"""The store overview in JupyterLab: what a person does and then sees."""
+"""The store overview in JupyterLab, as a user operates it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ COUNTED = """() => {
     };
     window.clearInterval = (number) => { window.ticking.delete(number); stop(number); };
 }"""
-"""Keep the timers that tick every second."""
+"""Records the timers that tick every second."""
 
 
 def now() -> dt.datetime:
-    """The time."""
+    """The current time."""
     return dt.datetime.now(dt.UTC)
 
 
 def test_a_store_at_a_glance(lab: Lab, tmp_path: Path) -> None:
-    """Its queries with what they have, forks below their parents, a broken one beside the others; it follows."""
+    """Queries with their facts, forks below their parents, a broken query beside the others; new queries appear."""
     store = tmp_path / "store"
     flights(store)
     hostile(store)
@@ -61,7 +61,7 @@ def test_a_store_at_a_glance(lab: Lab, tmp_path: Path) -> None:
     fresh = rows.nth(2).locator("[data-moment]")
     expect(fresh).to_contain_text(" s ago")
     before = fresh.inner_text()
-    expect(fresh).not_to_have_text(before)  # time passes without a message
+    expect(fresh).not_to_have_text(before)  # the page updates the age without a message
     record(store, "fresh", [replace(entry(1), committed_at=now(), captured_at=now())])
     expect(rows.nth(2).locator("td").first).to_contain_text("1 ")
 
@@ -80,4 +80,4 @@ def test_a_store_at_a_glance(lab: Lab, tmp_path: Path) -> None:
     assert lab.page.evaluate("() => window.ticking.size") > 0
     lab.run_cell(2)
     expect(view).to_have_count(0)
-    wait_until(lambda: lab.page.evaluate("() => window.ticking.size") == 0, "the timers to be gone")
+    wait_until(lambda: lab.page.evaluate("() => window.ticking.size") == 0, "the timers to stop")

@@ -1,4 +1,4 @@
-"""What a store overview shows, without a browser: facts, forks, sizes, errors, and the forms without kernel."""
+"""What a store overview shows, tested without a browser: facts, forks, sizes, errors, and static forms."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ import streamstate as ss
 from browser.epochs import entry, eventful, record
 from browser.stores import HOSTILE, START, Written, flights, hostile
 from streamstate.snapshots.delta.sizes import TableSize
-from streamstate.snapshots.lineage import Kin, Lineage
+from streamstate.snapshots.registry import Branch, Lineage
 from streamstate.widgets import Focus, StoreOverview
-from streamstate.widgets.overview import static
-from streamstate.widgets.overview.drawing import ROWS, View
+from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
 from streamstate.widgets.overview.facts import QueryFacts, as_tree
-from streamstate.widgets.overview.model import OverviewModel, Selection
+from streamstate.widgets.overview.model import OverviewModel, OverviewSelection
 
 
 def facts(model: OverviewModel) -> dict[str, QueryFacts]:
-    """What is said of each query."""
-    kept = model.drawing(Selection()).kept
-    assert isinstance(kept, View)
+    """The facts of each query."""
+    kept = model.drawing(OverviewSelection()).kept
+    assert isinstance(kept, OverviewDrawing)
     return {query.name: query for query in kept.queries}
 
 
 def on_disk(table: Path) -> int:
-    """The bytes of a table's data files, where none was ever replaced."""
+    """The bytes of a table's data files, if none was ever replaced."""
     return sum(file.stat().st_size for file in table.glob("*.parquet"))
 
 
-def test_the_facts_are_those_of_the_store(tmp_path: Path) -> None:
-    """Epochs, gaps, rows of state and bytes, as counting the state and looking at the disk give them."""
+def test_the_facts_match_the_store(tmp_path: Path) -> None:
+    """Epochs, gaps, rows of state and bytes equal those counted in the state and on disk."""
     flights(tmp_path)
     hostile(tmp_path)
     store = ss.open_store(tmp_path)
@@ -52,8 +51,8 @@ def test_the_facts_are_those_of_the_store(tmp_path: Path) -> None:
         assert query.bytes == sum(on_disk(folder) for folder in (tmp_path / name).iterdir())
 
 
-def test_forks_stand_below_what_they_were_forked_from(tmp_path: Path) -> None:
-    """By the epoch at which they were; their parent is named whether it is told by name or by id."""
+def test_forks_are_listed_below_their_parents(tmp_path: Path) -> None:
+    """They are sorted by fork epoch; the parent is resolved whether it is recorded by name or by id."""
     eventful(tmp_path)
     record(tmp_path, "again", [], fork_of=("id of trips", 12))
     record(tmp_path, "apart", [])
@@ -66,17 +65,17 @@ def test_forks_stand_below_what_they_were_forked_from(tmp_path: Path) -> None:
         ("trial", 1),
         ("deeper", 2),
     ]
-    assert (found["again"].parent, found["again"].parent_epoch) == ("trips", 12)
+    assert (found["again"].branch.parent, found["again"].branch.parent_epoch) == ("trips", 12)
 
 
-def test_a_lineage_that_cannot_be_hides_no_query() -> None:
-    """A parent that is not there, and queries that are each other's."""
-    kin = [Kin("a", "1", "", "b", 1), Kin("b", "2", "", "a", 1), Kin("c", "3", "", "gone", 1)]
-    assert sorted(one.name for one, _ in as_tree(kin)) == ["a", "b", "c"]
+def test_an_invalid_lineage_hides_no_query() -> None:
+    """Queries with a missing parent, and queries that are each other's parents, are still listed."""
+    branches = [Branch("a", "1", "", "b", 1), Branch("b", "2", "", "a", 1), Branch("c", "3", "", "gone", 1)]
+    assert sorted(node.name for node, _ in as_tree(branches)) == ["a", "b", "c"]
 
 
 def test_one_broken_query_does_not_hide_the_others(tmp_path: Path) -> None:
-    """It says why, and is well again when the store is."""
+    """It shows its error, and recovers when the store does."""
     flights(tmp_path)
     record(tmp_path, "bad", [entry(0)])
     model = OverviewModel(ss.open_store(tmp_path))
@@ -88,7 +87,7 @@ def test_one_broken_query_does_not_hide_the_others(tmp_path: Path) -> None:
     found = facts(model)
     assert "bad" in found["bad"].problem
     assert (found["delays"].problem, found["delays"].epoch) == ("", 6)
-    shown = model.drawing(Selection())
+    shown = model.drawing(OverviewSelection())
     assert "1 cannot be read" in shown.message["facts"]
     assert "Cannot be read" in model.html(shown)
     broken.unlink()
@@ -96,8 +95,8 @@ def test_one_broken_query_does_not_hide_the_others(tmp_path: Path) -> None:
     assert model.newest() == before
 
 
-def test_a_change_log_that_is_gone_is_told(tmp_path: Path) -> None:
-    """What the manifest says stays."""
+def test_a_missing_changelog_is_reported(tmp_path: Path) -> None:
+    """The facts from the manifest are still shown."""
     written = flights(tmp_path)
     log = tmp_path / "delays" / "op0" / "_delta_log"
     for file in log.iterdir():
@@ -107,8 +106,8 @@ def test_a_change_log_that_is_gone_is_told(tmp_path: Path) -> None:
     assert "op0" in found.problem
 
 
-def test_a_size_is_computed_once_a_version(tmp_path: Path) -> None:
-    """An unchanged table gives the same object; a commit gives another size."""
+def test_a_size_is_computed_once_per_version(tmp_path: Path) -> None:
+    """An unchanged table returns the same object; a commit changes the size."""
     written = flights(tmp_path)
     size = TableSize(ss.open_store(tmp_path).layout.change_log("delays", "op0"))
     before = size.now()
@@ -118,22 +117,22 @@ def test_a_size_is_computed_once_a_version(tmp_path: Path) -> None:
 
 
 def test_a_lineage_is_read_when_it_changes(tmp_path: Path) -> None:
-    """A new query is there; until then it is the same object."""
+    """The same object is returned until a new query is registered."""
     record(tmp_path, "first", [])
     lineage = Lineage(ss.open_store(tmp_path).layout)
-    before = lineage.queries()
-    assert lineage.queries() is before
+    before = lineage.branches()
+    assert lineage.branches() is before
     record(tmp_path, "second", [], fork_of=("first", 3))
-    assert [kin.name for kin in lineage.queries()] == ["first", "second"]
-    assert [kin.name for kin in lineage.forks_of("first")] == ["second"]
+    assert [branch.name for branch in lineage.branches()] == ["first", "second"]
+    assert [fork.name for fork in lineage.forks("first")] == ["second"]
 
 
-def test_only_what_is_new_is_drawn(tmp_path: Path) -> None:
-    """Equal as long as no query has a new epoch and no query is new."""
+def test_the_overview_is_redrawn_only_for_new_epochs_or_queries(tmp_path: Path) -> None:
+    """``newest`` compares equal as long as there is no new epoch and no new query."""
     written = flights(tmp_path)
     model = OverviewModel(ss.open_store(tmp_path))
     before = model.newest()
-    model.drawing(Selection())
+    model.drawing(OverviewSelection())
     assert model.newest() == before
     written.add(None)
     grown = model.newest()
@@ -142,35 +141,35 @@ def test_only_what_is_new_is_drawn(tmp_path: Path) -> None:
     assert model.newest() != grown
 
 
-def test_a_query_that_is_chosen_is_the_focus(tmp_path: Path) -> None:
-    """By its row; chosen again it is let go of; what cannot be meant changes nothing."""
+def test_a_selected_query_is_the_focus(tmp_path: Path) -> None:
+    """A query is selected by its row and deselected by selecting it again; invalid actions are ignored."""
     flights(tmp_path)
     hostile(tmp_path)
     model = OverviewModel(ss.open_store(tmp_path))
-    kept = model.drawing(Selection()).kept
-    chosen = model.acted(Selection(), "query", 1, kept)
+    kept = model.drawing(OverviewSelection()).kept
+    chosen = model.acted(OverviewSelection(), "query", 1, kept)
     assert model.focus(chosen) == Focus(query="hostile")
     assert [table["name"] for table in model.drawing(chosen).message["chosen"]["tables"]] == ["op0", "op1_left"]
-    assert model.acted(chosen, "query", 1, kept) == Selection()
+    assert model.acted(chosen, "query", 1, kept) == OverviewSelection()
     for action, value in (("query", 99), ("query", "delays"), ("drop", 1), ("page", None)):
         assert model.acted(chosen, action, value, kept) == chosen
-    assert model.focused(Selection(), Focus(query="delays")).query == "delays"
+    assert model.focused(OverviewSelection(), Focus(query="delays")).query == "delays"
     assert model.focused(chosen, Focus(query="unknown")) == chosen
     assert model.focused(chosen, Focus(epoch=3)) == chosen
 
 
-def test_many_queries_come_in_pages(tmp_path: Path) -> None:
-    """A page of rows goes to the page; a page beyond the end is the last."""
+def test_many_queries_are_paged(tmp_path: Path) -> None:
+    """One page of rows is sent; a page beyond the end shows the last page."""
     for number in range(ROWS + 3):
         record(tmp_path, f"q{number:02}", [])
     model = OverviewModel(ss.open_store(tmp_path))
-    first, last = (model.drawing(Selection(page=page)).message for page in (0, 9))
+    first, last = (model.drawing(OverviewSelection(page=page)).message for page in (0, 9))
     assert (len(first["rows"]), len(last["rows"]), last["total"]) == (ROWS, 3, ROWS + 3)
-    assert model.focused(Selection(), Focus(query="q26")).page == 1
+    assert model.focused(OverviewSelection(), Focus(query="q26")).page == 1
 
 
-def test_what_is_shown_is_text(tmp_path: Path) -> None:
-    """A fork's parent may be called anything; there is no script in the table."""
+def test_names_in_the_overview_are_escaped(tmp_path: Path) -> None:
+    """A fork's parent may have any name; there is no script in the table."""
     record(tmp_path, "q", [entry(0)], fork_of=(HOSTILE, 1))
     overview = StoreOverview(ss.open_store(tmp_path))
     html = overview._repr_mimebundle_()[0]["text/html"]
@@ -179,18 +178,18 @@ def test_what_is_shown_is_text(tmp_path: Path) -> None:
     assert "fork of" in html
 
 
-def test_in_a_terminal_it_is_a_line(tmp_path: Path) -> None:
-    """Every query in a few words."""
+def test_the_overview_has_a_text_form(tmp_path: Path) -> None:
+    """Each query is described in a few words."""
     flights(tmp_path)
     Written(tmp_path, "young", {})
-    said = repr(StoreOverview(ss.open_store(tmp_path)))
-    assert "2 queries" in said
-    assert "delays: epoch 6, 1 gap, 27 rows, " in said
-    assert said.endswith("young: no epoch captured yet")
+    text = repr(StoreOverview(ss.open_store(tmp_path)))
+    assert "2 queries" in text
+    assert "delays: epoch 6, 1 gap, 27 rows, " in text
+    assert text.endswith("young: no epoch captured yet")
 
 
 def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:
-    """After retention the overview says what is there."""
+    """After retention, the overview shows only what remains."""
     synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
     model = OverviewModel(ss.open_store(tmp_path))
     assert facts(model)["q"].captured == 12
@@ -199,7 +198,7 @@ def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_a_store_without_queries_says_so(tmp_path: Path) -> None:
-    """Nothing is drawn as an error."""
-    shown = View("store", [], START)
+    """An empty store is not drawn as an error."""
+    shown = OverviewDrawing("store", [], START)
     assert shown.facts() == ["0 queries", "0 B"]
-    assert "<table" in static.html(shown)
+    assert "<table" in shown.html()

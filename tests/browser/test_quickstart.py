@@ -1,46 +1,99 @@
-"""The first tutorial, as a newcomer goes through it: in JupyterLab, cell by cell, looking at the state on the way."""
+"""The first tutorials, used as the README describes: in JupyterLab, Run All Cells, then operate the views."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 import streamstate as ss
-from browser.lab import Lab
+from browser.lab import Lab, wait_until
 from browser.shown import Shown
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-NOTEBOOK = Path(__file__).parents[2] / "tutorials" / "00_quickstart.ipynb"
-
-
-def test_the_quickstart_runs_and_its_slider_moves(lab: Lab) -> None:
-    """Every cell runs; the browser follows the query, the slider shows past epochs, and a table is left at the end."""
-    shutil.copy(NOTEBOOK, lab.server.folder / "quickstart.ipynb")
-    lab.open("quickstart.ipynb")
-    cells = lab.code_cells()
-    (look,) = (at for at, source in cells if source.strip() == "%state delays")
-    (wait,) = (at for at, source in cells if source.startswith("%stream wait"))
-    shown = Shown(lab.page.locator(".streamstate-live"))
-    for at, _ in cells:
-        lab.run_cell(at, timeout=300)
-        assert lab.failures() == []
-        if at == look:
-            expect(shown.slider).not_to_have_attribute("max", "0", timeout=120_000)  # it follows the running query
-        if at == wait:
-            move_the_slider(shown, ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"])
-    still = lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")
-    expect(still).to_be_visible()
-    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+TUTORIALS = Path(__file__).parents[2] / "tutorials"
+LIMIT = 900
+"""Time limit in seconds for all cells of a tutorial, for a slow machine."""
+PROCESSES = """import os, psutil
+print(os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True)))"""
 
 
-def move_the_slider(shown: Shown, history: ss.History) -> None:
-    """To the newest epoch, which has everything, and back to one in which a number leapt."""
-    shown.at(history.captured()[-1])
+def run_all(lab: Lab, name: str) -> None:
+    """Open a tutorial and run all of its cells."""
+    shutil.copy(TUTORIALS / f"{name}.ipynb", lab.server.folder)
+    lab.open(f"{name}.ipynb")
+    lab.run_all(LIMIT)
+
+
+def views(lab: Lab, kind: str) -> Locator:
+    """The live views that contain an element of this class, in notebook order."""
+    return lab.page.locator(".streamstate-live").filter(has=lab.page.locator(f".{kind}"))
+
+
+def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
+    """The browser works as the text describes; unloading stops it, and ending the kernel ends all its processes."""
+    run_all(lab, "00_quickstart")
+    expect(lab.page.locator(".streamstate-live")).to_have_count(2)
+    history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
+    shown = Shown(views(lab, "browser"))
+    shown.at(29)
     shown.expect_rows(history.live().table().head(10))
     shown.go(2)
     shown.at(2)
     shown.expect_rows(history.at(2).table().head(10))
+    find_the_leap(shown)
+    started = processes(lab)
+    assert len(started) > 1
+    run_at_the_end(lab, "%unload_ext streamstate")
+    expect(lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")).to_be_visible()
+    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+    lab.server.end_kernels()
+    wait_until(lambda: not any(map(alive, started)), "the kernel and what it started to end", 60)
+
+
+def find_the_leap(shown: Shown) -> None:
+    """Sort by the largest maximum, and open the history of its key."""
+    heading = shown.grid.get_by_role("columnheader", name="max", exact=True)
+    for direction in ("ascending", "descending"):
+        heading.get_by_role("button").click()
+        expect(heading).to_have_attribute("aria-sort", direction)
+    expect(shown.rows.first).to_contain_text("HA")
+    shown.rows.first.click()
+    expect(shown.history).to_contain_text("1301")
+
+
+def run_at_the_end(lab: Lab, code: str) -> None:
+    """Run a cell below the last one."""
+    lab.run("notebook:insert-cell-below")
+    last = lab.code_cells()[-1][0]
+    lab.set_source(last, code)
+    lab.run_cell(last)
+
+
+def processes(lab: Lab) -> list[int]:
+    """The kernel's process and its descendants, as listed by a cell at the end of the notebook."""
+    run_at_the_end(lab, PROCESSES)
+    return [int(pid) for pid in lab.outputs().last.inner_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is running."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_after_run_all_of_watching_a_stream_its_views_follow_each_other(lab: Lab) -> None:
+    """All six views are live; an epoch selected in the state browser is marked in the linked timeline."""
+    run_all(lab, "03_watching_a_stream")
+    expect(lab.page.locator(".streamstate-live")).to_have_count(6)
+    browser, timeline = Shown(views(lab, "browser")), views(lab, "timeline").first
+    browser.wait()
+    browser.go(16)
+    browser.at(16)
+    expect(timeline.locator(".pointed")).to_contain_text("16")

@@ -1,4 +1,4 @@
-"""The state browser in JupyterLab: what a person does and then sees."""
+"""The state browser in JupyterLab, as a user operates it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def delays(stored: Path) -> ss.History:
-    """The same history as the notebook shows, read by the test."""
+    """The history shown in the notebook, read by the test."""
     return ss.open_store(stored)["delays"]
 
 
-def test_it_opens_at_the_newest_epoch_and_follows(show: Show, delays: ss.History) -> None:
-    """Nothing has to be chosen: the newest epoch's first page is there, and the next epoch will be."""
+def test_the_browser_opens_at_the_newest_epoch_and_follows(show: Show, delays: ss.History) -> None:
+    """It shows the first page of the newest epoch without any selection, and follows the query."""
     shown = show("delays")
     shown.at(6)
     shown.expect_rows(delays.live().table().head(10))
@@ -33,7 +33,7 @@ def test_it_opens_at_the_newest_epoch_and_follows(show: Show, delays: ss.History
 
 
 def test_the_slider_shows_exactly_the_state_of_its_epoch(show: Show, delays: ss.History) -> None:
-    """Each position is a captured epoch, without the gap; the rows are those of ``history.at(epoch)``."""
+    """Each position is a captured epoch, without the gap; the rows equal those of ``history.at(epoch)``."""
     shown = show("delays")
     for position, epoch in enumerate([0, 1, 2, 3, 5, 6]):
         shown.go(position)
@@ -43,7 +43,7 @@ def test_the_slider_shows_exactly_the_state_of_its_epoch(show: Show, delays: ss.
 
 
 def test_the_buttons_step_through_epochs(show: Show) -> None:
-    """First, next and last; at the end there is nothing to step to."""
+    """First, next and last work; at the end, the next button is disabled."""
     shown = show("delays")
     shown.button("First epoch").click()
     shown.at(0)
@@ -55,7 +55,7 @@ def test_the_buttons_step_through_epochs(show: Show) -> None:
 
 
 def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: ss.History) -> None:
-    """Played from the end it starts over, shows every epoch, and can be played again."""
+    """Starting at the end, it begins again, shows every epoch, and can be played once more."""
     shown = show("delays")
     seen = shown.seen()
     shown.button("Play").click()
@@ -66,7 +66,7 @@ def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: 
 
 
 def test_pages_are_read_one_at_a_time(show: Show, delays: ss.History) -> None:
-    """The next page holds the next rows, and only they are on the page."""
+    """The next page shows the next rows, and only they are in the document."""
     shown = show("delays", epoch=3)
     table = delays.at(3).table()
     shown.button("Next page").click()
@@ -77,7 +77,7 @@ def test_pages_are_read_one_at_a_time(show: Show, delays: ss.History) -> None:
 
 
 def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: ss.History) -> None:
-    """Up, then down; the first page of the whole table, not the page that was there in another order."""
+    """The first click sorts ascending, the second descending, over the whole table and not only the current page."""
     shown = show("delays")
     heading = shown.grid.get_by_role("columnheader", name="flights")
     heading.get_by_role("button").click()
@@ -89,7 +89,7 @@ def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: ss.History
 
 
 def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> None:
-    """The whole table is searched, upper and lower case alike, and the count follows."""
+    """The whole table is searched, ignoring case, and the count is updated."""
     shown = show("delays")
     shown.view.get_by_label("Column to filter").select_option("origin")
     shown.view.get_by_label("Text to filter for").fill("jf")
@@ -101,7 +101,7 @@ def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> N
 
 
 def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
-    """Every change of the clicked key, newest first; an epoch in it can be gone to; Enter does what a click does."""
+    """Changes are listed newest first; clicking an epoch goes to it; Enter works like a click."""
     shown = show("delays")
     key = {"carrier": "C01", "origin": "JFK"}
     row = shown.rows.filter(has_text="C01").filter(has_text="JFK")
@@ -117,20 +117,20 @@ def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
     expect(shown.history).to_be_hidden()
 
 
-def test_what_changed_is_marked_and_counted(show: Show, delays: ss.History) -> None:
-    """Rows carry + and ~ against the previous epoch, and the counts are those of the diff."""
+def test_changed_rows_are_marked_and_counted(show: Show, delays: ss.History) -> None:
+    """Rows have + and ~ relative to the previous epoch, and the counts equal those of the diff."""
     shown = show("delays", epoch=2)
     diff = delays.diff(1, 2)
     counts = diff.counts
-    assert shown.said() == [f"+{counts['added']}", f"~{counts['changed']}", f"−{counts['removed']}"]
+    assert shown.change_counts() == [f"+{counts['added']}", f"~{counts['changed']}", f"−{counts['removed']}"]
     shown.view.get_by_label("Rows per page").select_option("50")
     expect(shown.pager).to_contain_text("1–27")
     marks = shown.marks()
     assert (marks.count("+"), marks.count("~")) == (counts["added"], counts["changed"])
 
 
-def test_changes_alone_can_be_seen(show: Show, delays: ss.History) -> None:
-    """Only what differs, the removed keys among it, with old values beside new ones."""
+def test_only_changed_rows_can_be_shown(show: Show, delays: ss.History) -> None:
+    """Removed keys are included, and old values are shown beside new ones."""
     shown = show("delays", epoch=2)
     shown.button("Changes").click()
     diff = delays.diff(1, 2)
@@ -142,13 +142,13 @@ def test_changes_alone_can_be_seen(show: Show, delays: ss.History) -> None:
 
 
 def test_after_a_gap_the_previous_epoch_is_the_one_before_it(show: Show) -> None:
-    """Epoch 4 was never captured: epoch 5 is compared with epoch 3, and says so."""
+    """Epoch 4 was never captured: epoch 5 is compared with epoch 3, and the view says so."""
     shown = show("delays", epoch=5)
     expect(shown.view.get_by_text("since epoch 3")).to_be_visible()
 
 
 def test_script_in_the_state_is_shown_as_text(show: Show) -> None:
-    """Names and values come from anywhere; none of them becomes part of the page."""
+    """Names and values are untrusted; none of them becomes markup."""
     shown = show("hostile", table="op0")
     expect(shown.grid.get_by_role("columnheader", name=HOSTILE[:20])).to_be_visible()
     expect(shown.grid.get_by_text(cell(HOSTILE).text, exact=True).first).to_be_visible()
@@ -158,7 +158,7 @@ def test_script_in_the_state_is_shown_as_text(show: Show) -> None:
     assert shown.view.locator("img, script").count() == 0
 
 
-def test_a_query_with_several_tables_lets_choose(show: Show, stored: Path) -> None:
+def test_the_state_table_can_be_selected(show: Show, stored: Path) -> None:
     """The other table has its own columns and rows, at the same epoch."""
     shown = show("hostile")
     shown.view.get_by_label("State table").select_option("op1_left")
@@ -167,7 +167,7 @@ def test_a_query_with_several_tables_lets_choose(show: Show, stored: Path) -> No
 
 
 def test_every_control_has_a_name(show: Show) -> None:
-    """A screen reader says what each control is for."""
+    """Each control has a name for screen readers."""
     shown = show("hostile")
     unnamed = "nodes => nodes.filter(n => !(n.ariaLabel || n.textContent.trim())).map(n => n.outerHTML)"
     assert shown.view.locator("button, select, input").evaluate_all(unnamed) == []
@@ -175,8 +175,8 @@ def test_every_control_has_a_name(show: Show) -> None:
     expect(shown.view.get_by_role("table", name="op0 at epoch 1")).to_be_visible()
 
 
-def test_a_condition_finds_rows_and_says_what_is_wrong_with_it(show: Show, delays: ss.History) -> None:
-    """Applied with Enter; what cannot be meant is told beside it, and the rows are there without it."""
+def test_an_sql_condition_filters_rows_and_reports_errors(show: Show, delays: ss.History) -> None:
+    """Enter applies it; an error is shown beside the field, and the rows are shown unfiltered."""
     shown = show("delays", epoch=3)
     condition = shown.view.get_by_label("Condition in SQL")
     condition.fill("flights > 12 AND origin <> 'JFK'")
@@ -190,7 +190,7 @@ def test_a_condition_finds_rows_and_says_what_is_wrong_with_it(show: Show, delay
 
 
 def test_everything_can_be_done_with_the_keyboard(show: Show) -> None:
-    """The slider, playing, the filter, a row, its key's life, the help: each by the key that the help names."""
+    """Slider, play, filter, row, key history and help all work with the keys that the help lists."""
     shown = show("delays")
     press = shown.view.page.keyboard.press
     shown.slider.focus()
@@ -224,7 +224,7 @@ def test_everything_can_be_done_with_the_keyboard(show: Show) -> None:
 
 
 def test_a_long_value_can_be_read_and_copied(show: Show) -> None:
-    """⋯ shows all of it, as text; Copy puts it on the clipboard; Escape closes it."""
+    """⋯ shows the whole value as text; Copy puts it on the clipboard; Escape closes it."""
     shown = show("hostile", table="op0")
     shown.view.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     shown.rows.filter(has_text="xxx").first.get_by_role("button", name="Whole value of long").click()
@@ -238,14 +238,14 @@ def test_a_long_value_can_be_read_and_copied(show: Show) -> None:
     expect(value).to_be_hidden()
 
 
-def test_gaps_stand_beside_the_slider_and_are_told(show: Show) -> None:
-    """Between the positions that they lie between, with a title, and in words for who cannot see it."""
+def test_gaps_are_marked_beside_the_slider(show: Show) -> None:
+    """A gap is drawn between its neighbouring positions, with a title and a text for screen readers."""
     shown = show("delays")
     gap = shown.view.locator(".strip i.gap")
     expect(gap).to_have_attribute("title", "Gap: epoch 4 could not be captured")
     assert gap.evaluate("node => parseFloat(node.style.left)") == pytest.approx(70)
     expect(shown.view.get_by_role("img", name="Beside the slider: Gap: epoch 4 could not be captured.")).to_be_visible()
-    expect(shown.view.locator(".told")).to_have_text("gap 4")
+    expect(shown.view.locator(".marks-legend")).to_have_text("gap 4")
 
 
 CONTRAST = """node => {
@@ -261,14 +261,14 @@ CONTRAST = """node => {
 
 
 def audited(shown: Shown) -> list[str]:
-    """What axe-core has to say against the view."""
+    """The violations that axe-core finds in the view."""
     found = Axe().run(shown.view.page, context=".streamstate-live").response["violations"]
-    return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
+    return [f"{violation['id']}: {node['html']}" for violation in found for node in violation["nodes"]]
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
-def test_it_can_be_read_in_dark_and_in_light(show: Show, opened: Lab, theme: str) -> None:
-    """It takes JupyterLab's colours: text stands out as WCAG 2 asks (4.5 to 1)."""
+def test_the_browser_is_readable_in_dark_and_light_themes(show: Show, opened: Lab, theme: str) -> None:
+    """It uses JupyterLab's colours, and its text contrast meets WCAG 2 (4.5 to 1)."""
     opened.theme(theme)
     shown = show("delays", epoch=2)
     for part in (".epoch", ".head .fact b", "tbody td .text", ".pager", ".head .faint"):

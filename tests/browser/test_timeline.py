@@ -1,4 +1,4 @@
-"""The timeline in JupyterLab: what a person does and then sees."""
+"""The timeline in JupyterLab, as a user operates it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from browser.lab import Lab
 from browser.shown import Shown
 from browser.stores import START, flights
 from streamstate.widgets.timeline.drawing import value_text
+from streamstate.widgets.timeline.epochs import MEASURES, points
 from streamstate.widgets.timeline.model import LIMIT
-from streamstate.widgets.timeline.points import MEASURES, points
 
 pytestmark = pytest.mark.browser
 
@@ -26,12 +26,12 @@ EDGES = """node => {
     const plots = [...node.shadowRoot.querySelectorAll(".plot svg path.background")];
     return plots.map(edges).filter(([left, right]) => right > left);
 }"""
-"""From where to where each plot has its epochs, as Vega drew it."""
+"""The left and right edges of the plots, as Vega drew them."""
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``trips`` with a gap, a restart and a fork; ``long``; and ``delays``, which has a state to look at."""
+    """``trips`` with a gap, a restart and a fork; ``long``; and ``delays``, which has state."""
     path = tmp_path_factory.mktemp("timeline") / "store"
     eventful(path)
     long(path)
@@ -44,7 +44,7 @@ Show = Callable[..., Locator]
 
 @pytest.fixture
 def show(opened: Lab, path: Path) -> Iterator[Show]:
-    """Show a timeline, and perhaps more, in a notebook: what a person then sees of the first of them."""
+    """Shows a timeline, and optionally other views, in a notebook, and returns the timeline."""
 
     def shows(code: str, store: Path = path, plots: bool = True) -> Locator:
         head = "import streamstate as ss\nfrom streamstate.widgets import *\nfrom IPython.display import display\n"
@@ -59,7 +59,7 @@ def show(opened: Lab, path: Path) -> Iterator[Show]:
 
 
 def x_of(view: Locator, epoch: float, span: Sequence[int]) -> tuple[float, float]:
-    """Where an epoch is, in the middle of the first plot; ``span`` is the first and the last that are shown."""
+    """The page position of an epoch in the first plot; ``span`` is the first and last epoch shown."""
     box = view.locator(".surface").bounding_box()
     assert box is not None
     share = (epoch - span[0] + 0.5) / (span[1] - span[0] + 1)
@@ -67,7 +67,7 @@ def x_of(view: Locator, epoch: float, span: Sequence[int]) -> tuple[float, float
 
 
 def drag(view: Locator, start: int, end: int, span: Sequence[int]) -> None:
-    """Press at one epoch and let go at another."""
+    """Drag from one epoch to another."""
     view.scroll_into_view_if_needed()
     mouse = view.page.mouse
     mouse.move(*x_of(view, start, span))
@@ -78,18 +78,18 @@ def drag(view: Locator, start: int, end: int, span: Sequence[int]) -> None:
 
 
 def values(view: Locator) -> list[str]:
-    """What the plots say beside their titles."""
+    """The values shown beside the plot titles."""
     return view.locator(".measure .value").all_inner_texts()
 
 
-def test_plots_stand_below_each_other_on_one_axis(show: Show) -> None:
-    """One for each measure, all from the same pixel to the same, where a person points at them too."""
+def test_plots_share_one_x_axis(show: Show) -> None:
+    """There is one plot per measure, and all start and end at the same pixel, as does the pointer area."""
     view = show("Timeline(store['trips'])")
     expect(view.locator("figure")).to_have_count(len(MEASURES))
     box = view.locator(".surface").bounding_box()
     assert box is not None
     edges = [box["x"], box["x"] + box["width"]]
-    assert all(one == pytest.approx(edges, abs=1.5) for one in view.evaluate(EDGES))
+    assert all(edge == pytest.approx(edges, abs=1.5) for edge in view.evaluate(EDGES))
     hatched = view.locator(".hatches i").first.bounding_box()
     assert hatched is not None
     assert hatched["x"] == pytest.approx(x_of(view, 19.5, (0, 59))[0], abs=1.5)
@@ -99,16 +99,16 @@ def test_plots_stand_below_each_other_on_one_axis(show: Show) -> None:
 
 
 def test_a_label_near_the_end_moves_no_plot(show: Show, tmp_path: Path) -> None:
-    """Epoch 500 of 502 has its label at the very end of the axis: the last plot ends where the others do."""
+    """Epoch 500 of 502 has its label at the very end of the axis: the last plot still ends where the others do."""
     record(tmp_path, "q", [entry(n) for n in range(503)])
     edges = show("Timeline(store['q'], window=None)", tmp_path).evaluate(EDGES)
     assert edges == [edges[0]] * len(MEASURES)
 
 
-def test_pointing_at_an_epoch_tells_its_values(show: Show, path: Path) -> None:
-    """All of them, written as in the table; a gap says that it is one; elsewhere the newest epoch is told."""
+def test_hovering_an_epoch_shows_its_values(show: Show, path: Path) -> None:
+    """Values are formatted as in the table; a gap is named as such; elsewhere the newest epoch is shown."""
     view = show("Timeline(store['trips'])")
-    single = points(ss.open_store(path)["trips"].entries())
+    single = points(ss.open_store(path)["trips"].recorded.entries())
     view.scroll_into_view_if_needed()
     for epoch in (0, 12, 59):
         view.page.mouse.move(*x_of(view, epoch, (0, 59)))
@@ -121,8 +121,8 @@ def test_pointing_at_an_epoch_tells_its_values(show: Show, path: Path) -> None:
     expect(view.locator(".pointed strong")).to_have_text("epoch 59")
 
 
-def test_linked_views_look_at_what_is_chosen(show: Show, path: Path) -> None:
-    """Dragging, clicking and typing in the timeline move the browser; what the browser does comes back."""
+def test_linked_views_follow_the_timeline(show: Show, path: Path) -> None:
+    """Dragging, clicking and typing in the timeline move the browser, and the browser moves the timeline."""
     view = show("a, b = Timeline(store['delays']), StateBrowser(store['delays'])\nlink(a, b)\ndisplay(a, b)")
     shown = Shown(view.page.locator(".streamstate-live").last)
     shown.at(6)
@@ -134,7 +134,7 @@ def test_linked_views_look_at_what_is_chosen(show: Show, path: Path) -> None:
     view.page.mouse.click(*x_of(view, 2, span))
     expect(chosen).to_have_text("epoch 2 selected")
     shown.at(2)
-    view.page.mouse.click(*x_of(view, 4, span))  # a gap: the nearest captured
+    view.page.mouse.click(*x_of(view, 4, span))  # a gap: selects the nearest captured epoch
     expect(chosen).to_have_text("epoch 3 selected")
     shown.at(3)
     shown.button("Next epoch").click()
@@ -152,7 +152,7 @@ def test_linked_views_look_at_what_is_chosen(show: Show, path: Path) -> None:
 
 
 def test_many_epochs_are_shown_in_bins_and_windows(show: Show) -> None:
-    """No more points than a plot has room for; the titles say what a point stands for; the table has every epoch."""
+    """The number of points is bounded; titles say what a point aggregates; the table has every epoch."""
     view = show("Timeline(store['long'])")
     titles = view.locator(".measure .title span:first-child")
     expect(titles.first).to_have_text("Input rows")
@@ -171,12 +171,12 @@ def test_many_epochs_are_shown_in_bins_and_windows(show: Show) -> None:
     assert violations(view) == []
 
 
-def test_it_follows_and_only_the_data_changes(show: Show, tmp_path: Path) -> None:
-    """A new epoch is there by itself, in the plots that were."""
+def test_a_new_epoch_appears_in_the_existing_plots(show: Show, tmp_path: Path) -> None:
+    """Only the data of the plots changes."""
     record(tmp_path, "q", [replace(entry(n), watermark=START.replace(year=2013)) for n in range(9)])
     view = show("Timeline(store['q'])", tmp_path)
     edges = view.evaluate(EDGES)
-    assert edges == [edges[0]] * len(MEASURES)  # however long the labels are
+    assert edges == [edges[0]] * len(MEASURES)  # regardless of label widths
     expect(view.locator(".pointed strong")).to_have_text("epoch 8")
     view.locator(".plot svg").first.evaluate("node => { node.known = true; }")
     record(tmp_path, "q", [entry(9), entry(10, run="d" * 36)])
@@ -187,19 +187,19 @@ def test_it_follows_and_only_the_data_changes(show: Show, tmp_path: Path) -> Non
     assert view.evaluate(EDGES) == edges
 
 
-def test_before_the_first_epoch_it_says_so_and_waits(show: Show, tmp_path: Path) -> None:
-    """A query that has captured nothing yet shows that; the first epoch takes the place of it."""
+def test_a_timeline_without_epochs_shows_a_notice_until_the_first(show: Show, tmp_path: Path) -> None:
+    """The first captured epoch replaces the notice."""
     record(tmp_path, "young", [])
     view = show("Timeline(store['young'])", tmp_path, plots=False)
-    expect(view.get_by_text("No epoch is captured yet. The first will show here.")).to_be_visible()
+    expect(view.get_by_text("No epoch has been captured yet. The first one will appear here.")).to_be_visible()
     expect(view.locator(".stack")).to_be_hidden()
     record(tmp_path, "young", [entry(0)])
     expect(view.locator(".pointed strong")).to_have_text("epoch 0")
     expect(view.locator(".plot svg")).to_have_count(len(MEASURES))
 
 
-def test_it_fits_a_narrow_window_and_a_dark_one(show: Show, opened: Lab) -> None:
-    """At 400 pixels nothing is cut off, and the plots take the width there is; in the dark it can be read."""
+def test_the_timeline_fits_a_narrow_window_and_a_dark_theme(show: Show, opened: Lab) -> None:
+    """At 400 pixels nothing is cut off, and the plots fill the width; the text is readable in the dark theme."""
     view = show("Timeline(store['trips'])")
     view.evaluate("node => { node.style.width = '400px'; }")
     expect(view.locator(".plot svg").first).to_have_attribute("width", "370")

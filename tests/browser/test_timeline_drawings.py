@@ -1,4 +1,4 @@
-"""What a timeline shows, without a browser: measures, bins, marks, what can be chosen, and the forms without kernel."""
+"""What a timeline shows, tested without a browser: measures, bins, marks, selections, and static forms."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ from hypothesis import strategies as st
 import streamstate as ss
 from browser.epochs import entry, eventful, long, record
 from browser.stores import HOSTILE, START, flights
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.manifest import Entry
 from streamstate.widgets import Focus, StateBrowser, Timeline, link
-from streamstate.widgets.timeline import static
+from streamstate.widgets.timeline.actions import ROWS, TimelineSelection, acted
 from streamstate.widgets.timeline.charts import charts
-from streamstate.widgets.timeline.drawing import View
+from streamstate.widgets.timeline.drawing import TimelineDrawing
+from streamstate.widgets.timeline.epochs import MEASURES, bin_width, binned, points
 from streamstate.widgets.timeline.model import LIMIT, TimelineModel
-from streamstate.widgets.timeline.points import MEASURES, bin_width, binned, points
-from streamstate.widgets.timeline.selection import ROWS, Selection, acted
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
-    """``trips`` with a gap, a restart and a fork; ``trial``, which is the fork; and ``long``."""
+    """``trips`` with a gap, a restart and a fork; ``trial``, the fork; and ``long``."""
     path = tmp_path_factory.mktemp("timeline") / "store"
     eventful(path)
     long(path)
     return ss.open_store(path)
 
 
-def view(history: ss.History, **chosen: Any) -> View:
-    """What a timeline shows for a selection."""
-    return TimelineModel(history).view(Selection(**chosen))
+def view(history: ss.History, **chosen: Any) -> TimelineDrawing:
+    """The drawing of a selection."""
+    return TimelineModel(history).view(TimelineSelection(**chosen))
 
 
-def test_a_point_says_what_the_manifest_says(store: ss.Store) -> None:
-    """Rows are those of all tables; the watermark and the capture are measured from the commit."""
+def test_points_match_the_manifest(store: ss.Store) -> None:
+    """Rows are summed over all tables; watermark lag and capture time are measured from the commit."""
     history = store["trips"]
     shown = {point.first: point for point in view(history).points}
     epochs: Any = history.epochs().set_index("epoch")
@@ -56,25 +55,24 @@ def test_a_point_says_what_the_manifest_says(store: ss.Store) -> None:
 
 
 def test_a_gap_has_no_values_and_is_marked(store: ss.Store) -> None:
-    """What was never captured is not drawn as nothing happening."""
+    """Missing epochs are not drawn as zero."""
     shown = view(store["trips"])
     assert list(shown.marks.gaps) == [(20, 22)]
-    assert shown.marks.missing == 3
     assert {value for point in shown.points[20:23] for value in point.values.values()} == {None}
 
 
-def test_restarts_are_where_the_run_changes(store: ss.Store) -> None:
-    """One rule where another run begins; where the run is not known nothing is claimed."""
+def test_restarts_are_marked_where_the_run_changes(store: ss.Store) -> None:
+    """There is one line where another run begins; epochs with an unknown run have none."""
     assert list(view(store["trips"]).marks.restarts) == [33]
     runs = ["a", None, "a", None, "b"]
     single = points([replace(entry(n), run_id=run) for n, run in enumerate(runs)])
-    from streamstate.widgets.timeline.marks import marks
+    from streamstate.widgets.timeline.epochs import marks
 
     assert list(marks(single, single, []).restarts) == [4]
 
 
 def test_forks_are_marked_on_both_sides(store: ss.Store) -> None:
-    """A query knows what was forked from it, and what it was forked from."""
+    """A query marks its forks, and the epoch at which it was forked itself."""
     assert list(map(str, view(store["trips"]).forks)) == ["Forked into trial after epoch 40."]
     assert list(map(str, view(store["trial"]).forks)) == ["Forked from trips after epoch 40."]
     assert "Forked into trial after epoch 40." in view(store["trips"]).caption()
@@ -83,72 +81,80 @@ def test_forks_are_marked_on_both_sides(store: ss.Store) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=400), st.integers(1, 60), st.integers(0, 50))
 def test_bins_hold_each_epoch_once_and_fold_its_values(there: list[bool], limit: int, first: int) -> None:
-    """Sums are sums, the largest is the largest, the last is the last; no more bins than there is room for."""
+    """Sum, maximum and last value are aggregated as named; there are no more bins than the limit."""
     single = points([entry(n) if known else Entry.gap(n) for n, known in enumerate(there, first)])
     width = bin_width(first, single[-1].last, limit)
     bins = binned(single, width)
     assert len(bins) <= limit
-    assert [epoch for one in bins for epoch in sorted(one.captured + one.gaps)] == [one.first for one in single]
+    assert [epoch for point in bins for epoch in sorted(point.captured + point.gaps)] == [
+        point.first for point in single
+    ]
     for measure in MEASURES:
-        folded = [one.values[measure.name] for one in bins if one.values[measure.name] is not None]
-        known = [one.values[measure.name] for one in single if one.values[measure.name] is not None]
+        folded = [point.values[measure.name] for point in bins if point.values[measure.name] is not None]
+        known = [point.values[measure.name] for point in single if point.values[measure.name] is not None]
         whole = {"sum": sum, "max": lambda each: max(each, default=None), "last": lambda each: each[-1:]}[measure.fold]
         assert whole(folded) == whole(known)
 
 
 def test_bins_begin_at_multiples_of_their_width() -> None:
-    """A new epoch changes the newest bin alone."""
+    """A new epoch changes only the newest bin."""
     single = points([entry(n) for n in range(95, 131)])
     before, after = binned(single[:-1], 10), binned(single, 10)
-    assert [(one.first, one.last) for one in after] == [(95, 99), (100, 109), (110, 119), (120, 129), (130, 130)]
+    assert [(point.first, point.last) for point in after] == [(95, 99), (100, 109), (110, 119), (120, 129), (130, 130)]
     assert before == after[:-1]
 
 
 def test_many_epochs_are_a_bounded_message(store: ss.Store) -> None:
-    """All of them in bins, the newest alone each for itself; the caption says which."""
+    """The full range is binned; a narrow window shows single epochs; the caption says which."""
     model = TimelineModel(store["long"])
-    whole = model.drawing(Selection(window=None)).message
+    whole = model.drawing(TimelineSelection(window=None)).message
     assert len(whole["points"]["first"]) <= LIMIT
     assert len(whole["points"]["first"]) + len(whole["marks"]) < 1_000
     assert len(json.dumps(whole)) < 100_000
     assert "up to 5 epochs" in " ".join(whole["caption"])
-    assert [each["fold"] for each in whole["measures"]][:2] == ["sum of 5", "last of 5"]
-    newest = model.drawing(Selection(window=100)).message
+    assert [measure["fold"] for measure in whole["measures"]][:2] == ["sum of 5", "last of 5"]
+    newest = model.drawing(TimelineSelection(window=100)).message
     assert newest["points"]["first"] == list(range(2_245, 2_345))
 
 
 def test_a_new_epoch_changes_only_data(tmp_path: Path) -> None:
-    """The page keeps its plots: what describes them stays equal; and without a new epoch there is nothing to draw."""
+    """The plot specifications stay equal, and without a new epoch there is nothing to draw."""
     record(tmp_path, "q", [entry(n) for n in range(30)])
     model = TimelineModel(ss.open_store(tmp_path)["q"])
-    before, newest = model.drawing(Selection()).message, model.newest()
+    before, newest = model.drawing(TimelineSelection()).message, model.newest()
     assert model.newest() == newest
     record(tmp_path, "q", [entry(30)])
-    after = model.drawing(Selection()).message
+    after = model.drawing(TimelineSelection()).message
     assert model.newest() != newest
     assert (after["charts"], after["measures"]) == (before["charts"], before["measures"])
     assert after["points"]["first"] == [*before["points"]["first"], 30]
 
 
-def test_epochs_that_retention_dropped_are_gone(tmp_path: Path) -> None:
-    """Also where they were measured before."""
+def test_epochs_dropped_by_retention_disappear(tmp_path: Path) -> None:
+    """Cached measurements of dropped epochs are not shown either."""
     synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
     model = TimelineModel(ss.open_store(tmp_path)["q"])
-    assert [point.first for point in model.view(Selection()).points] == list(range(12))
+    assert [point.first for point in model.view(TimelineSelection()).points] == list(range(12))
     ss.keep(tmp_path, "q", last=4)
-    assert [point.first for point in model.view(Selection()).points] == [8, 9, 10, 11]
+    assert [point.first for point in model.view(TimelineSelection()).points] == [8, 9, 10, 11]
 
 
-def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
-    """A query of another process has no input rows: no empty plot, but a word."""
+def test_measures_that_were_not_recorded_are_named(tmp_path: Path) -> None:
+    """A query of another process has no input rows: a note replaces the empty plot."""
     record(tmp_path, "q", [replace(entry(n), input_rows=None, began_at=None) for n in range(3)])
     shown = view(ss.open_store(tmp_path)["q"])
-    assert [each["name"] for each in shown.message()["measures"]] == ["rows", "changes", "lag", "capture"]
+    assert [measure["name"] for measure in shown.message()["measures"]] == ["rows", "changes", "lag", "capture"]
     assert "Not recorded for these epochs: input rows, duration." in shown.caption()
 
 
-def test_a_watermark_that_stands_at_its_beginning_has_no_lag(tmp_path: Path) -> None:
-    """Spark's watermark is 1970 until the first event has come: 56 years of lag would be no fact."""
+def test_a_copied_checkpoint_has_no_durations(tmp_path: Path) -> None:
+    """Its epochs have only the times of their offset files: when a batch began, not how long it took."""
+    record(tmp_path, "q", [replace(entry(n), committed_at=entry(n).began_at, time_source="offsets") for n in range(3)])
+    assert "Not recorded for these epochs: duration." in view(ss.open_store(tmp_path)["q"]).caption()
+
+
+def test_an_initial_watermark_has_no_lag(tmp_path: Path) -> None:
+    """Spark's watermark is 1970 until the first event: 56 years of lag would be wrong."""
     beginning = START.replace(year=1970)
     record(tmp_path, "q", [replace(entry(0), watermark=beginning), entry(1)])
     assert [point.values["lag"] for point in view(ss.open_store(tmp_path)["q"]).points] == [None, 61]
@@ -171,56 +177,56 @@ CAPTURED = [0, 1, 2, 3, 5, 6]
         ("drop", 1, (None, None)),
     ],
 )
-def test_only_captured_epochs_can_be_chosen(action: str, value: Any, chosen: tuple[int | None, int | None]) -> None:
-    """An interval shrinks to the captured epochs in it; what cannot be meant changes nothing."""
-    now = acted(Selection(), action, value, CAPTURED)
+def test_only_captured_epochs_can_be_selected(action: str, value: Any, chosen: tuple[int | None, int | None]) -> None:
+    """An interval shrinks to the captured epochs in it; invalid actions are ignored."""
+    now = acted(TimelineSelection(), action, value, CAPTURED)
     assert (now.start, now.epoch) == chosen
 
 
 def test_the_focus_is_the_interval_and_its_later_end(store: ss.Store) -> None:
-    """Views that compare take both ends, others the later one."""
+    """Views that compare use both ends, other views use the later one."""
     model = TimelineModel(store["trips"])
-    chosen = model.acted(Selection(), "between", [12, 40], None)
+    chosen = model.acted(TimelineSelection(), "between", [12, 40], None)
     assert model.focus(chosen) == Focus(40, (12, 40))
-    assert model.focus(Selection()) == Focus()
+    assert model.focus(TimelineSelection()) == Focus()
     assert model.focused(chosen, Focus(40, live=False)) == chosen
-    assert model.focused(chosen, Focus(41)) == Selection(epoch=41)
-    assert model.focused(chosen, Focus(live=True)) == Selection()
-    assert model.focused(Selection(), Focus(between=(3, 9))) == Selection(epoch=9, start=3)
+    assert model.focused(chosen, Focus(41)) == TimelineSelection(epoch=41)
+    assert model.focused(chosen, Focus(live=True)) == TimelineSelection()
+    assert model.focused(TimelineSelection(), Focus(between=(3, 9))) == TimelineSelection(epoch=9, start=3)
     assert model.focused(chosen, Focus(3, query="another")) == chosen
 
 
 def test_linked_views_follow_each_other(tmp_path: Path) -> None:
-    """An interval chosen in the timeline has the browser show its later end; an epoch chosen there comes back."""
+    """The browser shows the later end of an interval, and its epoch is marked in the timeline."""
     flights(tmp_path)
     history = ss.open_store(tmp_path)["delays"]
     timeline, browser = Timeline(history), StateBrowser(history)
     link(timeline, browser)
     timeline.look(between=(1, 5))
     assert timeline.selection.between == (1, 5)
-    heard: list[Focus] = []
-    timeline.on_look(heard.append)
+    received: list[Focus] = []
+    timeline.on_look(received.append)
     timeline._chosen(timeline.selection)
-    assert heard == [Focus(5, (1, 5))]
+    assert received == [Focus(5, (1, 5))]
     assert browser.selection.epoch == 5
     browser._chosen(replace(browser.selection, epoch=2))
-    assert timeline.selection == Selection(epoch=2)
+    assert timeline.selection == TimelineSelection(epoch=2)
 
 
-def test_what_is_chosen_is_told_in_words_and_numbers(store: ss.Store) -> None:
-    """The interval, its gaps, and what it amounts to."""
-    told = view(store["trips"], epoch=40, start=12).selected()
-    assert told is not None
-    assert told["text"] == "epochs 12–40 selected"
+def test_a_selection_is_described_in_words_and_numbers(store: ss.Store) -> None:
+    """The text has the interval, its gaps, and its totals."""
+    selected = view(store["trips"], epoch=40, start=12).selected()
+    assert selected is not None
+    assert selected["text"] == "epochs 12–40 selected"
     read = sum(100 + epoch for epoch in range(12, 41) if epoch not in (20, 21, 22))
-    assert told["told"][:2] == ["29 epochs, 3 of them gaps", f"{read:,} input rows"]
+    assert selected["facts"][:2] == ["29 epochs, 3 of them gaps", f"{read:,} input rows"]
     outside = view(store["long"], epoch=3, window=100).selected()
     assert outside is not None
     assert outside["outside"]
 
 
 def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
-    """The newest first, twenty a page, whatever the window; a page beyond the end is the last."""
+    """Newest first, twenty per page, whatever the window; a page beyond the end shows the last page."""
     pages = [view(store["trips"], table=True, page=page).message()["table"] for page in range(3)]
     assert [row["epoch"] for page in pages for row in page["rows"]] == list(range(59, -1, -1))
     assert {len(page["rows"]) for page in pages} == {ROWS}
@@ -229,15 +235,15 @@ def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
     assert view(store["trips"]).message()["table"] is None
 
 
-def test_in_a_terminal_it_is_a_line(store: ss.Store) -> None:
-    """What the newest epoch brought."""
+def test_the_timeline_has_a_text_form(store: ss.Store) -> None:
+    """It describes the newest epoch."""
     assert repr(Timeline(store["trips"])).startswith("trips: 57 epochs captured · 3 gaps · newest 59, committed 2026")
     assert "state rows 1,069" in repr(Timeline(store["trips"]))
 
 
 @pytest.mark.parametrize("query", ["trips", "trial", "long"])
-def test_without_a_kernel_it_is_pictures_and_a_table(store: ss.Store, query: str) -> None:
-    """A picture for each measure, named, without a script, small enough to stay in a notebook."""
+def test_the_static_timeline_has_pictures_and_a_table(store: ss.Store, query: str) -> None:
+    """There is one labelled picture per measure, no script, and the size suits a notebook."""
     html = Timeline(store[query], window=None)._repr_mimebundle_()[0]["text/html"]
     assert html.count('<svg role="img"') + html.count('role="img"') >= len(MEASURES)
     assert "<script" not in html
@@ -245,16 +251,16 @@ def test_without_a_kernel_it_is_pictures_and_a_table(store: ss.Store, query: str
     assert "The newest epochs of" in html
 
 
-def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
-    """A fork's parent may be called anything."""
+def test_names_in_the_timeline_are_escaped(tmp_path: Path) -> None:
+    """A fork's parent may have any name."""
     record(tmp_path, "q", [entry(n) for n in range(3)], fork_of=(HOSTILE, 1))
     shown = view(ss.open_store(tmp_path)["q"])
     assert HOSTILE in " ".join(shown.caption())
-    assert HOSTILE not in static.html(shown)
+    assert HOSTILE not in shown.html()
 
 
-def test_before_the_first_epoch_it_says_so(tmp_path: Path) -> None:
-    """In every form; also where all there is are gaps."""
+def test_a_timeline_without_captured_epochs_says_so(tmp_path: Path) -> None:
+    """Every form says so, also if there are only gaps."""
     record(tmp_path, "young", [])
     record(tmp_path, "purged", [Entry.gap(0)])
     for name in ("young", "purged"):
@@ -264,8 +270,8 @@ def test_before_the_first_epoch_it_says_so(tmp_path: Path) -> None:
         assert timeline.model.drawing(timeline.selection).message == {"name": name, "waiting": True}
 
 
-def test_axes_of_time_have_a_unit_that_fits(tmp_path: Path) -> None:
-    """Days of lag are not written in seconds, nor milliseconds of capture."""
+def test_time_axes_have_a_suitable_unit(tmp_path: Path) -> None:
+    """A lag of years is shown in days, and a short capture in milliseconds."""
     record(tmp_path, "q", [replace(entry(n), watermark=START.replace(year=2013)) for n in range(3)])
     plots = {chart.label: json.dumps(chart.spec) for chart in charts("q", points([entry(0)]), 1)}
     assert "' ms'" in plots["Capture lag of q by epoch"]
@@ -274,7 +280,7 @@ def test_axes_of_time_have_a_unit_that_fits(tmp_path: Path) -> None:
     assert "' d'" in json.dumps(lag.spec)
 
 
-def test_a_window_that_is_not_offered_is_refused(store: ss.Store) -> None:
-    """With those that are."""
-    with pytest.raises(InvalidArgumentError, match="100 or 500"):
+def test_an_unknown_window_is_rejected(store: ss.Store) -> None:
+    """The error lists the valid windows."""
+    with pytest.raises(InvalidArgumentError, match="expected 100, 500, or None"):
         Timeline(store["trips"], window=7)

@@ -1,4 +1,4 @@
-"""What a cell of the state browser shows for a value."""
+"""How a cell of the state browser shows a value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from streamstate.widgets.browser.whole_value import LIMIT, whole_value
-from streamstate.widgets.values import CELL, WHOLE, canonical, cell, objects
+from streamstate.widgets.browser.rows import LIMIT, whole_value
+from streamstate.widgets.values import CELL, WHOLE, canonical, cell, row_tuples
 
 
 @pytest.fixture(autouse=True)
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A user in a zone that is not UTC."""
+    """Set the user's time zone to one that is not UTC."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield
@@ -59,18 +59,18 @@ MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
     ],
 )
 def test_a_value_is_one_readable_line(value: Any, text: str) -> None:
-    """Whatever the state holds; times in the user's zone; what cannot be seen is written out."""
+    """Times are in the user's zone, and invisible characters are escaped."""
     assert cell(value).text == text
 
 
-def test_nothing_and_the_empty_text_look_different_from_their_words() -> None:
-    """A value that says "null" is not mistaken for a missing one."""
+def test_null_and_empty_text_differ_from_their_words() -> None:
+    """The text "null" is not mistaken for a missing value."""
     assert (cell("null").kind, cell(None).kind, cell("").kind) == ("text", "null", "null")
 
 
 @pytest.mark.parametrize("value", ["x" * 1_000_000, b"x" * 1_000_000, list(range(1_000_000)), {"a": "x" * 1_000_000}])
-def test_a_long_value_is_cut_and_says_so(value: Any) -> None:
-    """A cell ends in an ellipsis, and what can still be looked at is bounded too, however long the value is."""
+def test_a_long_value_is_truncated_with_an_ellipsis(value: Any) -> None:
+    """The text of the tooltip is bounded too, however long the value is."""
     shown = cell(value)
     assert len(shown.text) == CELL
     assert shown.text.endswith("…")
@@ -79,7 +79,7 @@ def test_a_long_value_is_cut_and_says_so(value: Any) -> None:
 
 
 def test_a_rounded_number_keeps_its_exact_form() -> None:
-    """Six digits are shown; the exact number is what the cell tells when it is pointed at."""
+    """Six digits are shown; the tooltip has the exact number."""
     assert cell(12.123456789).whole == "12.123456789"
     assert cell(12.5).whole is None
 
@@ -99,15 +99,15 @@ def test_a_rounded_number_keeps_its_exact_form() -> None:
     ],
 )
 def test_values_are_compared_as_the_state_compares_them(one: Any, other: Any, same: bool) -> None:
-    """Whatever pandas made of them on the way."""
+    """Conversions by pandas on the way do not matter."""
     assert (canonical(one) == canonical(other)) is same
     hash(canonical(one))
 
 
-def test_a_missing_number_is_no_nan() -> None:
-    """Pandas writes NaN for a missing number; a person reads null."""
-    frame = objects(pd.DataFrame({"mean": [1.5, None]}))
-    assert [cell(value).text for value in frame["mean"]] == ["1.5", "null"]
+def test_a_missing_number_is_shown_as_null() -> None:
+    """Pandas writes NaN for a missing number; the view shows null."""
+    rows = row_tuples(pd.DataFrame({"mean": [1.5, None]}))
+    assert [cell(value).text for (value,) in rows] == ["1.5", "null"]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_a_missing_number_is_no_nan() -> None:
     ],
 )
 def test_a_whole_value_is_not_shortened_or_escaped(value: Any, text: str) -> None:
-    """It is there to be copied: text as it is, exact numbers, what is nested as JSON."""
+    """It is meant to be copied: text as it is, exact numbers, nested values as JSON."""
     assert whole_value("column", {"k": 1}, value).text == text
 
 
 def test_a_whole_value_has_a_limit_and_says_its_size() -> None:
-    """A page does not get more than it can show."""
+    """The page does not receive more than it can show."""
     found = whole_value("column", {"k": 1}, "x" * (LIMIT + 5))
     assert (len(found.text), found.size) == (LIMIT, LIMIT + 5)
 
@@ -138,5 +138,5 @@ def test_a_whole_value_has_a_limit_and_says_its_size() -> None:
     "text", ["\U0001f469\u200d\U0001f467", "\u0645\u06cc\u200c\u062e", "שלום", "\U0001f1eb\U0001f1f7"]
 )
 def test_text_of_any_script_is_shown_as_it_is(text: str) -> None:
-    """What joins letters and emoji is part of the text, although it cannot be seen."""
+    """Joining characters of letters and emoji belong to the text, although they are invisible."""
     assert cell(text).text == text

@@ -1,46 +1,64 @@
 """An S3-compatible server on localhost for the tests: ``python s3_server.py KEY`` prints its URL and serves.
 
-It runs in a process of its own, because deltalake keeps Python's lock while it waits for an answer. Requests are
-taken one at a time: moto's look before a conditional write and the write itself are two steps. Who does not sign with
-the access key is refused.
+It runs in a separate process, because deltalake holds the GIL while it waits for a response. Requests are handled one
+at a time, because moto's check before a conditional write and the write itself are not atomic. Requests that are not
+signed with the access key are rejected. ``GET /-/requests`` returns the requests since the last such call, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import parse_qs
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 _moto = DomainDispatcherApplication(create_backend_app)
-_one = threading.Lock()
-_REFUSED = (
+_lock = threading.Lock()
+_requests: list[str] = []
+_RECORDED = "/-/requests"
+_REJECTED = (
     b"<Error><Code>InvalidAccessKeyId</Code>"
     b"<Message>The AWS Access Key Id you provided does not exist in our records.</Message></Error>"
 )
 
 
 class Quiet(WSGIRequestHandler):
-    """Without a line for each request."""
+    """Does not log requests."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 (werkzeug's name)
-        """Nothing."""
+        """Do nothing."""
 
 
 def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
-    """The application."""
+    """The WSGI application."""
+    if environment["PATH_INFO"] == _RECORDED:
+        body = json.dumps(_requests).encode()
+        _requests.clear()
+        start("200 OK", [("Content-Type", "application/json")])
+        return [body]
+    _requests.append(_request(environment))
     if f"Credential={sys.argv[1]}/" not in environment.get("HTTP_AUTHORIZATION", ""):
         start("403 Forbidden", [("Content-Type", "application/xml")])
-        return [_REFUSED]
-    with _one:
-        answer: Iterable[bytes] = _moto(environment, start)
-        return answer
+        return [_REJECTED]
+    with _lock:
+        response: Iterable[bytes] = _moto(environment, start)
+        return response
+
+
+def _request(environment: dict[str, Any]) -> str:
+    """A request as ``LIST bucket/prefix`` or as method and key: ``GET bucket/key``."""
+    path, query = environment["PATH_INFO"].lstrip("/"), parse_qs(environment.get("QUERY_STRING", ""))
+    if "list-type" in query:
+        return f"LIST {path.rstrip('/')}/{query.get('prefix', [''])[0]}"
+    return f"{environment['REQUEST_METHOD']} {path}"
 
 
 if __name__ == "__main__":
     server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True, request_handler=Quiet)
-    print(f"http://127.0.0.1:{server.port}", flush=True)  # noqa: T201 (whoever started it reads it)
+    print(f"http://127.0.0.1:{server.port}", flush=True)  # noqa: T201 (read by the parent process)
     server.serve_forever()

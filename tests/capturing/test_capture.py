@@ -1,4 +1,4 @@
-"""Capture: every table at every epoch equals what Spark's own state reader says."""
+"""Captured state tables equal those of Spark's own state reader at every epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidNameError, NameTakenError, NoStateError, NotACheckpointError
+from streamstate.errors import InvalidNameError, NameTakenError, NoStateError, NotACheckpointError
 
 
 def hours(epoch: int, rows: int = 12) -> dict[str, list[Any]]:
-    """Input of one epoch with event times that move two hours on."""
+    """The input of one epoch, with event times two hours after those of the previous one."""
     start = pd.Timestamp("2013-01-01", tz="UTC") + pd.Timedelta(hours=2 * epoch)
     times = [start + pd.Timedelta(minutes=10 * row) for row in range(rows)]
     return {"k": [f"k{row % 3}" for row in range(rows)], "v": list(range(rows)), "t": times}
@@ -25,7 +25,7 @@ def hours(epoch: int, rows: int = 12) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def timed(spark: SparkSession, tmp_path: Path) -> Source:
-    """A source with event times, five epochs of it."""
+    """A source with event times and five epochs of input."""
     source = Source(spark, tmp_path / "timed", "k string, v long, t timestamp")
     for epoch in range(5):
         source.add(hours(epoch))
@@ -33,13 +33,13 @@ def timed(spark: SparkSession, tmp_path: Path) -> Source:
 
 
 def test_every_epoch_equals_sparks_reader(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
-    """A keyed aggregate, with two value fields of one name."""
+    """A keyed aggregate with two value fields of the same name is captured."""
     assert store["counts"].captured() == [0, 1, 2, 3, 4]
     assert compare(spark, counted[0], store["counts"]) == 5
 
 
-def test_windows_leave_the_state_when_spark_evicts_them(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
-    """A windowed aggregate with a watermark: evicted windows are deletes."""
+def test_evicted_windows_are_deletes(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
+    """The rows of windows that expire by the watermark are removed."""
     windows = timed.stream().withWatermark("t", "1 hour").groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
     run(windows, tmp_path / "c")
     ss.capture(tmp_path / "c", tmp_path / "s", "windows", spark=spark)
@@ -49,7 +49,7 @@ def test_windows_leave_the_state_when_spark_evicts_them(spark: SparkSession, tim
 
 
 def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
-    """A stream-stream join keeps op0_left and op0_right."""
+    """A stream-stream join has the tables op0_left and op0_right."""
     left = timed.stream().withWatermark("t", "1 hour").alias("a")
     right = timed.stream().withColumnRenamed("v", "w").withWatermark("t", "1 hour").alias("b")
     near = F.expr("a.k = b.k AND a.t >= b.t AND a.t <= b.t + INTERVAL 1 HOUR")
@@ -60,16 +60,16 @@ def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp
     assert compare(spark, tmp_path / "c", history) == 2 * len(history.captured())
 
 
-def test_capture_again_changes_nothing(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
-    """Repeating a capture writes no row and no epoch."""
+def test_capturing_again_changes_nothing(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+    """A repeated capture writes no rows and no epochs."""
     before = store["counts"].epochs()
     report = ss.capture(*counted, "counts", spark=spark)
     assert (report.epochs, report.rows) == ((), 0)
     pd.testing.assert_frame_equal(store["counts"].epochs(), before)
 
 
-def test_epochs_in_steps_equal_epochs_at_once(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """Capturing after each run gives the same log as capturing once at the end."""
+def test_incremental_captures_equal_a_single_capture(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """A capture after each run gives the same epochs as one capture at the end."""
     for epoch in range(3):
         source.add(letters(epoch))
         run(counts(source), tmp_path / "c")
@@ -81,10 +81,8 @@ def test_epochs_in_steps_equal_epochs_at_once(spark: SparkSession, source: Sourc
     pd.testing.assert_frame_equal(steps.epochs()[columns], once.epochs()[columns])
 
 
-def test_a_purged_beginning_is_a_gap_and_starts_with_a_keyframe(
-    spark: SparkSession, source: Source, tmp_path: Path
-) -> None:
-    """Where Spark purged the first epochs, the manifest says so and the first one left is complete."""
+def test_purged_first_epochs_are_gaps(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """If Spark has purged the first epochs, the manifest records gaps. All remaining epochs are captured."""
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "100ms")
     try:
@@ -105,17 +103,17 @@ def test_a_purged_beginning_is_a_gap_and_starts_with_a_keyframe(
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", 'say "x"', "it's", "two\nlines", "", "-x", "x" * 101])
-def test_names_that_cannot_be_used_write_nothing(counted: tuple[Path, Path], tmp_path: Path, name: str) -> None:
-    """A name has to be a folder and a relation."""
+def test_an_invalid_name_is_rejected(counted: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    """Names must be valid as a folder and as an SQL identifier. No store is created."""
     with pytest.raises(InvalidNameError, match="letters, digits"):
         ss.capture(counted[0], tmp_path / "s", name)
     assert not (tmp_path / "s").exists()
 
 
-def test_a_name_of_another_checkpoint_is_refused(
+def test_the_name_of_another_query_is_rejected(
     spark: SparkSession, counted: tuple[Path, Path], source: Source, tmp_path: Path
 ) -> None:
-    """A name is one query's, also in other letter case."""
+    """Names are unique, ignoring case."""
     source.add(letters(0))
     run(counts(source), tmp_path / "c")
     for name in ("counts", "Counts"):
@@ -124,18 +122,18 @@ def test_a_name_of_another_checkpoint_is_refused(
     assert ss.open_store(counted[1]).queries() == ["counts"]
 
 
-def test_what_is_no_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither a missing folder nor one of something else."""
+def test_a_path_that_is_not_a_checkpoint_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    """Missing folders and folders without a checkpoint raise an error, and no store is created."""
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NotACheckpointError, match="checkpointLocation"):
             ss.capture(path, tmp_path / "s", spark=spark)
     assert not (tmp_path / "s").exists()
 
 
-def test_a_query_without_state_is_refused(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """There is nothing to capture, and the error says which queries keep state."""
+def test_a_query_without_state_is_rejected(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """The error lists the operators that have state."""
     source.add(letters(0))
     run(source.stream(), tmp_path / "c", "append")
-    with pytest.raises(NoStateError, match="Aggregations"):
+    with pytest.raises(NoStateError, match="aggregations"):
         ss.capture(tmp_path / "c", tmp_path / "s", spark=spark)
     assert not (tmp_path / "s").exists()

@@ -1,4 +1,4 @@
-"""Tables: rows are there once, files and log entries are what was written, and what nobody committed goes."""
+"""Delta tables: exactly-once appends, detection of changed files, merging, and deletion of orphaned files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streamstate.errors import DamagedStoreError, StoreError
 from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, required
-from streamstate.snapshots.delta.compaction import compact
+from streamstate.snapshots.delta.commits import Handle, required, update
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
+from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.sweep import sweep
-from streamstate.snapshots.errors import DamagedStoreError, StoreError
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 NOW = timedelta(0)
@@ -27,30 +26,30 @@ NOW = timedelta(0)
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     """An empty table."""
-    found = Place(str(tmp_path / "table"))
-    open_or_create(found, SCHEMA, "a table")
-    return found
+    place = Place(str(tmp_path / "table"))
+    open_or_create(place, SCHEMA, "a table")
+    return place
 
 
 def add(place: Place, version: int, *, writer: str = "w") -> int:
-    """One row, under a version of the writer."""
+    """Append a row as a version of a writer."""
     return append_once(place, writer, version, lambda _: pa.table({"n": [version], "text": [f"row {version}"]}))
 
 
 def numbers(place: Place) -> list[int]:
-    """What the table holds, by a reader of ours."""
-    found = TableVersion(place, required(place)).scan("n", columns=["n"]).read_all()
-    return sorted(found["n"].to_pylist())
+    """The column ``n`` in the table's newest version."""
+    rows = TableVersion(place, required(place)).scan("n", columns=["n"]).read_all()
+    return sorted(rows["n"].to_pylist())
 
 
 def data_files(place: Place) -> list[Path]:
-    """Parquet files in the table's folder, committed or not."""
+    """The data files in the table's folder, committed or not."""
     assert place.folder is not None
     return sorted(place.folder.glob("*.parquet"))
 
 
 def test_a_version_is_appended_once(place: Place) -> None:
-    """The same version again writes nothing, whichever handle looks."""
+    """Appending a version again writes nothing, and returns the version of the writer."""
     handle = Handle(place)
     row = pa.table({"n": [3], "text": ["x"]})
     assert append_once(handle, "w", 3, lambda _: row) == -1
@@ -60,25 +59,41 @@ def test_a_version_is_appended_once(place: Place) -> None:
     assert numbers(place) == [3, 3]
 
 
-def test_racing_writers_leave_each_version_once(place: Place) -> None:
-    """Every commit becomes the version after the one that its writer looked at, or is tried again."""
+@pytest.mark.parametrize("commits", [1, 3, 15])
+def test_an_updated_table_has_the_version_of_each_writer(place: Place, commits: int) -> None:
+    """An open table that is updated agrees with a newly opened one."""
+    table = required(place)
+    writers = ["w", "another", "nobody"]
+    for step in range(3):
+        assert [table.transaction_version(writer) for writer in writers] == [
+            DeltaTable(place.uri).transaction_version(writer) for writer in writers
+        ]
+        for version in range(commits):
+            add(place, step * commits + version, writer=writers[version % 2])
+        assert table.has_newer()
+        assert update(place, table)
+        assert not table.has_newer()
 
-    def work() -> None:
+
+def test_concurrent_writers_append_each_version_once(place: Place) -> None:
+    """Conflicting commits are retried, and leave neither duplicate rows nor files."""
+
+    def append_all() -> None:
         handle = Handle(place)
         for version in range(12):
             append_once(handle, "w", version, lambda _, n=version: pa.table({"n": [n], "text": [""]}))  # type: ignore[misc]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=append_all) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert numbers(place) == list(range(12))
-    assert len(data_files(place)) == 12, "a loser of a race leaves no file"
+    assert len(data_files(place)) == 12, "files of conflicting commits remain"
 
 
-def test_other_readers_see_the_same(place: Place) -> None:
-    """Plain Delta, with statistics by which files are left out."""
+def test_deltalake_reads_the_same_rows(place: Place) -> None:
+    """The tables are ordinary Delta tables, with statistics for file skipping."""
     for version in range(3):
         add(place, version)
     table = DeltaTable(place.uri)
@@ -89,33 +104,33 @@ def test_other_readers_see_the_same(place: Place) -> None:
         (1, 1),
         (2, 2),
     ]
-    assert [one.path for one in TableVersion(place, table).files("n") if one.may_hold(1, 1)] == [
-        one.path for one in TableVersion(place, table).files("n")[1:2]
+    assert [file.path for file in TableVersion(place, table).files("n") if file.may_hold(1, 1)] == [
+        file.path for file in TableVersion(place, table).files("n")[1:2]
     ]
 
 
-def test_a_changed_byte_in_a_data_file_is_noticed(place: Place) -> None:
-    """Wherever it is, footer included; and so is a file that is gone."""
+def test_a_changed_byte_in_a_data_file_is_detected(place: Place) -> None:
+    """A change of any byte is detected, including the footer, and so is a missing file."""
     add(place, 0)
     (file,) = data_files(place)
     good = file.read_bytes()
-    for at in (0, len(good) // 2, len(good) - 9):
-        file.write_bytes(good[:at] + bytes([good[at] ^ 16]) + good[at + 1 :])
-        with pytest.raises(DamagedStoreError, match="bytes are not those"):
+    for index in (0, len(good) // 2, len(good) - 9):
+        file.write_bytes(good[:index] + bytes([good[index] ^ 16]) + good[index + 1 :])
+        with pytest.raises(DamagedStoreError, match="bytes have changed"):
             numbers(place)
     file.unlink()
     with pytest.raises(DamagedStoreError, match="No such file"):
         numbers(place)
 
 
-def test_a_changed_log_entry_is_noticed(place: Place) -> None:
-    """Emptied, cut short or changed; its checksum file has the format that Hadoop verifies by itself."""
+def test_a_changed_log_entry_is_detected(place: Place) -> None:
+    """Empty, truncated and changed entries are detected by checksum files, which have Hadoop's format."""
     add(place, 0)
     assert place.folder is not None
     entry = place.folder / "_delta_log" / f"{1:020}.json"
-    good, seal = entry.read_bytes(), entry.with_name(f".{entry.name}.crc").read_bytes()
-    assert seal[:8] == b"crc\0\0\0\2\0"
-    assert int.from_bytes(seal[8:12]) == zlib.crc32(good[:512])
+    good, checksum = entry.read_bytes(), entry.with_name(f".{entry.name}.crc").read_bytes()
+    assert checksum[:8] == b"crc\0\0\0\2\0"
+    assert int.from_bytes(checksum[8:12]) == zlib.crc32(good[:512])
     for bad in (b"", good[:-5], good.replace(b"add", b"adx", 1)):
         entry.write_bytes(bad)
         with pytest.raises(DamagedStoreError, match="checksum"):
@@ -124,19 +139,31 @@ def test_a_changed_log_entry_is_noticed(place: Place) -> None:
     assert numbers(place) == [0]
 
 
-def test_what_a_dead_writer_left_unsealed_is_sealed(place: Place) -> None:
-    """The next writer finishes it."""
+def test_a_missing_checksum_of_a_log_entry_is_written_later(place: Place) -> None:
+    """An entry whose writer was killed before it wrote the checksum can be read; the next writer adds it."""
     add(place, 0)
     assert place.folder is not None
-    seal = place.folder / "_delta_log" / f".{1:020}.json.crc"
-    seal.unlink()
+    checksum = place.folder / "_delta_log" / f".{1:020}.json.crc"
+    checksum.unlink()
     assert numbers(place) == [0]
     sweep(place)
-    assert seal.exists()
+    assert checksum.exists()
 
 
-def test_orphans_are_swept(place: Place) -> None:
-    """A file that no commit took goes; what is committed stays, and so does what is not ours."""
+def test_an_unfinished_file_is_private_to_its_owner(place: Place) -> None:
+    """Only its owner can read an unfinished file; a complete file has the permissions of the table's folder."""
+    assert place.folder is not None
+    place.folder.chmod(0o755)
+    count = 1 << 17
+    with DataFileWriter(place, SCHEMA) as writer:
+        writer.write(pa.table({"n": range(count), "text": ["x"] * count}))
+        (unfinished,) = place.folder.glob(".unfinished-*")
+        assert unfinished.stat().st_mode & 0o777 == 0o600
+    assert [file.stat().st_mode & 0o777 for file in data_files(place)] == [0o644]
+
+
+def test_orphaned_files_are_swept(place: Place) -> None:
+    """Uncommitted data files are deleted. Committed files and files of other tools are kept."""
     add(place, 0)
     orphan = write_file(place, SCHEMA, pa.table({"n": [7], "text": ["x"]}))[0].path
     assert place.folder is not None
@@ -148,8 +175,8 @@ def test_orphans_are_swept(place: Place) -> None:
     assert (place.folder / "notes.txt").exists()
 
 
-def test_a_sweep_takes_nothing_that_is_about_to_be_committed(place: Place) -> None:
-    """A commit whose files were swept away from under it writes them anew."""
+def test_a_sweep_before_a_commit(place: Place) -> None:
+    """A commit whose files have been swept writes them again."""
     written: list[str] = []
 
     def write(_table: DeltaTable, _stands: int) -> list[DataFile]:
@@ -166,7 +193,7 @@ def test_a_sweep_takes_nothing_that_is_about_to_be_committed(place: Place) -> No
 
 
 def test_a_sweep_while_a_file_is_written(place: Place) -> None:
-    """Half a file goes too, and its writer begins again."""
+    """The unfinished file is deleted, and its writer starts again."""
     attempts = 0
 
     def write(_table: DeltaTable, _stands: int) -> list[DataFile]:
@@ -186,8 +213,8 @@ def test_a_sweep_while_a_file_is_written(place: Place) -> None:
     assert len(numbers(place)) == 300_000
 
 
-def test_an_error_while_writing_leaves_nothing(place: Place) -> None:
-    """Neither rows nor files; the error is the caller's own."""
+def test_an_error_while_writing_leaves_no_files(place: Place) -> None:
+    """The error of the caller is raised."""
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": range(200_000), "text": [""] * 200_000})
@@ -200,7 +227,7 @@ def test_an_error_while_writing_leaves_nothing(place: Place) -> None:
 
 
 def test_small_files_are_merged(place: Place) -> None:
-    """Rows stay, readers of an older version keep their files until the grace period has passed."""
+    """The rows are unchanged. Older versions can be read until the grace period of their files has passed."""
     for version in range(70):
         add(place, version)
     before = TableVersion(place, required(place))
@@ -216,8 +243,8 @@ def test_small_files_are_merged(place: Place) -> None:
         before.scan("n")
 
 
-def test_a_merge_follows_what_was_appended_meanwhile(place: Place) -> None:
-    """Merging and appending at once lose and double nothing."""
+def test_merging_during_concurrent_appends(place: Place) -> None:
+    """No rows are lost or duplicated."""
     for version in range(64):
         add(place, version)
     stop = threading.Event()
@@ -235,18 +262,18 @@ def test_a_merge_follows_what_was_appended_meanwhile(place: Place) -> None:
     finally:
         stop.set()
         thread.join()
-    found = numbers(place)
-    assert found == list(range(len(found)))
+    merged = numbers(place)
+    assert merged == list(range(len(merged)))
 
 
-def test_columns_and_types_grow(place: Place) -> None:
-    """A new column is null in old rows; a wider type holds both; a type that fits neither is refused."""
+def test_columns_can_be_added_and_widened(place: Place) -> None:
+    """New columns are null in old rows. Types without a common type are rejected."""
     open_or_create(place, pa.schema([("n", pa.int64()), ("k", pa.int32())]), "")
     append_once(place, "w", 1, lambda _: pa.table({"n": [1], "k": pa.array([5], pa.int32())}))
     open_or_create(place, pa.schema([("n", pa.int64()), ("k", pa.int64()), ("s", pa.struct([("x", pa.int32())]))]), "")
     append_once(place, "w", 2, lambda _: pa.table({"n": [2], "k": [2**40], "s": [{"x": 1}]}))
-    found = TableVersion(place, required(place)).scan("n").read_all().to_pylist()
-    assert found == [{"n": 1, "text": None, "k": 5, "s": None}, {"n": 2, "text": None, "k": 2**40, "s": {"x": 1}}]
+    rows = TableVersion(place, required(place)).scan("n").read_all().to_pylist()
+    assert rows == [{"n": 1, "text": None, "k": 5, "s": None}, {"n": 2, "text": None, "k": 2**40, "s": {"x": 1}}]
     assert sorted(DeltaTable(place.uri).to_pyarrow_table()["k"].to_pylist()) == [5, 2**40]
-    with pytest.raises(StoreError, match="no type in common"):
+    with pytest.raises(StoreError, match="no common type"):
         open_or_create(place, pa.schema([("k", pa.list_(pa.int64()))]), "")

@@ -1,4 +1,4 @@
-"""Following a query in the background."""
+"""``ss.follow`` captures a query in the background."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from oracle import compare
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.snapshots.errors import CaptureError, InvalidArgumentError, StoreError
+from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
 
 
-def until(condition: Callable[[], bool], timeout: float = 60) -> None:
-    """Wait for a condition, and fail where it does not come."""
+def until(condition: Callable[[], bool], timeout: float = 300) -> None:
+    """Wait for a condition; fail if it is not met in time."""
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         threading.Event().wait(0.02)
 
 
 def test_following_a_running_query(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """Each epoch becomes a snapshot while the query runs, with its run and its input rows."""
+    """Epochs are captured while the query runs, with its run id."""
     source.add(letters(0))
     writer = counts(source).writeStream.format("noop").outputMode("update").queryName("letters")
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     try:
-        with_name = ss.follow(query, tmp_path / "s", spark=spark)
-        assert with_name.name == "letters"
-        assert with_name.wait(epoch=0, timeout=60) == 0
+        capture = ss.follow(query, tmp_path / "s", spark=spark)
+        assert capture.name == "letters"
+        assert capture.wait(epoch=0, timeout=300) == 0
         for epoch in (1, 2):
             source.add(letters(epoch))
-            assert with_name.wait(epoch=epoch, timeout=60) == epoch
-        status = with_name.status
+            assert capture.wait(epoch=epoch, timeout=300) == epoch
+        status = capture.status
         assert (status.state, status.epoch, status.behind, status.error) == ("running", 2, 0, None)
         assert status.freshness is not None
     finally:
         query.stop()
-    with_name.stop()
-    with_name.stop()
-    assert with_name.status.state == "stopped"
+    capture.stop()
+    capture.stop()
+    assert capture.status.state == "stopped"
     history = ss.open_store(tmp_path / "s")["letters"]
     assert compare(spark, tmp_path / "c", history) == 3
     assert set(history.epochs()["run_id"].dropna()) <= {str(query.runId)}
 
 
-def test_every_so_many_epochs_keeps_each_of_them(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """``every=3`` waits for three epochs, captures all of them, and stopping captures the rest."""
+def test_a_capture_every_three_epochs_skips_no_epoch(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """Fewer than three epochs wait for the next pass; ``stop`` captures the remaining epochs."""
     for epoch in range(4):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "c")
     capture = ss.follow(tmp_path / "c", tmp_path / "s", "q", every=3, spark=spark)
-    assert capture.wait(timeout=60) == 3
+    assert capture.wait(timeout=300) == 3
     source.add(letters(4))
     run(counts(source), tmp_path / "c")
     until(lambda: capture.status.behind == 1)
@@ -64,8 +64,8 @@ def test_every_so_many_epochs_keeps_each_of_them(spark: SparkSession, source: So
     assert ss.open_store(tmp_path / "s")["q"].captured() == [0, 1, 2, 3, 4]
 
 
-def test_an_empty_checkpoint_is_waited_for(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """A query that has started and committed nothing is followed from its first epoch."""
+def test_following_a_query_without_committed_epochs(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """The capture waits for the first epoch."""
     query = (
         counts(source).writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
     ).start()
@@ -74,51 +74,53 @@ def test_an_empty_checkpoint_is_waited_for(spark: SparkSession, source: Source, 
         assert capture.status.state == "waiting"
         assert capture.wait(timeout=5) == -1
         source.add(letters(0))
-        assert capture.wait(epoch=0, timeout=60) == 0
+        assert capture.wait(epoch=0, timeout=300) == 0
         capture.stop()
     finally:
         query.stop()
 
 
-def test_a_wait_that_cannot_end_says_so(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """A timeout names the newest captured epoch; a stopped capture does not keep its waiters."""
+def test_a_wait_that_cannot_succeed_raises(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """The error of a timeout names the newest captured epoch. Waiting for a stopped capture fails immediately."""
     capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
-    capture.wait(timeout=60)
-    with pytest.raises(TimeoutError, match="newest captured is 4"):
+    capture.wait(timeout=300)
+    with pytest.raises(TimeoutError, match="newest captured epoch is 4"):
         capture.wait(epoch=99, timeout=0.1)
     capture.stop()
     with pytest.raises(CaptureError, match="stopped at epoch 4, before epoch 99"):
         capture.wait(epoch=99)
 
 
-def test_a_broken_store_shows_and_heals(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """An error delays snapshots and shows in the status; when its cause is gone capture goes on."""
+def test_a_broken_store_is_an_error_in_the_status(
+    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The capture is retried, and continues when the store is repaired."""
     blocked = tmp_path / "s" / "q" / "_epochs"
     blocked.parent.mkdir(parents=True)
-    blocked.write_text("a file where the manifest has to be")
+    blocked.write_text("a file in place of the manifest")
     capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
     until(lambda: capture.status.error is not None)
     with pytest.raises(StoreError, match="_epochs cannot be read"):
         ss.open_store(tmp_path / "s")["q"].captured()
     blocked.unlink()
-    assert capture.wait(timeout=90) == 4
+    assert capture.wait(timeout=300) == 4
     assert capture.status.error is None
     capture.stop()
-    # The tables were written before the manifest failed; writing them again must not have doubled a row.
+    # The tables were written before the manifest failed; writing them again must not duplicate rows.
     assert compare(spark, counted[0], ss.open_store(tmp_path / "s")["q"]) == 5
 
 
-def test_two_captures_at_once_make_one_history(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """Racing captures of one query leave each epoch there once."""
+def test_concurrent_captures_make_one_history(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Concurrent captures of a query store each epoch once."""
     failures: list[BaseException] = []
 
-    def one() -> None:
+    def capture() -> None:
         try:
             ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
         except BaseException as error:  # noqa: BLE001 (shown by the assertion below)
             failures.append(error)
 
-    threads = [threading.Thread(target=one) for _ in range(4)]
+    threads = [threading.Thread(target=capture) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -130,7 +132,7 @@ def test_two_captures_at_once_make_one_history(spark: SparkSession, counted: tup
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5])
-def test_every_is_a_whole_number(counted: tuple[Path, Path], tmp_path: Path, every: int) -> None:
-    """Nothing starts with a period that cannot be meant."""
-    with pytest.raises(InvalidArgumentError, match="whole number"):
+def test_an_invalid_interval_is_rejected(counted: tuple[Path, Path], tmp_path: Path, every: int) -> None:
+    """``every`` must be an integer of at least 1, or a duration."""
+    with pytest.raises(InvalidArgumentError, match=r"expected (an integer|a number of epochs)"):
         ss.follow(counted[0], tmp_path / "s", "q", every=every)

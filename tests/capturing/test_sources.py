@@ -1,4 +1,4 @@
-"""What the manifest says of an epoch's sources: which files it reflects, so that queries over them can be compared."""
+"""The manifest describes the files that each epoch has read, so that queries over the same files can be compared."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ import streamstate as ss
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles
 from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts, as_rows
-from streamstate.snapshots.retention.run import keep
-from streamstate.snapshots.sources import sources_after
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry, as_rows
+from streamstate.snapshots.retention.dropping import keep
+from streamstate.snapshots.source_progress import sources_after
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def write_log(checkpoint: Path, batches: list[list[str]], *, every: int = 3, kept: int = 0) -> None:
-    """A file source's log as Spark writes it: now and then a compact batch, and before it ``kept`` plain ones."""
+    """Write the log of a file source as Spark does, with compacted batches, and ``kept`` plain ones before the last."""
     folder = checkpoint / "sources" / "0"
     folder.mkdir(parents=True)
     lines = [
@@ -38,21 +38,21 @@ def write_log(checkpoint: Path, batches: list[list[str]], *, every: int = 3, kep
     newest = max((batch for batch in range(len(batches)) if batch % every == every - 1), default=-1)
     for batch, own in enumerate(lines):
         compact = batch % every == every - 1
-        listed = [line for some in lines[: batch + 1] for line in some] if compact else own
+        listed = [line for earlier in lines[: batch + 1] for line in earlier] if compact else own
         if compact or batch >= newest - kept:
             (folder / f"{batch}{'.compact' if compact else ''}").write_text("\n".join(["v1", *listed]))
 
 
 def after(checkpoint: Path, batch: int, before: str | None = None) -> str | None:
-    """The facts of an epoch that ends with one of the source's batches."""
+    """The facts of an epoch that ends with a batch of the source."""
     return sources_after(LocalFiles(), str(checkpoint), before, [json.dumps({"logOffset": batch})])
 
 
 def only(sources: str | None) -> dict[str, Any]:
     """The facts of the only source."""
     assert sources is not None
-    [found] = json.loads(sources)
-    return dict(found)
+    [facts] = json.loads(sources)
+    return dict(facts)
 
 
 PATHS = st.lists(st.integers(0, 10**6), min_size=1, max_size=40, unique=True)
@@ -61,17 +61,17 @@ PATHS = st.lists(st.integers(0, 10**6), min_size=1, max_size=40, unique=True)
 @EXAMPLES
 @given(PATHS, st.integers(1, 5), st.integers(1, 5), st.integers(2, 4), st.integers(0, 5), st.data())
 def test_equal_digests_are_equal_sets_of_files(
-    numbers: list[int], of_one: int, of_other: int, every: int, kept: int, data: st.DataObject
+    numbers: list[int], small: int, large: int, every: int, kept: int, data: st.DataObject
 ) -> None:
-    """However two queries cut the same files into batches, they agree where they took the same, and only there.
+    """Queries that read files in batches of different sizes have equal digests after the same files, and only then.
 
-    Read in steps or at once, from plain or compacted parts of the log, in any order within a batch.
+    The log may be read incrementally or at once, and compacted or not; the order within a batch does not matter.
     """
     paths = [f"file:///in/day={number % 3}/{number}.parquet" for number in numbers]
     seen: dict[str, frozenset[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for size in (of_one, of_other + 5):
-            batches = [data.draw(st.permutations(paths[at : at + size])) for at in range(0, len(paths), size)]
+        for size in (small, large + 5):
+            batches = [data.draw(st.permutations(paths[first : first + size])) for first in range(0, len(paths), size)]
             checkpoint = Path(folder) / str(size)
             write_log(checkpoint, batches, every=every, kept=kept)
             before = None
@@ -84,8 +84,8 @@ def test_equal_digests_are_equal_sets_of_files(
     assert len(set(seen.values())) == len(seen)
 
 
-def test_the_folder_is_the_innermost_that_holds_all(tmp_path: Path) -> None:
-    """One day's folder while there is one day, and then the one above."""
+def test_the_folder_of_a_source_is_the_common_parent_of_its_files(tmp_path: Path) -> None:
+    """It changes to a higher folder if the files of a later epoch are outside."""
     write_log(tmp_path, [["file:///a/in/day=1/x"], ["file:///a/in/day=2/y"], ["file:///a/in/z"]], every=10)
     assert [only(after(tmp_path, batch))["under"] for batch in range(3)] == [
         "file:///a/in/day=1",
@@ -94,8 +94,8 @@ def test_the_folder_is_the_innermost_that_holds_all(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_was_written_anew_is_another(tmp_path: Path) -> None:
-    """Two queries that read different contents under one name do not agree."""
+def test_an_overwritten_file_has_another_digest(tmp_path: Path) -> None:
+    """Files of the same path and different modification times are different."""
     for name, timestamp in (("a", 1), ("b", 2)):
         folder = tmp_path / name / "sources" / "0"
         folder.mkdir(parents=True)
@@ -104,8 +104,8 @@ def test_a_file_that_was_written_anew_is_another(tmp_path: Path) -> None:
     assert only(after(tmp_path / "a", 0))["digest"] != only(after(tmp_path / "b", 0))["digest"]
 
 
-def test_a_log_that_is_gone_or_torn_is_not_known(tmp_path: Path) -> None:
-    """Never a digest of a part of the files; and once the log is there again, the facts are."""
+def test_an_incomplete_log_has_no_facts(tmp_path: Path) -> None:
+    """If a log file is missing or truncated, there is no digest. It is computed when the log is complete again."""
     batches = [[f"file:///in/{number}"] for number in range(5)]
     write_log(tmp_path, batches, every=10)
     whole = after(tmp_path, 4)
@@ -119,7 +119,7 @@ def test_a_log_that_is_gone_or_torn_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_compacted_log_is_read_from_its_end(tmp_path: Path) -> None:
-    """The cost of an epoch follows its new files: of a long log, the end alone is read."""
+    """If the facts of an earlier epoch are known, only the end of a long compacted file is read."""
     batches = [[f"file:///in/{number:0100}"] for number in range(6000)]
     write_log(tmp_path, batches, every=6000)
     sizes: list[int] = []
@@ -132,8 +132,8 @@ def test_a_compacted_log_is_read_from_its_end(tmp_path: Path) -> None:
 
     offset = [json.dumps({"logOffset": 5999})]
     facts = {"kind": "files", "files": 5990, "digest": "0" * 32, "under": "file:///in", "batch": 5989}
-    found = only(sources_after(Counting(), str(tmp_path), json.dumps([facts]), offset))
-    assert found["files"] == 6000
+    later = only(sources_after(Counting(), str(tmp_path), json.dumps([facts]), offset))
+    assert later["files"] == 6000
     assert sum(sizes) < (tmp_path / "sources/0/5999.compact").stat().st_size / 5
 
 
@@ -141,8 +141,8 @@ def test_a_compacted_log_is_read_from_its_end(tmp_path: Path) -> None:
     ("text", "start"),
     [('\0v1\n{"flights":{"0":5}}', {"flights": {"0": 5}}), ("v1\n1795233073283", 1795233073283), ("v1\nsoon", "soon")],
 )
-def test_where_other_sources_began_is_kept(tmp_path: Path, text: str, start: object) -> None:
-    """Kafka's source and some others write their start down; the same end from another start is another prefix."""
+def test_the_start_offset_of_other_sources_is_recorded(tmp_path: Path, text: str, start: object) -> None:
+    """Sources such as Kafka log their start offset. It is kept in later epochs, even if the log is deleted."""
     folder = tmp_path / "sources" / "0"
     folder.mkdir(parents=True)
     (folder / "0").write_text(text)
@@ -153,13 +153,15 @@ def test_where_other_sources_began_is_kept(tmp_path: Path, text: str, start: obj
 
 
 def test_a_source_without_an_offset_yet(tmp_path: Path) -> None:
-    """What was known stays; what was not is null; nothing at all is no column."""
+    """Its facts are null. If no source has an offset, there are no facts at all."""
     assert sources_after(LocalFiles(), str(tmp_path), None, [None]) is None
     assert sources_after(LocalFiles(), str(tmp_path), None, [None, "5"]) == '[null,{"kind":"offset"}]'
 
 
-def test_queries_over_the_same_folder_compare(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """Captured from Spark itself: two queries that take the folder's files one and two at a time."""
+def test_queries_over_the_same_folder_have_the_same_digests(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    """One query reads one file per epoch and the other two; digests of the same number of files are equal."""
     for epoch in range(12):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "one")
@@ -172,14 +174,14 @@ def test_queries_over_the_same_folder_compare(spark: SparkSession, source: Sourc
         frame = ss.open_store(tmp_path / "store")[name].epochs()
         facts = [only(sources) for sources in frame["sources"]]
         assert [*frame.columns][-1] == "sources"
-        assert {one["under"] for one in facts} == {source.folder.as_uri()}
-        digests[name] = {one["files"]: one["digest"] for one in facts}
+        assert {epoch["under"] for epoch in facts} == {source.folder.as_uri()}
+        digests[name] = {epoch["files"]: epoch["digest"] for epoch in facts}
     assert [*digests["one"]] == [*range(1, 13)]
     assert digests["two"] == {files: digest for files, digest in digests["one"].items() if files % 2 == 0}
 
 
-def test_captures_one_after_the_other_say_the_same(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """A capture that starts anew goes on from what the manifest says, over compacted parts of the log, too."""
+def test_incremental_captures_record_the_same_sources(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """A new capture continues from the facts in the manifest, also after the log is compacted."""
     for epochs in (range(3), range(3, 8), range(8, 14)):
         for epoch in epochs:
             source.add(letters(epoch))
@@ -192,7 +194,7 @@ def test_captures_one_after_the_other_say_the_same(spark: SparkSession, source: 
 
 
 def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """In the order of the offsets; and a cut with a query over one of them goes by that one."""
+    """Facts are in the order of the offsets. A cut with a query over one of the sources uses this source."""
     other = Source(spark, tmp_path / "other", "k string, v long")
     for epoch in range(4):
         source.add(letters(epoch))
@@ -208,11 +210,11 @@ def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_
     assert (second["under"], second["files"]) == (source.folder.as_uri(), 1)
     cut = ss.cut(tmp_path / "store", ["one", "both"], at=1)
     assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"one": 1, "both": 1})
-    assert cut.note.endswith("Sources that the others do not read are left aside: both has some.")
+    assert cut.note.endswith("Sources that only one query reads are not considered: both has some.")
 
 
 def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
-    """Both ways of reading a checkpoint give the same lines."""
+    """``tail`` of Hadoop's and of local files returns the same lines."""
     (tmp_path / "log").write_text("v1\nfirst\nsécond\nthird")
     for size in (5, 9, 16, 100):
         both = [files.tail(str(tmp_path / "log"), size) for files in (LocalFiles(), HadoopFiles(spark))]
@@ -221,19 +223,19 @@ def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> 
     assert [files.tail(str(tmp_path / "none"), 9) for files in (LocalFiles(), HadoopFiles(spark))] == [None, None]
 
 
-def write_as_before(folder: Path) -> Layout:
-    """A store of two epochs whose manifest has the columns of an earlier streamstate."""
+def write_older_store(folder: Path) -> Layout:
+    """Write a store with two epochs and the manifest columns of an earlier version of streamstate."""
     layout = Layout.at(folder)
     columns = pa.schema(list(MANIFEST)[:11])
     open_or_create(layout.manifest("q"), columns, "the epochs of one query")
-    rows = as_rows([Entry(epoch, CAPTURED, tables={"op0": TableFacts(1, 1, None)}) for epoch in (0, 1)])
+    rows = as_rows([Entry(epoch, CAPTURED, tables={"op0": TableEntry(1, 1, None)}) for epoch in (0, 1)])
     append_once(layout.manifest("q"), "q/_epochs", 1, lambda _: rows.select(columns.names))
     return layout
 
 
-def test_a_store_of_an_earlier_streamstate_gets_the_column(tmp_path: Path) -> None:
-    """Its epochs stay readable and say nothing of sources; new ones do."""
-    layout = write_as_before(tmp_path)
+def test_the_sources_column_is_added_to_older_stores(tmp_path: Path) -> None:
+    """It is null for the existing epochs."""
+    layout = write_older_store(tmp_path)
     write(tmp_path, [{"a": 1}, {"a": 2}, {"a": 3}], facts=[{}, {}, {"sources": "[2]"}])
     reading = Manifest(layout, "q")
     reading.refresh()
@@ -244,18 +246,18 @@ def test_a_store_of_an_earlier_streamstate_gets_the_column(tmp_path: Path) -> No
     assert [entry.sources for entry in reading.entries] == [None, None, "[2]", "[3]"]
 
 
-def test_retention_keeps_what_is_known_of_sources(tmp_path: Path) -> None:
-    """Its rewriting of the manifest loses nothing."""
+def test_retention_keeps_the_sources_of_epochs(tmp_path: Path) -> None:
+    """They are still in the manifest after retention has rewritten it."""
     write(tmp_path, [{"a": number} for number in range(4)], facts=[{"sources": f"[{epoch}]"} for epoch in range(4)])
     keep(tmp_path, "q", last=2)
     assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == ["[2]", "[3]"]
 
 
-def test_retention_of_a_store_of_an_earlier_streamstate(tmp_path: Path) -> None:
-    """It brings the column along."""
+def test_retention_adds_the_sources_column_to_older_stores(tmp_path: Path) -> None:
+    """The rewritten manifest has all columns."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
     shutil.rmtree(tmp_path / "q" / "_epochs")
-    layout = write_as_before(tmp_path)
+    layout = write_older_store(tmp_path)
     keep(tmp_path, "q", last=1)
     table = open_table(layout.manifest("q"))
     assert table is not None

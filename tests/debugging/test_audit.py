@@ -1,4 +1,4 @@
-"""Replays of deterministic queries come out as recorded; what makes one come out otherwise is found and named."""
+"""Replays of deterministic queries equal the recorded states; sources of nondeterminism are found and named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sampling import sampled
 from stepping import builder, tree, untouched
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     EpochGoneError,
     InvalidArgumentError,
     NotACheckpointError,
@@ -39,14 +39,14 @@ FILES = 3
 
 
 class Arrival(StatefulProcessor):
-    """Remembers rows in the order in which they come."""
+    """Stores rows in the order in which they arrive."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the list."""
         self._kept = handle.getListState("kept", "v long")
 
     def handleInputRows(self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        """Append them."""
+        """Append the values."""
         for frame in rows:
             for value in frame["v"].tolist():
                 self._kept.appendValue((value,))
@@ -54,14 +54,14 @@ class Arrival(StatefulProcessor):
 
 
 def timed(stream: DataFrame) -> DataFrame:
-    """Whatever Spark gives an epoch's own time to."""
+    """An aggregate of all functions that return the epoch's timestamp."""
     columns = {"a": "current_timestamp()", "b": "current_date()", "c": "unix_timestamp()", "d": "localtimestamp()"}
-    named = stream.selectExpr("k", "v", *(f"{how} AS {name}" for name, how in columns.items()))
-    return named.groupBy("k").agg(F.count("*"), F.sum("v"), *(F.max(name) for name in columns))
+    stamped = stream.selectExpr("k", "v", *(f"{call} AS {name}" for name, call in columns.items()))
+    return stamped.groupBy("k").agg(F.count("*"), F.sum("v"), *(F.max(name) for name in columns))
 
 
 def by_processor(processor: StatefulProcessor, time_mode: str) -> Callable[[DataFrame], DataFrame]:
-    """A processor's query; its rows come from several partitions."""
+    """A query with a processor, whose input rows come from several partitions."""
     return lambda stream: (
         stream.repartition("v")
         .groupBy("k")
@@ -81,21 +81,24 @@ CLEAN = {
 
 
 @pytest.mark.parametrize("name", sampled(CLEAN, 2))
-def test_a_deterministic_query_is_not_accused(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Every state of it comes out as recorded, also with another number of partitions; the original is only read."""
+def test_a_deterministic_query_is_clean(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """All states equal the recorded ones, even with another number of partitions; the original is unchanged."""
     run, query = Run(spark, tmp_path), CLEAN[name]
     run.start(query, epochs=range(EPOCHS))
     before = tree(run.checkpoint)
     audit = ss.audit(builder(run, query), run.checkpoint, replays=1, mode=query.mode, spark=spark)
     assert audit.clean, repr(audit)
     assert audit.first is None
-    assert [(one.partitions, one.upto) for one in audit.replays] == [(2, audit.epochs[-1]), (3, audit.epochs[-1])]
+    assert [(replay.partitions, replay.upto) for replay in audit.replays] == [
+        (2, audit.epochs[-1]),
+        (3, audit.epochs[-1]),
+    ]
     assert repr(audit).startswith("Deterministic")
     assert untouched(before, run.checkpoint)
 
 
 def outside(folder: Path) -> Callable[[DataFrame], DataFrame]:
-    """A column that is read from a file."""
+    """An aggregate of values that depend on the content of a file."""
     path = str(folder / "rate.txt")
 
     @F.udf("long")
@@ -108,12 +111,12 @@ def outside(folder: Path) -> Callable[[DataFrame], DataFrame]:
 
 @F.udf(DoubleType())
 def wall_clock(v: int) -> float:
-    """Reads the clock."""
+    """Add the current time."""
     return v + time.time()
 
 
 def shuffled(aggregate: Any) -> Callable[[DataFrame], DataFrame]:
-    """An aggregate of rows that were spread before."""
+    """An aggregate of repartitioned rows."""
     return lambda stream: stream.repartition("v").groupBy("k").agg(aggregate)
 
 
@@ -131,13 +134,13 @@ FAULTS: dict[str, tuple[Callable[[Path], Callable[[DataFrame], DataFrame]], str,
     "first": (lambda _: shuffled(F.first("v")), "first(v)", False),
     "list state": (lambda _: by_processor(Arrival(), "None"), "the order of rows in TransformWithState", False),
 }
-"""How each is made, who is to blame, and whether a replay with the same number of partitions diverges."""
+"""The query, the likely cause, and whether a replay with the same number of partitions diverges, by name."""
 
 
 @pytest.mark.parametrize("name", sampled(FAULTS, 3))
-def test_a_fault_is_found_and_its_source_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """First epoch, table, key, column, both values; and what in the query is likely to blame."""
-    make, culprit, same_partitions = FAULTS[name]
+def test_a_divergence_is_found_and_its_cause_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """An audit reports the first diverging epoch, table and key, both values, and the most likely cause."""
+    make, cause, same_partitions = FAULTS[name]
     (tmp_path / "rate.txt").write_text("3")
     query = Query(make(tmp_path), ())
     frame = several_files(spark, tmp_path, query)
@@ -146,18 +149,18 @@ def test_a_fault_is_found_and_its_source_is_named(spark: SparkSession, tmp_path:
     (tmp_path / "rate.txt").write_text("4")
     audit = ss.audit(frame, checkpoint, replays=1, spark=spark)
     assert not audit.clean
-    assert [one.same for one in audit.replays] == [not same_partitions, False]
+    assert [replay.same for replay in audit.replays] == [not same_partitions, False]
     first = audit.first
     assert first is not None
     assert (first.epoch, first.table.split("_")[0], "k" in "".join(first.key)) == (0, "op0", True)
     assert first.recorded != first.replayed
-    assert first.suspects[0].what.startswith(culprit), repr(audit)
+    assert first.suspects[0].what.startswith(cause), repr(audit)
     assert repr(audit).startswith("Not deterministic at epochs 0 to 2")
-    assert culprit.split("(")[0] in audit._repr_html_()
+    assert cause.split("(")[0] in audit._repr_html_()
 
 
 def several_files(spark: SparkSession, folder: Path, query: Query) -> Callable[[], DataFrame]:
-    """Input of several files an epoch, and the query over it."""
+    """Write input with several files per epoch; return the query over it."""
     source = folder / "input"
     source.mkdir()
     for number in range(EPOCHS * FILES):
@@ -170,14 +173,14 @@ def several_files(spark: SparkSession, folder: Path, query: Query) -> Callable[[
 
 
 def run_to_the_end(frame: DataFrame, checkpoint: Path) -> None:
-    """All epochs of a query."""
+    """Run a query over the available input until it ends."""
     writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.fixture(scope="module")
 def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[], DataFrame]]:
-    """A query of three epochs."""
+    """The folder and the code of a finished query with three epochs."""
     folder = tmp_path_factory.mktemp("plain")
     frame = several_files(spark, folder, Query(lambda s: s.groupBy("k").agg(F.sum("v")), ()))
     run_to_the_end(frame(), folder / "checkpoint")
@@ -187,9 +190,9 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_part_of_a_history_is_audited(
     spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path
 ) -> None:
-    """From the recorded state before the first epoch on, over other partitions too; what is asked for is kept."""
+    """Replays start from the recorded state before the first epoch. With a directory, they are kept."""
     folder, frame = plain
-    told: list[tuple[str, float | None]] = []
+    reported: list[tuple[str, float | None]] = []
     audit = ss.audit(
         frame,
         folder / "checkpoint",
@@ -199,18 +202,22 @@ def test_part_of_a_history_is_audited(
         store=tmp_path / "store",
         directory=tmp_path / "kept",
         spark=spark,
-        progress=lambda line, share: told.append((line, share)),
+        progress=lambda line, share: reported.append((line, share)),
     )
     assert audit.clean, repr(audit)
-    assert [one.partitions for one in audit.replays] == [2, 5]
-    assert {one.name for one in (tmp_path / "kept").iterdir()} >= {"replay-1", "replay-2"}
+    assert [replay.partitions for replay in audit.replays] == [2, 5]
+    assert {path.name for path in (tmp_path / "kept").iterdir()} >= {"replay-1", "replay-2"}
     assert ss.open_store(tmp_path / "store")["checkpoint"].captured() == [0, 1, 2]
-    assert [line for line, _ in told] == [f"Replay {one} of 2: epoch {epoch}" for one in (1, 2) for epoch in (1, 2)]
-    assert [share for _, share in told] == [0, 0.25, 0.5, 0.75]
+    assert [line for line, _ in reported] == [
+        f"Replay {number} of 2: epoch {epoch}" for number in (1, 2) for epoch in (1, 2)
+    ]
+    assert [share for _, share in reported] == [0, 0.25, 0.5, 0.75]
 
 
-def test_changed_code_is_told_from_chance(spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]]) -> None:
-    """Replays that agree with each other, and with nothing in the query to blame, speak for other code or input."""
+def test_changed_code_is_distinguished_from_nondeterminism(
+    spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]]
+) -> None:
+    """If the replays agree and the query has no suspects, the report suggests that the code or the input changed."""
     folder, frame = plain
     audit = ss.audit(
         lambda: (
@@ -229,13 +236,13 @@ def test_changed_code_is_told_from_chance(spark: SparkSession, plain: tuple[Path
     )
     assert audit.first is not None
     assert (audit.first.epoch, audit.first.suspects) == (1, ())
-    assert "the code, the settings or the input may not be those" in repr(audit)
+    assert "the code, the settings or the input may have changed" in repr(audit)
 
 
-def test_what_cannot_be_audited_is_said_before_anything_runs(
+def test_an_invalid_audit_is_refused_before_anything_runs(
     spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path
 ) -> None:
-    """Epochs that are not there, sources that forget, numbers that cannot be meant."""
+    """Missing epochs, sources that do not keep their input and invalid arguments are refused."""
     folder, frame = plain
     checkpoint = folder / "checkpoint"
     before = tree(checkpoint)
@@ -244,23 +251,23 @@ def test_what_cannot_be_audited_is_said_before_anything_runs(
         lines = spark.readStream.format("socket").option("host", "localhost").option("port", "9").load()
         return lines.groupBy("value").count()
 
-    with pytest.raises(EpochGoneError, match=r"cannot replay 3, 4: .*\nIt can replay the epochs 0 to 2"):
+    with pytest.raises(EpochGoneError, match=r"cannot be replayed: 3, 4\. .*\nEpochs 0 to 2 can be replayed"):
         ss.audit(frame, checkpoint, epochs=(2, 4), spark=spark)
     with pytest.raises(NotReplayableError, match="socket"):
         ss.audit(socket, checkpoint, spark=spark)
     with pytest.raises(NotACheckpointError):
         ss.audit(frame, tmp_path, spark=spark)
-    wrong: list[dict[str, Any]] = [{"epochs": (2, 1)}, {"replays": 0}, {"partitions": 2}, {"directory": folder}]
-    for one in wrong:
+    invalid: list[dict[str, Any]] = [{"epochs": (2, 1)}, {"replays": 0}, {"partitions": 2}, {"directory": folder}]
+    for arguments in invalid:
         with pytest.raises(InvalidArgumentError):
-            ss.audit(frame, checkpoint, spark=spark, **one)
+            ss.audit(frame, checkpoint, spark=spark, **arguments)
     assert untouched(before, checkpoint)
 
 
 def test_an_interrupt_leaves_nothing_behind(
     spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No scratch folder, no running query."""
+    """Neither a temporary folder nor a running query is left."""
     folder, frame = plain
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
@@ -270,5 +277,5 @@ def test_an_interrupt_leaves_nothing_behind(
 
     with pytest.raises(KeyboardInterrupt):
         ss.audit(frame, folder / "checkpoint", spark=spark, progress=interrupt)
-    assert [one for one in tmp_path.iterdir() if "audit" in one.name] == []
+    assert [path for path in tmp_path.iterdir() if "audit" in path.name] == []
     assert spark.streams.active == []

@@ -1,4 +1,4 @@
-"""The plan of a micro-batch as plain data, read from real queries."""
+"""The plan of a micro-batch as a graph, read from real queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS: dict[str, list[Any]] = {"k": ["a", "b", "a"], "v": [1, 2, 3]}
 
 @contextmanager
 def ended(frame: DataFrame, checkpoint: Path) -> Iterator[StreamingQuery]:
-    """A query that has run over all input that is there, still with its handle."""
+    """The handle of a query that has processed all available input."""
     writer = frame.writeStream.format("noop").outputMode("append" if "join" in checkpoint.name else "update")
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -35,16 +35,16 @@ def graph(frame: DataFrame, checkpoint: Path) -> PlanGraph:
 
 
 def source(spark: SparkSession, folder: Path) -> Source:
-    """One epoch of input."""
-    made = Source(spark, folder, "k string, v long")
-    made.add(ROWS)
-    return made
+    """A source with one epoch of input."""
+    source = Source(spark, folder, "k string, v long")
+    source.add(ROWS)
+    return source
 
 
-def test_an_aggregation_is_a_chain_with_figures(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows counted in every operator that counts them; the state belongs to operator 0; nothing of codegen is left."""
-    made = source(spark, tmp_path / "in").stream().groupBy("k").agg(F.sum("v").alias("total"))
-    found = graph(made, tmp_path / "checkpoint")
+def test_an_aggregation_is_a_chain_with_metrics(spark: SparkSession, tmp_path: Path) -> None:
+    """Nodes have their metrics, and stateful nodes their operator's number. Codegen nodes are left out."""
+    frame = source(spark, tmp_path / "in").stream().groupBy("k").agg(F.sum("v").alias("total"))
+    found = graph(frame, tmp_path / "checkpoint")
     assert (found.epoch, next(node.kind for node in found.nodes), found.nodes[-1].kind) == (0, "source", "sink")
     assert found.nodes[0].metrics["numOutputRows"] == 3
     assert all(node.inputs == ((node.id - 1,) if node.id else ()) for node in found.nodes)
@@ -55,24 +55,26 @@ def test_an_aggregation_is_a_chain_with_figures(spark: SparkSession, tmp_path: P
 
 
 def test_a_join_has_two_inputs(spark: SparkSession, tmp_path: Path) -> None:
-    """Two branches from two sources meet in the operator that keeps both sides."""
+    """The two inputs of the stateful operator each start at a source."""
     left, right = (source(spark, tmp_path / side).stream() for side in ("left", "right"))
     joined = left.join(right.withColumnRenamed("v", "w"), "k")
     found = graph(joined, tmp_path / "joined")
     assert [node.kind for node in found.nodes].count("source") == 2
     [join] = [node for node in found.nodes if node.kind == "state"]
     assert (join.name, join.operator, join.metrics["numOutputRows"]) == ("StreamingSymmetricHashJoin", 0, 5)
-    assert [branch(found, at) for at in join.inputs] == [["source"], ["source"]]
+    assert [sources(found, index) for index in join.inputs] == [["source"], ["source"]]
 
 
-def branch(found: PlanGraph, at: int) -> list[str]:
-    """The sources from which a branch comes."""
-    node: PlanNode = found.nodes[at]
-    return ["source"] if node.kind == "source" else [one for below in node.inputs for one in branch(found, below)]
+def sources(found: PlanGraph, index: int) -> list[str]:
+    """The sources that a node reads, directly or through its inputs."""
+    node: PlanNode = found.nodes[index]
+    if node.kind == "source":
+        return ["source"]
+    return [kind for child in node.inputs for kind in sources(found, child)]
 
 
-def test_a_query_without_state_has_adaptive_stages_taken_apart(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever Spark wraps around its operators, only the operators are told."""
+def test_adaptive_stages_are_unwrapped(spark: SparkSession, tmp_path: Path) -> None:
+    """The graph has the operators only, without the nodes that Spark wraps around them."""
     found = graph(source(spark, tmp_path / "in").stream().repartition(2).where("v > 1"), tmp_path / "plain")
     assert {node.kind for node in found.nodes} <= {"source", "exchange", "operator", "sink"}
     assert not any("Stage" in node.name or "Adaptive" in node.name for node in found.nodes)
@@ -81,15 +83,15 @@ def test_a_query_without_state_has_adaptive_stages_taken_apart(spark: SparkSessi
 
 @pytest.mark.slow
 def test_a_python_processor_is_an_operator_with_state(spark: SparkSession, tmp_path: Path) -> None:
-    """``transformWithState`` in Python has its rows and its number as Spark's own operators have."""
+    """``transformWithState`` in Python has row counts and an operator number, like Spark's own operators."""
     found = graph(evolving("n int").build(source(spark, tmp_path / "in").stream()), tmp_path / "checkpoint")
     [state] = [node for node in found.nodes if node.kind == "state"]
     assert state.operator == 0
     assert state.metrics["numTotalStateRows"] == 2
 
 
-def test_before_its_first_batch_a_query_has_no_plan(spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing to run is nothing to tell."""
+def test_a_query_has_no_plan_before_its_first_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """The last execution is None."""
     empty = Source(spark, tmp_path / "in", "k string, v long").stream().groupBy("k").count()
     with ended(empty, tmp_path / "checkpoint") as query:
         assert last_execution(query) is None

@@ -1,4 +1,4 @@
-"""A replay runs a range of epochs again, and is compared with the original epoch by epoch."""
+"""A replay runs a range of epochs again, and compares each epoch with the original."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pyspark.sql import SparkSession
 from stepping import counting, tree, untouched
 
 import streamstate as ss
+from streamstate.errors import EpochGoneError, ForkError, InvalidArgumentError, QueryError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import EpochGoneError, ForkError, InvalidArgumentError, QueryError
 
-SPREAD = "spark.sql.shuffle.partitions"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def test_the_same_code_comes_out_the_same(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """At every epoch of the range; the original stays as it is."""
+def test_the_same_code_has_the_same_result(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """No epoch of the range differs, and the original is unchanged."""
     before = tree(counted[0])
     replay = ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "again", epochs=(2, 4))
-    assert [one.epoch for one in replay.steps.epochs] == [2, 3, 4]
+    assert [run.epoch for run in replay.steps.epochs] == [2, 3, 4]
     assert replay.same
     assert replay.comparison.first is None
     assert replay.replayed.name == "again"
@@ -28,26 +28,27 @@ def test_the_same_code_comes_out_the_same(spark: SparkSession, counted: tuple[Pa
     assert untouched(before, counted[0])
 
 
-def test_changed_code_and_where_it_parts(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """The first epoch and key that differ; both are in the store that was given."""
+def test_the_first_difference_of_changed_code(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """The comparison names the first epoch and key that differ; both histories are in the given store."""
     build = counting(spark, counted[0].parent, where="k <> 'only3'")
     replay = ss.replay(
         build, counted[0], tmp_path / "changed", epochs=range(2, 5), store=tmp_path / "store", name="less"
     )
     first = replay.comparison.first
+    assert first is not None
     assert not replay.same
     assert (first.epoch, first.key) == (3, {"k": "only3"})
     store = ss.open_store(tmp_path / "store")
     assert sorted(store.queries()) == ["checkpoint", "less"]
-    assert [(one.name, one.parent, one.epoch) for one in store["less"].forks()] == [("less", "checkpoint", 1)]
+    assert [(fork.name, fork.parent, fork.epoch) for fork in store["less"].forks()] == [("less", "checkpoint", 1)]
 
 
-def test_from_epoch_0_on_it_begins_from_nothing(
+def test_a_replay_from_epoch_0_starts_without_state(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """With another number of partitions, to which the first epoch pins a query; the states are the same."""
+    """It can have another number of partitions, which the first epoch fixes, with the same states."""
     build = counting(spark, counted[0].parent)
-    replay = ss.replay(build, counted[0], tmp_path / "again", epochs=(0, 2), conf={SPREAD: 3})
+    replay = ss.replay(build, counted[0], tmp_path / "again", epochs=(0, 2), conf={SHUFFLE_PARTITIONS: 3})
     assert replay.same
     assert (replay.fork.epoch, replay.steps.epoch) == (-1, 2)
     assert Checkpoint(replay.fork).partitions(2) == 3
@@ -57,18 +58,19 @@ def test_from_epoch_0_on_it_begins_from_nothing(
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"epochs": (3, 2)}, InvalidArgumentError, "the first and the last"),
-        ({"epochs": range(0, 4, 2)}, InvalidArgumentError, "counts up by one"),
-        ({"epochs": 3}, InvalidArgumentError, "the first and the last"),
-        ({"epochs": (3, 9)}, EpochGoneError, "those that it has: 0 to 4"),
-        ({"epochs": (2, 3), "conf": {SPREAD: 7}}, InvalidArgumentError, "pinned to"),
+        ({"epochs": (3, 2)}, InvalidArgumentError, "Invalid epochs"),
+        ({"epochs": range(0, 4, 2)}, InvalidArgumentError, "Invalid epochs"),
+        ({"epochs": 3}, InvalidArgumentError, "Invalid epochs"),
+        ({"epochs": "3..1"}, InvalidArgumentError, r"both ends included"),
+        ({"epochs": (3, 9)}, EpochGoneError, "It has these epochs: 0 to 4"),
+        ({"epochs": (2, 3), "conf": {SHUFFLE_PARTITIONS: 7}}, InvalidArgumentError, "first epoch fixed"),
         ({"epochs": (2, 3), "conf": {"spark.driver.memory": "1g"}}, InvalidArgumentError, "fixed when Spark starts"),
         ({"epochs": (0, 3), "edit": object()}, InvalidArgumentError, "no state to edit"),
         ({"epochs": (2, 3), "mode": "sideways"}, QueryError, "output mode"),
         ({"epochs": (0, 3), "mode": "sideways"}, QueryError, "output mode"),
     ],
 )
-def test_bad_input_leaves_nothing_behind(
+def test_invalid_arguments_leave_nothing_behind(
     spark: SparkSession,
     counted: tuple[Path, Path],
     tmp_path: Path,
@@ -76,26 +78,28 @@ def test_bad_input_leaves_nothing_behind(
     error: type[Exception],
     match: str,
 ) -> None:
-    """No fork is there afterwards."""
+    """No fork is left."""
     with pytest.raises(error, match=match):
         ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "new", **arguments)  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()
 
 
-def test_a_checkpoint_that_is_there(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """It is not written into."""
+def test_an_existing_checkpoint_is_refused(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its files stay unchanged."""
     (tmp_path / "new").mkdir()
     (tmp_path / "new/file").touch()
     for epochs in ((0, 1), (2, 3)):
-        with pytest.raises(ForkError, match="is there already"):
+        with pytest.raises(ForkError, match="already exists"):
             ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "new", epochs=epochs)
-    assert [one.name for one in (tmp_path / "new").iterdir()] == ["file"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
 
-def test_over_another_number_of_partitions(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """From an epoch in the middle: the state is spread anew first, and comes out the same."""
+def test_a_replay_with_another_number_of_partitions(
+    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A replay from a later epoch repartitions the state first, with the same result."""
     build = counting(spark, counted[0].parent)
     replay = ss.replay(build, counted[0], tmp_path / "spread", epochs=(2, 3), partitions=3)
     assert replay.same
-    assert [(one.epoch, one.input) for one in replay.steps.epochs] == [(2, "original"), (3, "original")]
+    assert [(run.epoch, run.input) for run in replay.steps.epochs] == [(2, "original"), (3, "original")]
     assert Checkpoint(replay.fork).partitions(3) == 3

@@ -1,4 +1,4 @@
-"""A step runs one epoch of a fork: with the original's input, and with its result."""
+"""A step runs one epoch of a fork with the original's input, and has the original's result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sampling import sampled
 from stepping import builder, check_steps, counting
 
 import streamstate as ss
-from streamstate.debugger.next_epoch import with_own_conf
+from streamstate.errors import ForkError
+from streamstate.replay.stepping.next_epoch import with_own_conf
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import ForkError
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ PROVED = "join, left_outer"
 
 @pytest.mark.parametrize("provider", sampled(PROVIDERS, 2))
 def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provider: str) -> None:
-    """Key by key at each of three epochs, whichever way the state is kept."""
+    """The states at three epochs are equal, key by key, with every state store provider and format."""
     run, query = Run(spark, tmp_path), BUILT_IN[PROVED]
     run.start(query, PROVIDERS[provider])
     check_steps(spark, run, query, PROVIDERS[provider])
@@ -41,7 +41,7 @@ def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provide
 
 @pytest.mark.parametrize("name", sampled([name for name in BUILT_IN if name != PROVED], 4))
 def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Windows, deduplication, limits, joins (of a stream with itself, too), several operators in one query."""
+    """Windows, deduplication, limits, joins, self-joins and several operators in one query can be stepped."""
     run, query = Run(spark, tmp_path), BUILT_IN[name]
     run.start(query, epochs=range(3))
     check_steps(spark, run, query, at=0, steps=2)
@@ -49,33 +49,33 @@ def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) ->
 
 @pytest.mark.parametrize("name", sampled(PYTHON, 2))
 def test_python_state_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Variables, timers and timeouts: the processing time is that of the original's epoch."""
+    """Variables, timers and timeouts have the processing time of the original's epoch."""
     run, query = Run(spark, tmp_path), PYTHON[name]
     run.start(query, epochs=range(3))
     check_steps(spark, run, query, at=0, steps=2)
 
 
-def test_epochs_without_data_are_steps_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    """A step never runs one in passing: the fork has exactly the original's epochs."""
+def test_epochs_without_data_are_separate_steps(spark: SparkSession, tmp_path: Path) -> None:
+    """The fork has the same epochs as the original: a step runs no extra epoch without data."""
     run, query = Run(spark, tmp_path), WINDOWS["tumbling window"]
     session = with_settings(spark)
     frame = query.build(run.inputs.stream(session))
-    started = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(run.checkpoint))
-    going = started.start()
+    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(run.checkpoint))
+    running = writer.start()
     try:
         for epoch in range(3):
             run.inputs.add(rows(epoch))
-            going.processAllAvailable()
+            running.processAllAvailable()
     finally:
-        going.stop()
+        running.stop()
     original = Checkpoint(run.checkpoint)
     last = original.committed()[-1]
-    without = [epoch for epoch in range(1, last + 1) if _offsets(original, epoch) == _offsets(original, epoch - 1)]
-    assert without
+    without_data = [epoch for epoch in range(1, last + 1) if _offsets(original, epoch) == _offsets(original, epoch - 1)]
+    assert without_data
     report = check_steps(spark, run, query, at=0, steps=last)
-    assert [one.epoch for one in report.epochs if not one.input_rows] == without
-    planned = [original.planned(one.epoch) for one in report.epochs]
-    assert [one.watermark for one in report.epochs] == [one.watermark if one else None for one in planned]
+    assert [result.epoch for result in report.epochs if not result.input_rows] == without_data
+    planned = [original.planned(result.epoch) for result in report.epochs]
+    assert [result.watermark for result in report.epochs] == [plan.watermark if plan else None for plan in planned]
 
 
 def _offsets(checkpoint: Checkpoint, epoch: int) -> tuple[str | None, ...]:
@@ -84,12 +84,12 @@ def _offsets(checkpoint: Checkpoint, epoch: int) -> tuple[str | None, ...]:
     return planned.offsets
 
 
-def test_the_sources_log_is_compacted_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
-    """Across the source's tenth and twentieth batch, and where the original has deleted what it compacted."""
+def test_steps_across_compactions_of_the_source_log(spark: SparkSession, tmp_path: Path) -> None:
+    """The source log is compacted at its tenth and twentieth batch, and the original has deleted the old entries."""
     settings = {"spark.sql.shuffle.partitions": "1"}
     run, query = Run(spark, tmp_path), OTHERS["distinct"]
     run.start_with(query, [rows(epoch, count=3) for epoch in range(22)], settings)
-    # Spark does so after ten minutes.
+    # Spark deletes compacted entries after ten minutes.
     for batch in range(19):
         (run.checkpoint / f"sources/0/{batch}").unlink(missing_ok=True)
     fork = ss.fork(run.checkpoint, tmp_path / "fork", at=3)
@@ -101,20 +101,20 @@ def test_the_sources_log_is_compacted_on_the_way(spark: SparkSession, tmp_path: 
         assert spark_rows(spark, fork.checkpoint, "op0", epoch) == spark_rows(spark, run.checkpoint, "op0", epoch)
 
 
-def test_a_spreading_anew_is_done_again(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """An epoch in which the original only spread its state over other partitions does so in the fork."""
+def test_a_repartitioning_is_repeated(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """If the original only repartitioned its state in an epoch, so does the fork."""
     build = counting(spark, counted[0].parent)
     original = ss.fork(counted[0], tmp_path / "original", at=2)
     ss.rescale(original.checkpoint, 3, spark=spark)
     fork = ss.fork(original, tmp_path / "fork", at=2)
     report = ss.step(build, fork, original=original)
-    assert [(one.epoch, one.input) for one in report.epochs] == [(3, "none")]
+    assert [(result.epoch, result.input) for result in report.epochs] == [(3, "none")]
     assert Checkpoint(fork).partitions(3) == 3
     assert spark_rows(spark, fork.checkpoint, "op0", 3) == spark_rows(spark, counted[0], "op0", 2)
 
 
-def test_new_input(spark: SparkSession, tmp_path: Path) -> None:
-    """Where the original ends a fork goes on if asked, with all there is; then it does not follow it any more."""
+def test_a_fork_continues_with_new_input(spark: SparkSession, tmp_path: Path) -> None:
+    """New input is allowed after the original's end. The fork can no longer follow the original then."""
     run, query = Run(spark, tmp_path), OTHERS["distinct"]
     run.start(query, epochs=range(2))
     build, fork = builder(run, query), ss.fork(run.checkpoint, tmp_path / "fork", at=0)
@@ -123,19 +123,19 @@ def test_new_input(spark: SparkSession, tmp_path: Path) -> None:
     run.inputs.add(rows(2))
     run.inputs.add(rows(3))
     more = ss.step(build, fork, new_input=True, mode="append")
-    assert [(one.epoch, one.input, one.input_rows) for one in more.epochs] == [(2, "new", 22)]
-    nothing = ss.step(build, fork, new_input=True, mode="append")
-    assert (nothing.stopped, nothing.epoch, Checkpoint(fork).begun()[-1]) == ("end", 2, 2)
+    assert [(result.epoch, result.input, result.input_rows) for result in more.epochs] == [(2, "new", 22)]
+    no_input = ss.step(build, fork, new_input=True, mode="append")
+    assert (no_input.stopped, no_input.epoch, Checkpoint(fork).begun()[-1]) == ("end", 2, 2)
     run.start(query, epochs=range(0))
     assert Checkpoint(run.checkpoint).committed()[-1] == 3
     with pytest.raises(ForkError, match="has read other input"):
         ss.step(build, fork, mode="append")
 
 
-def test_a_captured_fork_begins_where_it_was_forked(
+def test_a_captured_fork_starts_where_it_was_forked(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Its epochs before are its parent's, not gaps; the store knows the parent, and rows in are told."""
+    """Epochs before the fork are not gaps. The store records the parent, and the report has the input rows."""
     ss.capture(counted[0], tmp_path / "store", "counts", spark=spark)
     fork = ss.fork(counted[0], tmp_path / "fork", at=2)
     report = ss.step(counting(spark, counted[0].parent), fork, store=tmp_path / "store", name="what_if")
@@ -143,18 +143,18 @@ def test_a_captured_fork_begins_where_it_was_forked(
     epochs = history.epochs()
     assert epochs[["epoch", "status"]].to_numpy().tolist() == [[2, "captured"], [3, "captured"]]
     assert epochs["input_rows"].to_list()[1] == report.epochs[0].input_rows
-    assert [(one.name, one.parent, one.epoch) for one in history.forks()] == [("what_if", "counts", 2)]
+    assert [(branch.name, branch.parent, branch.epoch) for branch in history.forks()] == [("what_if", "counts", 2)]
     assert report.history.name == "what_if"
     capture = ss.follow(fork, tmp_path / "followed", "f", spark=spark)
     try:
-        assert capture.wait(timeout=60) == 3
+        assert capture.wait(timeout=300) == 3
     finally:
         capture.stop()
     assert ss.open_store(tmp_path / "followed")["f"].epochs()["epoch"].to_list() == [2, 3]
 
 
-def test_results_go_to_a_place_of_the_forks_own(spark: SparkSession, tmp_path: Path) -> None:
-    """Step after step, where that is asked for."""
+def test_results_go_to_the_forks_own_sink(spark: SparkSession, tmp_path: Path) -> None:
+    """A given sink has a folder for each epoch."""
     run, query = Run(spark, tmp_path), WINDOWS["tumbling window, append"]
     run.start(query, epochs=range(4))
     fork = ss.fork(run.checkpoint, tmp_path / "fork", at=1)
@@ -168,15 +168,15 @@ def test_results_go_to_a_place_of_the_forks_own(spark: SparkSession, tmp_path: P
     }
 
 
-def test_a_plan_keeps_what_the_fork_is_pinned_to() -> None:
-    """Offsets and processing time are the original's; settings the fork's; the watermark as it is asked for."""
-    theirs = 'v1\n{"batchWatermarkMs":70,"batchTimestampMs":9,"conf":{"p":"2"}}\n{"logOffset":4}\n-'
-    mine = 'v1\n{"batchWatermarkMs":50,"batchTimestampMs":8,"conf":{"p":"3"}}\n{"logOffset":3}\n-'
+def test_an_epochs_plan_keeps_the_forks_settings() -> None:
+    """Offsets and processing time are the original's, settings are the fork's; the watermark is as requested."""
+    original = 'v1\n{"batchWatermarkMs":70,"batchTimestampMs":9,"conf":{"p":"2"}}\n{"logOffset":4}\n-'
+    fork = 'v1\n{"batchWatermarkMs":50,"batchTimestampMs":8,"conf":{"p":"3"}}\n{"logOffset":3}\n-'
     commit = 'v1\n{"nextBatchWatermarkMs":60}'
     for own, watermark in ((True, 60), (False, 70)):
-        version, head, *sources = with_own_conf(theirs, mine, commit, own_watermark=own, pinned={}).split("\n")
+        version, head, *sources = with_own_conf(original, fork, commit, own_watermark=own, pinned={}).split("\n")
         assert json.loads(head) == {"batchWatermarkMs": watermark, "batchTimestampMs": 9, "conf": {"p": "3"}}
         assert (version, sources) == ("v1", ['{"logOffset":4}', "-"])
-    assert with_own_conf(theirs, theirs, commit, own_watermark=False, pinned={}) == theirs
-    first = with_own_conf(theirs, None, None, own_watermark=True, pinned={"p": "5"})
+    assert with_own_conf(original, original, commit, own_watermark=False, pinned={}) == original
+    first = with_own_conf(original, None, None, own_watermark=True, pinned={"p": "5"})
     assert json.loads(first.split("\n")[1])["conf"] == {"p": "5"}

@@ -1,4 +1,4 @@
-"""What cannot be stepped is said before anything is written, and the fork stands where it stood."""
+"""Invalid steps are refused before anything is written, and failed steps leave the fork unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from pyspark.sql import functions as F
 from stepping import counting, tree, untouched
 
 import streamstate as ss
-from streamstate.debugger.lock import LOCK_FILE
-from streamstate.debugger.one_epoch import active_queries
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     EpochGoneError,
     ForkError,
     InvalidArgumentError,
@@ -30,13 +27,17 @@ from streamstate.snapshots.errors import (
     QueryError,
     UnknownColumnError,
 )
+from streamstate.replay.stepping.fork_folder import LOCK_FILE
+from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.fork_record import FORK_FILE
 
 Build = Callable[[], DataFrame]
 
 
 @pytest.fixture
 def fork(counted: tuple[Path, Path], tmp_path: Path) -> Iterator[ss.Fork]:
-    """A fork at epoch 1 of five; the original is as it was when the test has ended."""
+    """A fork at epoch 1 of five epochs. The original must be unchanged after the test."""
     before = tree(counted[0])
     yield ss.fork(counted[0], tmp_path / "fork", at=1)
     assert untouched(before, counted[0])
@@ -49,7 +50,7 @@ def build(spark: SparkSession, counted: tuple[Path, Path]) -> Build:
 
 
 def refused(build: Build, fork: ss.Fork, error: type[Exception], match: str, **arguments: Any) -> None:
-    """A step that is refused, or fails, changes nothing of the fork."""
+    """Check that a step raises an error and leaves the fork unchanged."""
     before = tree(Path(fork))
     with pytest.raises(error, match=match):
         ss.step(build, fork, **arguments)
@@ -60,7 +61,7 @@ def refused(build: Build, fork: ss.Fork, error: type[Exception], match: str, **a
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"epochs": 0}, InvalidArgumentError, "from 1 on"),
+        ({"epochs": 0}, InvalidArgumentError, "Invalid epochs=0: expected an integer of at least 1"),
         ({"until": 7}, InvalidArgumentError, "until=7"),
         ({"until": "n >"}, InvalidSQLError, "does not parse"),
         ({"until": "missing > 1"}, UnknownColumnError, "missing"),
@@ -70,33 +71,41 @@ def refused(build: Build, fork: ss.Fork, error: type[Exception], match: str, **a
         ({"mode": "sideways"}, QueryError, "output mode"),
     ],
 )
-def test_arguments_that_cannot_be_meant(
+def test_invalid_arguments_are_refused(
     build: Build, fork: ss.Fork, arguments: dict[str, Any], error: type[Exception], match: str
 ) -> None:
-    """Each is found before an epoch runs, and the message says what would be right."""
+    """No epoch runs. The message says what is expected."""
     refused(build, fork, error, match, **arguments)
 
 
-def test_a_sink_of_another_query(build: Build, fork: ss.Fork, tmp_path: Path) -> None:
-    """A fork writes only where nobody else has written."""
+def test_a_sink_with_other_files_is_refused(build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+    """It may be the original's sink."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out/part-0.parquet").touch()
     refused(build, fork, ForkError, "may be the original's sink", sink=f"parquet:{tmp_path}/out")
 
 
-def test_what_is_no_fork(build: Build, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """A query that is no fork is never stepped, nor a copy of one, nor the original as its own fork."""
-    with pytest.raises(ForkError, match="is no fork"):
+def test_only_forks_are_stepped(build: Build, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Other queries, copies of a checkpoint and the original itself are refused."""
+    with pytest.raises(ForkError, match="is not a fork"):
         ss.step(build, counted[0])
     with pytest.raises(ForkError, match="the original itself"):
         ss.step(build, counted[0], original=counted[0])
     shutil.copytree(counted[0], tmp_path / "copy")
-    with pytest.raises(ForkError, match="it is a copy of it"):
+    with pytest.raises(ForkError, match="it is a copy"):
         ss.step(build, tmp_path / "copy", original=counted[0])
 
 
-def test_a_fork_whose_query_is_running(build: Build, fork: ss.Fork) -> None:
-    """Stepping it would end that query."""
+def test_forks_that_name_each_other_as_parents_are_refused(build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+    """The search for the original ends with an error."""
+    second = ss.fork(fork, tmp_path / "second")
+    record = Path(fork, FORK_FILE)
+    record.write_text(record.read_text().replace(fork.original, str(second)))
+    refused(build, second, ForkError, "name each other as their parents")
+
+
+def test_a_fork_whose_query_is_running_is_refused(build: Build, fork: ss.Fork) -> None:
+    """A step would stop that query."""
     writer = build().writeStream.format("noop").outputMode("update").option("checkpointLocation", str(fork))
     query = writer.start()
     try:
@@ -107,8 +116,8 @@ def test_a_fork_whose_query_is_running(build: Build, fork: ss.Fork) -> None:
         query.stop()
 
 
-def test_a_fork_that_another_process_steps(build: Build, fork: ss.Fork) -> None:
-    """The file that a living process has left is heeded; that of a dead one is not."""
+def test_a_fork_that_another_process_steps_is_refused(build: Build, fork: ss.Fork) -> None:
+    """The lock of a dead process is taken over."""
     Path(fork, LOCK_FILE).write_text(f'{{"process": {os.getppid()}, "host": "{os.uname().nodename}"}}')
     with pytest.raises(QueryError, match=f"by process {os.getppid()}"):
         ss.step(build, fork)
@@ -116,18 +125,20 @@ def test_a_fork_that_another_process_steps(build: Build, fork: ss.Fork) -> None:
     assert ss.step(build, fork).epoch == 2
 
 
-def test_other_sources(spark: SparkSession, build: Build, fork: ss.Fork) -> None:
-    """The sources' number and kinds are those of the original."""
+def test_other_sources_are_refused(spark: SparkSession, build: Build, fork: ss.Fork) -> None:
+    """The sources must match the original's in number and kind."""
     rate = spark.readStream.format("rate")
     socket = spark.readStream.format("socket").options(host="localhost", port="1")
-    refused(lambda: spark.range(3), fork, InvalidArgumentError, "does not stream")
+    refused(lambda: spark.range(3), fork, InvalidArgumentError, "is not streaming")
     refused(lambda: rate.load().groupBy("value").count(), fork, ForkError, "another kind")
     refused(lambda: build().union(build()), fork, ForkError, "2 sources")
     refused(lambda: socket.load().groupBy("value").count(), fork, NotReplayableError, "a socket")
 
 
-def test_files_that_would_be_taken_away(spark: SparkSession, counted: tuple[Path, Path], fork: ss.Fork) -> None:
-    """They are the original's input too."""
+def test_a_source_that_deletes_its_input_is_refused(
+    spark: SparkSession, counted: tuple[Path, Path], fork: ss.Fork
+) -> None:
+    """The files are also the original's input."""
     reader = spark.readStream.schema("k string, v long").option("cleanSource", "delete")
     refused(
         lambda: reader.parquet(str(counted[0].parent / "input")).groupBy("k").count(),
@@ -137,18 +148,18 @@ def test_files_that_would_be_taken_away(spark: SparkSession, counted: tuple[Path
     )
 
 
-def test_a_state_that_does_not_fit(
+def test_code_whose_state_does_not_fit_is_refused(
     spark: SparkSession, counted: tuple[Path, Path], build: Build, fork: ss.Fork
 ) -> None:
-    """Spark's error is told plainly; the fork stands where it stood, and the right code goes on from there."""
+    """The message explains Spark's error. The fork is unchanged, and the original code can still step it."""
     changed = counting(spark, counted[0].parent, "min(v) AS least")
     refused(changed, fork, QueryError, "does not fit")
-    refused(lambda: changed().dropDuplicates(["k"]), fork, QueryError, "stands where it stood", mode="append")
+    refused(lambda: changed().dropDuplicates(["k"]), fork, QueryError, "The fork is unchanged", mode="append")
     assert ss.step(build, fork).epoch == 2
 
 
 def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
-    """It is raised with its cause; with until="error" it is reported."""
+    """It is raised with its cause. With until="error", it is in the report instead."""
 
     @F.udf("long")
     def fails(value: int) -> int:
@@ -168,8 +179,8 @@ def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
     assert ss.step(build, fork).epoch == 2
 
 
-def test_an_interrupt(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path: Path) -> None:
-    """The query is stopped, and the fork stands at a committed epoch."""
+def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+    """The fork is unchanged, and can be stepped again."""
     running = str(tmp_path / "running")
 
     @F.udf("long")
@@ -195,8 +206,8 @@ def test_an_interrupt(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path
     assert ss.step(build, fork).epoch == 2
 
 
-def test_a_step_that_was_killed(build: Build, fork: ss.Fork, counted: tuple[Path, Path]) -> None:
-    """What it left is taken back by the next one."""
+def test_files_of_a_killed_step_are_removed(build: Build, fork: ss.Fork, counted: tuple[Path, Path]) -> None:
+    """The next step removes them."""
     shutil.copy(counted[0] / "offsets/2", Path(fork, "offsets/2"))
     (Path(fork) / "state/0/0/3_00000000-0000-0000-0000-000000000000.changelog").write_bytes(b"half")
     report = ss.step(build, fork)
@@ -206,31 +217,31 @@ def test_a_step_that_was_killed(build: Build, fork: ss.Fork, counted: tuple[Path
 
 @pytest.fixture
 def copied(counted: tuple[Path, Path], tmp_path: Path) -> Path:
-    """An original of one's own, to be damaged: the files that it read are those of ``counted``."""
+    """A copy of the original that tests can damage. It shares the input files of ``counted``."""
     shutil.copytree(counted[0], tmp_path / "original")
     return tmp_path / "original"
 
 
-def test_an_epoch_that_is_purged(build: Build, copied: Path, tmp_path: Path) -> None:
-    """The message names those that are left."""
+def test_a_step_to_a_purged_epoch_is_refused(build: Build, copied: Path, tmp_path: Path) -> None:
+    """The message names the remaining epochs."""
     fork = ss.fork(copied, tmp_path / "fork", at=1)
     for epoch in range(3):
         (copied / f"offsets/{epoch}").unlink()
-    refused(build, fork, EpochGoneError, "epochs 3 to 4")
+    refused(build, fork, EpochGoneError, "epochs 3 to 4 are left")
 
 
-def test_an_epoch_that_was_only_planned(build: Build, copied: Path, tmp_path: Path) -> None:
-    """It can be stepped, and the report says that the original never committed it; after it there is none."""
+def test_a_step_to_an_uncommitted_epoch(build: Build, copied: Path, tmp_path: Path) -> None:
+    """It can be run as the last epoch, and the report says that the original never committed it."""
     (copied / "commits/4").unlink()
     fork = ss.fork(copied, tmp_path / "fork", at=3)
     report = ss.step(build, fork, epochs=2)
-    assert [(one.epoch, one.input) for one in report.epochs] == [(4, "planned")]
+    assert [(run.epoch, run.input) for run in report.epochs] == [(4, "planned")]
     assert report.stopped == "end"
     assert "never committed" in repr(report)
 
 
-def test_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
-    """The files are named; once they are back, the step runs."""
+def test_missing_input_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    """The step runs once they are restored."""
     (tmp_path / "input").mkdir()
     build = counting(spark, tmp_path)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""What in a query may come out otherwise is found in its plan and in its Python functions."""
+"""Sources of nondeterminism are found in a query's plan and in its Python functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
-from streamstate.debugger.audit.plan import suspects_of
-from streamstate.debugger.audit.python_code import suspects_in
-from streamstate.debugger.audit.suspects import Evidence, Kind, Suspect, ranked
+from streamstate.replay.audit.plan_suspects import suspects_of
+from streamstate.replay.audit.python_suspects import suspects_in
+from streamstate.replay.audit.suspects import Evidence, Suspect, SuspectKind, ranked
 
 COUNTER = [0]
 SEEN = 0
@@ -27,72 +27,72 @@ RATES = {"a": 1}
 
 
 def helper(v: int) -> float:
-    """Is called by others."""
+    """Use a random number."""
     return v * random.random()
 
 
 def through_another(v: int) -> float:
-    """Calls a function of the user's own."""
+    """Call another of the user's functions."""
     return helper(v)
 
 
 def imports_itself(v: int) -> str:
-    """Imports where it is needed."""
+    """Import a module inside the function."""
     from uuid import uuid4 as fresh
 
     return f"{v}{fresh()}"
 
 
 def counts_in_a_list(v: int) -> int:
-    """Changes a container of the module."""
+    """Change a module-level list."""
     COUNTER[0] += 1
     return v + COUNTER[0]
 
 
 def counts_in_a_global(v: int) -> int:
-    """Changes a global."""
-    global SEEN  # noqa: PLW0603 (what is to be found)
+    """Change a global variable."""
+    global SEEN  # noqa: PLW0603 (this must be found)
     SEEN += 1
     return v + SEEN
 
 
 def only_reads(v: int) -> int:
-    """A constant of the module, the row, and arithmetic on times that were given."""
+    """Use a module-level constant, the argument, and arithmetic on given times."""
     return v + RATES["a"] + dt.datetime.fromtimestamp(v, dt.UTC).year + int(time.strftime("%Y", (2026,) * 9))
 
 
-FOUND: dict[str, tuple[Callable[..., Any], str, Kind]] = {
-    "random": (helper, "random.random", Kind.RANDOM),
-    "through another function": (through_another, "random.random", Kind.RANDOM),
-    "inside a list": (lambda v: [uuid.uuid4() for _ in range(v)], "uuid.uuid4", Kind.RANDOM),
-    "imported inside": (imports_itself, "uuid.uuid4", Kind.RANDOM),
-    "under another name": (lambda v: v + moment(), "time.time", Kind.CLOCK),
-    "datetime": (lambda _: dt.datetime.now(dt.UTC), "datetime.datetime.now", Kind.CLOCK),
-    "pandas": (lambda _: pd.Timestamp.now(), "pandas.Timestamp.now", Kind.CLOCK),
-    "the environment": (lambda _: os.environ["HOME"], "os.environ", Kind.OUTSIDE),
-    "a file": (lambda path: open(path).read(), "open", Kind.OUTSIDE),  # noqa: PTH123, SIM115
-    "a list of the module": (counts_in_a_list, "global COUNTER", Kind.OUTSIDE),
-    "a global": (counts_in_a_global, "global SEEN", Kind.OUTSIDE),
+FOUND: dict[str, tuple[Callable[..., Any], str, SuspectKind]] = {
+    "random": (helper, "random.random", SuspectKind.RANDOM),
+    "through another function": (through_another, "random.random", SuspectKind.RANDOM),
+    "inside a list": (lambda v: [uuid.uuid4() for _ in range(v)], "uuid.uuid4", SuspectKind.RANDOM),
+    "imported inside": (imports_itself, "uuid.uuid4", SuspectKind.RANDOM),
+    "under another name": (lambda v: v + moment(), "time.time", SuspectKind.CLOCK),
+    "datetime": (lambda _: dt.datetime.now(dt.UTC), "datetime.datetime.now", SuspectKind.CLOCK),
+    "pandas": (lambda _: pd.Timestamp.now(), "pandas.Timestamp.now", SuspectKind.CLOCK),
+    "the environment": (lambda _: os.environ["HOME"], "os.environ", SuspectKind.OUTSIDE),
+    "a file": (lambda path: open(path).read(), "open", SuspectKind.OUTSIDE),  # noqa: PTH123, SIM115
+    "a list of the module": (counts_in_a_list, "global COUNTER", SuspectKind.OUTSIDE),
+    "a global": (counts_in_a_global, "global SEEN", SuspectKind.OUTSIDE),
 }
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_python_reads_outside_is_found(name: str) -> None:
-    """By the name that its module gives it, with the function and the line."""
+def test_nondeterministic_calls_in_python_are_found(name: str) -> None:
+    """A suspect has the call's full name and its location."""
     function, what, kind = FOUND[name]
     found = suspects_in(function, "u")
-    assert [(one.what, one.kind) for one in found] == [(what, kind)]
+    assert [(suspect.what, suspect.kind) for suspect in found] == [(what, kind)]
     assert "of test_suspects.py" in found[0].where
 
 
-def test_what_only_reads_its_arguments_is_not_suspected() -> None:
-    """Constants and calculations with times are nobody's fault."""
+def test_deterministic_functions_are_not_suspected() -> None:
+    """Constants and calculations with given times are deterministic."""
     assert suspects_in(only_reads, "u") == []
 
 
 @F.udf(DoubleType())
 def noisy(v: int) -> float:
-    """Draws a number."""
+    """Multiply by a random number."""
     return v * random.random()
 
 
@@ -113,38 +113,41 @@ PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], set[str]]] = {
 
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession) -> DataFrame:
-    """Rows of ``k`` and ``v``; nothing is run."""
+    """A streaming DataFrame with ``k`` and ``v``, which is not run."""
     return spark.readStream.format("rate").load().selectExpr("cast(value % 3 AS string) AS k", "value AS v")
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_a_plan_holds_is_found(stream: DataFrame, name: str) -> None:
-    """Whatever may come out otherwise, and nothing that a replay repeats."""
-    build, what = PLANS[name]
-    assert {one.what for one in suspects_of(build(stream))} == what
+def test_nondeterministic_expressions_in_a_plan_are_found(stream: DataFrame, name: str) -> None:
+    """Expressions that a replay repeats exactly are not suspected."""
+    build, expected = PLANS[name]
+    assert {suspect.what for suspect in suspects_of(build(stream))} == expected
 
 
-def test_a_suspect_knows_the_columns_it_flows_into(stream: DataFrame) -> None:
-    """Through projections, to the columns that the aggregate remembers."""
+def test_a_suspect_has_the_columns_it_flows_into(stream: DataFrame) -> None:
+    """Columns are traced through projections to the buffer columns of the aggregate."""
     frame = stream.withColumn("r", F.rand()).withColumn("s", F.col("r") * 2).groupBy("k").agg(F.max("s"), F.min("v"))
-    (one,) = suspects_of(frame)
-    assert one.columns == {"max"}
+    (suspect,) = suspects_of(frame)
+    assert suspect.columns == {"max"}
 
 
-def _suspect(kind: Kind, *columns: str) -> Suspect:
+def _suspect(kind: SuspectKind, *columns: str) -> Suspect:
     return Suspect(kind.value, "somewhere", "it may", "not", kind, frozenset(columns))
 
 
-def test_what_was_found_decides_who_is_accused() -> None:
-    """Chance where replays differ among themselves, the outside where they agree, order where partitions matter."""
-    everyone = [_suspect(kind) for kind in Kind]
+def test_the_evidence_ranks_the_suspects() -> None:
+    """Randomness is first if the replays disagree, outside data if they agree, order if the partitioning matters."""
+    suspects = [_suspect(kind) for kind in SuspectKind]
 
-    def first(**evidence: Any) -> Kind:
-        return ranked(everyone, Evidence(None, **evidence))[0].kind
+    def first(**evidence: Any) -> SuspectKind:
+        return ranked(suspects, Evidence(None, **evidence))[0].kind
 
-    assert first(same_partitions=True, agree=False) in (Kind.RANDOM, Kind.CLOCK)
-    assert first(same_partitions=True, agree=True) is Kind.OUTSIDE
-    assert first(same_partitions=False, agree=False) in (Kind.ORDER, Kind.PARTITION)
+    assert first(same_partitions=True, agree=False) in (SuspectKind.RANDOM, SuspectKind.CLOCK)
+    assert first(same_partitions=True, agree=True) is SuspectKind.OUTSIDE
+    assert first(same_partitions=False, agree=False) in (SuspectKind.ORDER, SuspectKind.PARTITION)
     column = Evidence("max_2", same_partitions=True, agree=False)
-    assert ranked([_suspect(Kind.RANDOM, "min"), _suspect(Kind.ORDER, "max")], column)[0].kind is Kind.ORDER
-    assert _suspect(Kind.PARTITION) not in ranked(everyone, column)
+    assert (
+        ranked([_suspect(SuspectKind.RANDOM, "min"), _suspect(SuspectKind.ORDER, "max")], column)[0].kind
+        is SuspectKind.ORDER
+    )
+    assert _suspect(SuspectKind.PARTITION) not in ranked(suspects, column)

@@ -1,4 +1,4 @@
-"""What all fault tests share: the preloaded library, quick processes, and queries whose truth is known."""
+"""Fixtures of the fault tests: the preloaded library, pre-warmed processes, and queries with known states."""
 
 from __future__ import annotations
 
@@ -26,57 +26,57 @@ SEED = os.environ.get("STREAMSTATE_FAULTS_SEED", "1")
 ROUND = os.environ.get("STREAMSTATE_FAULTS_ROUND")
 
 Round = Callable[[Zygote, int], tuple[list[str], list[str]]]
-"""Runs the round of a number; returns what it did, by kind, and what was wrong."""
+"""Runs a round by number; returns the kinds of its faults, and the errors."""
 
 if sys.platform != "linux":
-    collect_ignore_glob = ["test_*.py"]  # libraries are preloaded differently, or not at all
+    collect_ignore_glob = ["test_*.py"]  # preloading libraries works differently, or not at all
 
 _FIGURES = pytest.StashKey[list[str]]()
 
 
 @dataclass
 class Tally:
-    """What the rounds of a test did, and what was wrong."""
+    """The faults of a test's rounds, by kind, and the errors found."""
 
     done: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Fail where anything was wrong, with all of it."""
+        """Fail with all errors, if there are any."""
         assert not self.wrong, f"{len(self.wrong)} wrong, seed {SEED}:\n" + "\n".join(self.wrong)
 
 
 @dataclass
 class Processes:
-    """A few zygotes, so that rounds can run beside each other."""
+    """Several zygotes, so that rounds can run concurrently."""
 
     zygotes: SimpleQueue[Zygote]
     number: int
 
     @contextmanager
-    def one(self) -> Iterator[Zygote]:
-        """A zygote that nobody else uses meanwhile."""
-        taken = self.zygotes.get()
+    def borrow(self) -> Iterator[Zygote]:
+        """Borrow a zygote that no other round uses meanwhile."""
+        zygote = self.zygotes.get()
         try:
-            yield taken
+            yield zygote
         finally:
-            self.zygotes.put(taken)
+            self.zygotes.put(zygote)
 
-    def rounds(self, one_round: Round, *, wanted: int | None = None, number: int | None = None) -> Tally:
-        """Run rounds 0, 1, …: until ``wanted`` things were done, or a ``number`` of rounds."""
+    def rounds(self, run_round: Round, *, target: int | None = None, number: int | None = None) -> Tally:
+        """Run rounds 0, 1, … until ``target`` faults have occurred, or a ``number`` of rounds."""
         tally, lock = Tally(), threading.Lock()
         numbers = iter(range(number)) if number is not None else itertools.count()
 
         def work() -> None:
-            while wanted is None or tally.done.total() < wanted:
+            while target is None or tally.done.total() < target:
                 with lock:
-                    at = next(numbers, None)
-                if at is None:
+                    round_number = next(numbers, None)
+                if round_number is None:
                     return
-                self._round(tally, at, one_round)
+                self._round(tally, round_number, run_round)
 
         if ROUND is not None:
-            self._round(tally, int(ROUND), one_round)
+            self._round(tally, int(ROUND), run_round)
             return tally
         with ThreadPoolExecutor(self.number) as pool:
             for worker in [pool.submit(work) for _ in range(self.number)]:
@@ -84,10 +84,10 @@ class Processes:
         return tally
 
     def _round(
-        self, tally: Tally, number: int, one_round: Callable[[Zygote, int], tuple[list[str], list[str]]]
+        self, tally: Tally, number: int, run_round: Callable[[Zygote, int], tuple[list[str], list[str]]]
     ) -> None:
-        with self.one() as zygote:
-            done, wrong = one_round(zygote, number)
+        with self.borrow() as zygote:
+            done, wrong = run_round(zygote, number)
         tally.done.update(done)
         tally.wrong += [f"round {number}: {line}" for line in wrong]
 
@@ -113,32 +113,32 @@ def processes(library: Path, spark: SparkSession, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="session")
 def zygote(processes: Processes) -> Zygote:
-    """One of them, for a test that runs no rounds."""
-    with processes.one() as taken:
-        return taken
+    """A zygote for tests that run no rounds."""
+    with processes.borrow() as borrowed:
+        return borrowed
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Two stores in which nothing is damaged, some epochs behind their query."""
+    """Two undamaged stores that are some epochs behind their query."""
 
     store: Path
     with_log_checkpoints: Path
     workload: Workload
     epochs: int
-    """How many the stores have."""
+    """The number of epochs in the stores."""
 
 
 @pytest.fixture(scope="session")
 def whole(zygote: Zygote, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Six epochs of eight, an epoch a commit; in one store every log entry counts, the other has all kinds of files."""
+    """Six of eight epochs, one epoch per commit; one store has only log entries, the other has log checkpoints too."""
     folder = tmp_path_factory.mktemp("whole")
     stores = {folder / "plain": 50, folder / "checkpointed": 3}
     source = queries.source_of(spark, folder / "input", queries.remembered)
     queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6))
     for store, every in stores.items():
         arguments = {"checkpoint": str(folder / "checkpoint"), "store": str(store)}
-        ending = zygote.one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": every}))
+        ending = zygote.run_one(Job("capture", {**arguments, "epochs_a_pass": 1, "log_checkpoint_every": every}))
         assert ending.error is None, ending.trace
     queries.run_to_end(source, queries.remembered, folder / "checkpoint", range(6, 8))
     plain, checkpointed = stores
@@ -159,11 +159,11 @@ def workload(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_facto
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> list[str]:
-    """Lines for the end of the run: what was done, how often."""
+    """Lines for the terminal summary: the number of faults by kind."""
     return request.config.stash.setdefault(_FIGURES, [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say the figures."""
+    """Print the figures."""
     for line in config.stash.get(_FIGURES, []):
         terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""What goes wrong, drawn from a seed."""
+"""Faults and damages, drawn at random from a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 from faults.shim import ALWAYS, CHANGES, Action, Call, Fault, Kind
 
-# What the kernel's manual pages say that each error can come from, among the calls that a capture makes.
+# The calls of a capture that can fail with each error, according to the manual pages.
 _ERRORS = {
     errno.EIO: CHANGES,
     errno.ENOSPC: Kind.OPEN | Kind.WRITE | Kind.SYNC | Kind.RENAME | Kind.LINK | Kind.MKDIR,
@@ -20,7 +20,7 @@ _READ_ERRORS = (errno.EIO, errno.EMFILE)
 
 @dataclass(frozen=True)
 class Seen:
-    """A capture without a fault, as faults are drawn from it."""
+    """A capture without a fault, from whose calls faults are drawn."""
 
     changes: list[Call]
     reads: int
@@ -29,19 +29,19 @@ class Seen:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A fault at a call, or a SIGKILL at a moment, in seconds."""
+    """A fault at a call, or a SIGKILL after some seconds."""
 
     fault: Fault | None = None
     kill_after: float | None = None
 
     @property
     def kills(self) -> bool:
-        """Whether the process is to die of it."""
+        """Whether the fault kills the process."""
         return self.fault is None or self.fault.kills
 
     @property
     def kind(self) -> str:
-        """What it is counted as."""
+        """The kind under which the fault is counted."""
         if self.fault is None:
             return "kill at a moment"
         if self.kills:
@@ -54,7 +54,7 @@ class Drawn:
 
 
 def draw_fault(random: Random, seen: Seen, part: float = 1.0) -> Drawn:
-    """A fault for a capture that has the given part of the epochs before it."""
+    """Draw a fault for a capture of the given share of the epochs."""
     calls = seen.changes[: max(1, int(len(seen.changes) * part))]
     what = random.random()
     if what < 0.1:
@@ -82,7 +82,7 @@ def _kill(random: Random, calls: list[Call]) -> Drawn:
 def _error(random: Random, calls: list[Call]) -> Drawn:
     error = random.choice(list(_ERRORS))
     call = random.choice([call for call in calls if call.kind & _ERRORS[error]] or calls)
-    # A full disk takes what still fits before it refuses.
+    # A full disk accepts what still fits before it fails.
     short = error == errno.ENOSPC and call.kind is Kind.WRITE and random.random() < 0.5
     times = random.choice([1, 1, 1, 3, ALWAYS]) + short
     return Drawn(Fault(Action.SHORT if short else Action.FAIL, call.number, _ERRORS[error], CHANGES, error, times))
@@ -96,7 +96,7 @@ def at_every_commit(seen: Seen) -> list[Drawn]:
 
 @dataclass(frozen=True)
 class Damage:
-    """One file flipped in one byte, or cut to a length (0: emptied)."""
+    """A file with one byte flipped, or truncated to a length (0: emptied)."""
 
     file: str
     flipped: int | None = None
@@ -104,7 +104,7 @@ class Damage:
     length: int = 0
 
     def inflict(self, store: Path) -> None:
-        """Do it."""
+        """Damage the file."""
         file = store / self.file
         content = bytearray(file.read_bytes())
         if self.flipped is None:
@@ -115,7 +115,7 @@ class Damage:
 
     @property
     def kind(self) -> str:
-        """What it is counted as."""
+        """The kind under which the damage is counted."""
         what = "flip" if self.flipped is not None else "truncate" if self.length else "empty"
         return f"{what} {category(self.file)}"
 
@@ -125,7 +125,7 @@ class Damage:
 
 
 def category(file: str) -> str:
-    """What a file of a store is."""
+    """The category of a store's file."""
     name = Path(file).name
     if "_delta_log" not in file:
         return "data"
@@ -137,10 +137,10 @@ def category(file: str) -> str:
 
 
 def draw_damage(random: Random, store: Path) -> Damage:
-    """A damage to a store: first what kind of file, so that the kinds of which there are few are hit as well."""
+    """Draw a damage: first the category of the file, so that rare categories are damaged too."""
     files: dict[str, list[Path]] = {}
-    # In the order in which they were written: their names are not the same in two runs, what is drawn is.
-    for file in sorted(filter(Path.is_file, store.rglob("*")), key=lambda one: (one.parent, one.stat().st_mtime_ns)):
+    # In the order of writing, because names differ between runs and the draws must not.
+    for file in sorted(filter(Path.is_file, store.rglob("*")), key=lambda file: (file.parent, file.stat().st_mtime_ns)):
         files.setdefault(category(str(file.relative_to(store))), []).append(file)
     likely = {"data": 4, "log entry": 4}
     kinds = sorted(files)

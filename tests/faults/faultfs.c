@@ -1,8 +1,8 @@
-/* Numbers the calls by which a process changes the files of one folder, and makes the N-th of them go wrong.
+/* Counts the calls by which a process changes the files of one folder, and makes the N-th of them fail.
  *
- * Preloaded, because the calls come from Rust (deltalake) and C++ (pyarrow) as well as from Python. Nothing happens
- * until faultfs_arm() maps a control file; shim.py lays that file out. It is shared memory: what is reported in it
- * outlives a SIGKILL.
+ * It is preloaded, because the calls come from Rust (deltalake) and C++ (pyarrow) as well as Python. It does nothing
+ * until faultfs_arm() maps a control file, whose layout shim.py defines. The file is shared memory, so that its report
+ * survives a SIGKILL.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,15 +28,15 @@ enum { UNDER_WAY = -1, PATH_LENGTH = 240, FOLDER_LENGTH = 512 };
 
 struct entry {
     uint32_t kind;
-    int32_t error; /* 0: done; an errno; UNDER_WAY: the process died in it */
-    uint64_t size; /* bytes asked to be written */
+    int32_t error; /* 0: success; an errno; UNDER_WAY: the process died in the call */
+    uint64_t size; /* bytes requested to be written */
     char path[PATH_LENGTH];
 };
 
 struct control {
     uint32_t action;
     uint32_t error;          /* SLOW: milliseconds */
-    uint32_t counted, kinds; /* masks: which calls are numbered, which may go wrong */
+    uint32_t counted, kinds; /* masks of the calls that are counted, and that may fail */
     uint64_t at, times, capacity;
     char folder[FOLDER_LENGTH];
     uint64_t calls, fired, first_fired;
@@ -88,7 +88,7 @@ int faultfs_arm(const char *path) {
 
 void faultfs_disarm(void) { control = NULL; }
 
-/* Where a path leads, as text; a descriptor where there is no path. */
+/* Resolve a path to text, or the path of a descriptor if there is no path. */
 static void locate(char *into, int folder, const char *path) {
     char link[64];
     size_t used = 0;
@@ -106,7 +106,7 @@ static int inside(const char *path) {
     return !strncmp(path, control->folder, length) && (path[length] == '/' || !path[length]);
 }
 
-/* What is to happen to a call, and its entry in the report; COUNT and no entry where it is not ours. */
+/* The action for a call, and its entry in the report; COUNT and no entry for calls that are not counted. */
 static int decide(uint32_t kind, const char *path, size_t size, struct entry **entry) {
     struct control *now = control;
     *entry = NULL;
@@ -149,7 +149,7 @@ static void wait_a_while(void) {
         return (result); \
     } while (0)
 
-/* Carry out one call by its fate. */
+/* Perform a call according to its action. */
 #define CARRY_OUT(type, kind, where, file, size, call) \
     do { \
         if (!control) return call; \
@@ -168,7 +168,7 @@ static void wait_a_while(void) {
         NOTED(result); \
     } while (0)
 
-/* Of a write a half can be done. */
+/* A write can be done by half. */
 #define CARRY_OUT_WRITE(descriptor, size, half, whole) \
     do { \
         if (!control) return whole; \

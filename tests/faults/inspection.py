@@ -1,4 +1,4 @@
-"""Asks a store everything that a reader can ask, and compares each answer with what Spark's reader said."""
+"""Reads everything from a store, and compares each answer with that of Spark's state reader."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ import pandas as pd
 from oracle import captured_rows
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, NotAStoreError, StreamStateError, UnknownNameError
+from streamstate.errors import InvalidArgumentError, NotAStoreError, StreamStateError, UnknownNameError
 
 QUERY = "q"
-"""What the captured query is called in every store."""
+"""The name of the captured query in every store."""
 
 Rows = dict[str, str]
-"""A state table: each row's key and its values, both as text."""
+"""The rows of a state table: key and values, both as text."""
 
-# To say of what is damaged that it does not exist, or that the question was wrong, is a wrong answer.
+# Reporting damaged data as missing, or the call as invalid, is a wrong answer.
 _MISLEADING = (UnknownNameError, NotAStoreError, InvalidArgumentError)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The truth of one query: for each state table the number of its key columns, and its rows at every epoch."""
+    """The expected states of a query: the number of key columns per state table, and its rows at every epoch."""
 
     widths: dict[str, int]
     states: dict[str, list[Rows]]
 
     @property
     def epochs(self) -> int:
-        """How many there are; the first is 0."""
+        """The number of epochs; the first is 0."""
         return len(next(iter(self.states.values())))
 
     def save(self, path: Path) -> Path:
-        """Write it where a child can load it."""
+        """Write it to where a child process can load it."""
         path.write_text(json.dumps(asdict(self)))
         return path
 
     @classmethod
     def load(cls, path: Path) -> Expected:
-        """What ``save`` wrote."""
+        """Read what ``save`` wrote."""
         return cls(**json.loads(path.read_text()))
 
 
 @dataclass
 class Findings:
-    """What became of the questions."""
+    """The results of the questions."""
 
     visible: int = 0
-    """Epochs that the store showed, from 0 on."""
+    """The number of visible epochs, starting from 0."""
     right: int = 0
     refused: list[str] = field(default_factory=list)
-    """Questions that were answered with an error of streamstate's own."""
+    """Questions that raised one of streamstate's errors."""
     wrong: dict[str, list[str]] = field(default_factory=dict)
-    """Questions that were answered wrong, by what was wrong: ``answer``, or the exception that came instead."""
+    """Questions that were answered wrong, by kind: ``answer``, or the name of an unexpected exception."""
 
     def ask(self, question: str, answer: Callable[[], Any], right: Any) -> Any:
-        """Ask one question; returns the answer where it is right, else None."""
+        """Ask a question; return the answer if it is right, else None."""
         try:
-            given = answer()
+            result = answer()
         except StreamStateError as error:
             if not isinstance(error, _MISLEADING):
                 self.refused.append(f"{question}: {type(error).__name__}: {error}")
@@ -72,25 +72,25 @@ class Findings:
             return self._is_wrong(type(error).__name__, f"{question}: {error}")
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise  # somebody wants this process to end
+                raise  # an interrupt or an exit
             return self._is_wrong(type(error).__name__, f"{question}: {error}")
-        if not (right(given) if callable(right) else given == right):
-            what = f"{question}: {_short(given)}"
+        if not (right(result) if callable(right) else result == right):
+            what = f"{question}: {_short(result)}"
             return self._is_wrong("answer", what if callable(right) else f"{what}, not {_short(right)}")
         self.right += 1
-        return given
+        return result
 
-    def _is_wrong(self, what: str, told: str) -> None:
-        self.wrong.setdefault(what, []).append(_short(told))
+    def _is_wrong(self, kind: str, question: str) -> None:
+        self.wrong.setdefault(kind, []).append(_short(question))
 
     def brief(self) -> list[str]:
-        """What was wrong, an example of each sort; a refusal counts where nothing is damaged."""
-        sorts = self.wrong | ({"refused": self.refused} if self.refused else {})
-        return [f"{what}, {len(told)} times, such as {told[0]}" for what, told in sorts.items()]
+        """The errors, with an example of each kind; a refusal is an error if nothing is damaged."""
+        kinds = self.wrong | ({"refused": self.refused} if self.refused else {})
+        return [f"{kind}, {len(questions)} times, such as {questions[0]}" for kind, questions in kinds.items()]
 
 
 def inspect(store: Path | str, expected: Expected, at_least: int, at_most: int | None = None) -> Findings:
-    """Ask everything of a store that must show epochs 0 to n, ``at_least`` so many and ``at_most`` so many."""
+    """Read everything from a store that must show epochs 0 to n, between ``at_least`` and ``at_most`` of them."""
     findings = Findings()
     most = expected.epochs if at_most is None else at_most
     history = findings.ask("open", lambda: ss.open_store(store)[QUERY], lambda _: True)
@@ -113,7 +113,7 @@ def _is_prefix(given: list[int], at_least: int, at_most: int) -> bool:
 
 
 def _ask_states(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
-    # The newest first, as a reader would: what is older is then loaded already.
+    # Newest first, as a reader would: the older epochs are then loaded already.
     for epoch in reversed(range(findings.visible)):
         rows, where, at = expected.states[table][epoch], f"{table} at {epoch}", partial(history.at, epoch)
         findings.ask(f"tables at {epoch}", partial(_tables, at), sorted(expected.states))
@@ -128,7 +128,7 @@ def _tables(at: Callable[[], ss.Snapshot]) -> list[str]:
 
 def _rows(at: Callable[[], ss.Snapshot], table: str, width: int) -> Rows:
     found = captured_rows(at().table(table))
-    assert set(found.values()) <= {1}, "a row is there twice"
+    assert set(found.values()) <= {1}, "a row is duplicated"
     return keyed(found, width)
 
 
@@ -168,7 +168,7 @@ def _diff(history: ss.History, epoch: int, table: str, width: int) -> dict[str, 
 
 
 def _ask_keys(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
-    """Three keys' histories, folded epoch by epoch."""
+    """The histories of three keys, folded epoch by epoch."""
     states = expected.states[table][: findings.visible]
     keys = sorted({key for state in states for key in state})
     for key in dict.fromkeys([*keys[:1], *keys[len(keys) // 2 :][:1], *keys[-1:]]):
@@ -197,13 +197,13 @@ def _listed(frame: pd.DataFrame) -> Iterator[list[Any]]:
 
 
 def keyed(rows: Iterable[str], width: int) -> Rows:
-    """Rows as the oracle spells them, each split after its key columns."""
+    """Rows as the oracle formats them, each split after its key columns."""
     parsed = [json.loads(text) for text in rows]
     return {json.dumps(row[:width]): json.dumps(row[width:]) for row in parsed}
 
 
 def _text(values: list[Any]) -> str:
-    """As the oracle spells them: moments in UTC, the rest as JSON has it."""
+    """Formats values like the oracle: timestamps in UTC, the rest as JSON."""
     return json.dumps([value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value for value in values])
 
 

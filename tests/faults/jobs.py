@@ -1,4 +1,4 @@
-"""What a child does; the arguments and results are JSON."""
+"""The jobs of a child process; arguments and results are JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
-from streamstate.snapshots import capture as capturing
+from streamstate.errors import StreamStateError
+from streamstate.snapshots import epoch_commit
 from streamstate.snapshots.delta import commits
-from streamstate.snapshots.errors import StreamStateError
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
 
 
 def warm() -> None:
-    """Import what every child needs, and use none of it."""
+    """Import what every child needs, without using it."""
     for module in (*_WARM, "pyspark.sql.functions", "pyspark.sql.pandas.types", "oracle"):
         importlib.import_module(module)
 
 
 def attached() -> SparkSession:
-    """A session of the JVM that the environment names; it is another process's and must not be stopped."""
+    """A session of the JVM that the environment names; another process owns it, so it must not be stopped."""
     gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
     java = jvm.JavaSparkContext.fromSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
@@ -38,9 +38,9 @@ def attached() -> SparkSession:
 def capture(
     checkpoint: str, store: str, control: str | None = None, epochs_a_pass: int = 2, log_checkpoint_every: int = 50
 ) -> dict[str, Any]:
-    """Capture, with the faults of a control file; returns the epochs that it captured."""
+    """Capture with the faults of a control file, and return the captured epochs."""
     spark = attached()
-    capturing._EPOCHS_A_PASS = epochs_a_pass
+    epoch_commit._EPOCHS_A_PASS = epochs_a_pass
     commits._CHECKPOINT_INTERVAL = log_checkpoint_every
     if control is not None:
         arm(Path(control))

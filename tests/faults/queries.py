@@ -1,4 +1,4 @@
-"""Small queries with several state tables each, and the truth about them from Spark's own reader, read once."""
+"""Small queries with several state tables, and their states from Spark's own reader, read once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProv
 
 @dataclass(frozen=True)
 class Workload:
-    """A query that has run to its end, and the truth about it."""
+    """A query that has run to its end, and its expected states."""
 
     checkpoint: Path
     expected: Expected
@@ -31,16 +31,16 @@ class Workload:
 def remembered(source: Source) -> DataFrame:
     """A ``transformWithState`` with a list and a value: ``op0_recent`` and ``op0_total``."""
 
-    # Inside the function, so that Spark's workers, which cannot import this module, get the class itself.
+    # Inside the function, so that the class is pickled: Spark's workers cannot import this module.
     class Remembering(StatefulProcessor):
-        """Each key's recent values as a list, which grows and starts again, and their sum."""
+        """Each key's recent values as a list, which is cleared when full, and their sum."""
 
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._recent = handle.getListState("recent", "v long")
             self._total = handle.getValueState("total", "n long, most long")
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-            """Append the values; past six of them start again, and forget a key whose total is a multiple of five."""
+            """Append the values; clear the list after six, and remove a key whose total is a multiple of five."""
             values = [(row["v"],) for row in rows]
             if len(list(self._recent.get())) + len(values) > 6:
                 self._recent.put(values[-2:])
@@ -59,19 +59,19 @@ def remembered(source: Source) -> DataFrame:
 
 
 def joined(source: Source) -> DataFrame:
-    """A join with itself: ``op0_left`` and ``op0_right``, from which rows are evicted."""
+    """A self-join: ``op0_left`` and ``op0_right``, from which rows are evicted."""
     left = source.stream().withWatermark("t", "1 hour").alias("a")
     right = source.stream().withColumnRenamed("v", "w").withWatermark("t", "1 hour").alias("b")
     return left.join(right, F.expr("a.k = b.k AND a.t >= b.t AND a.t <= b.t + INTERVAL 1 HOUR"), "leftOuter")
 
 
 def values(epoch: int) -> dict[str, list[Any]]:
-    """Input of one epoch of ``remembered``."""
+    """The input of one epoch of ``remembered``."""
     return {"k": [f"k{(epoch + row) % 5}" for row in range(8)], "v": [epoch * 7 + row * row for row in range(8)]}
 
 
 def hours(epoch: int) -> dict[str, list[Any]]:
-    """Input of one epoch of ``joined``: event times that move an hour on."""
+    """The input of one epoch of ``joined``: event times that advance by an hour."""
     start = pd.Timestamp("2013-01-01", tz="UTC") + pd.Timedelta(hours=epoch)
     rows = range(8)
     return {
@@ -82,10 +82,10 @@ def hours(epoch: int) -> dict[str, list[Any]]:
 
 
 def source_of(spark: SparkSession, folder: Path, query: Callable[[Source], DataFrame]) -> Source:
-    """The source that a query expects, empty, in a session of its own with settings that keep trials quick."""
+    """The empty source of a query, in a separate session with settings that keep runs short."""
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    if query is joined:  # the lighter of Spark's two providers, which transformWithState cannot use
+    if query is joined:  # Spark's lighter state store provider, which transformWithState does not support
         session.conf.set("spark.sql.streaming.stateStore.providerClass", _HDFS)
         session.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
     return Source(session, folder, "k string, v long" + (", t timestamp" if query is joined else ""))
@@ -99,7 +99,7 @@ def run_to_end(source: Source, query: Callable[[Source], DataFrame], checkpoint:
 
 
 def finished(source: Source, checkpoint: Path) -> Workload:
-    """The workload of a query that has run, with what Spark's reader says of it."""
+    """The workload of a finished query, with the states from Spark's reader."""
     spark = source._spark
     tables = ["op0_left", "op0_right"] if _is_a_join(checkpoint) else ["op0_recent", "op0_total"]
     epochs = len([commit for commit in (checkpoint / "commits").iterdir() if commit.name.isdigit()])
@@ -115,12 +115,12 @@ def _is_a_join(checkpoint: Path) -> bool:
 
 def _rows(spark: SparkSession, checkpoint: Path, table: str, widths: dict[str, int], epoch: int) -> dict[str, str]:
     found = spark_rows(spark, checkpoint, table, epoch)
-    assert set(found.values()) <= {1}, "a key is there twice: the query is no good for this"
+    assert set(found.values()) <= {1}, "a key is duplicated: the query is not suitable"
     return keyed(found, widths[table])
 
 
 def _width(spark: SparkSession, checkpoint: Path, table: str) -> int:
-    """How many key columns a state table has, an element's place in its list included."""
+    """The number of key columns of a state table, including the position in a list."""
     part = table.removeprefix("op0_")
     is_side = part in ("left", "right")
     options = {"storeName": f"{part}-keyWithIndexToValue"} if is_side else {"stateVarName": part}

@@ -1,4 +1,4 @@
-"""The Python side of ``faultfs.c``: building it, telling it what to do, reading what it reports."""
+"""The Python side of ``faultfs.c``: builds it, configures faults, and reads the report."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faultfs.c")
 ALWAYS = 1 << 40
-"""So many calls that a fault never ends."""
+"""A number of calls so large that a fault never ends."""
 
 _PATH, _FOLDER, _ENTRIES = 240, 512, 40_000
 
 
 class Kind(IntFlag):
-    """What a call does to the store's files; ``READ`` is opening one to read it."""
+    """What a call does to the store's files; ``READ`` is opening a file to read it."""
 
     OPEN = 1
     WRITE = 2
@@ -35,11 +35,11 @@ class Kind(IntFlag):
 
 
 CHANGES = Kind(255)
-"""Every kind of call that changes something."""
+"""All kinds of calls that change files."""
 
 
 class Action(IntEnum):
-    """What happens to the call that is chosen."""
+    """What happens to the selected call."""
 
     COUNT = 0
     KILL_BEFORE = 1
@@ -52,10 +52,10 @@ class Action(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: from call ``at`` on, the next ``times`` calls of the ``kinds`` go wrong.
+    """A fault: from call ``at`` on, the next ``times`` calls of the ``kinds`` fail.
 
-    ``TORN`` writes half and kills; ``SHORT`` writes half, says so, and fails the calls that follow; ``SLOW`` does
-    the call after ``error`` milliseconds.
+    ``TORN`` writes half and kills; ``SHORT`` writes half, returns that count, and fails later calls; ``SLOW`` delays
+    the call by ``error`` milliseconds.
     """
 
     action: Action = Action.COUNT
@@ -67,7 +67,7 @@ class Fault:
 
     @property
     def kills(self) -> bool:
-        """Whether the process dies of it."""
+        """Whether the fault kills the process."""
         return self.action in (Action.KILL_BEFORE, Action.KILL_AFTER, Action.TORN)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class _Layout(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Call:
-    """One call that was seen: its number from 1, what it did, and the errno it ended with (0: done; −1: never)."""
+    """A recorded call: its number from 1, its kind, and its errno (0: success; −1: never returned)."""
 
     number: int
     kind: Kind
@@ -110,7 +110,7 @@ class Call:
 
     @property
     def commits(self) -> bool:
-        """Whether it puts an entry into a table's log."""
+        """Whether the call adds an entry to a table's log."""
         name = self.path.rsplit("/", 1)[-1]
         return "/_delta_log/" in self.path and self.kind in (Kind.LINK, Kind.RENAME) and name[:20].isdigit()
 
@@ -119,7 +119,7 @@ class Call:
 
 
 class Control:
-    """What is to happen in one process, and what happened: a file that both sides map."""
+    """The faults to inject into one process, and the report: a file that both sides map."""
 
     def __init__(self, path: Path, folder: Path, fault: Fault | None = None) -> None:
         self.path = path
@@ -135,12 +135,12 @@ class Control:
 
     @property
     def fired(self) -> Call | None:
-        """The first call that went wrong, None where none did."""
+        """The first call that a fault affected, None if there was none."""
         return self._call(self._layout.first_fired) if self._layout.fired else None
 
     def calls(self) -> list[Call]:
-        """All calls that were seen, in order."""
-        assert self._layout.calls <= _ENTRIES, "more calls than the report has room for"
+        """All recorded calls, in order."""
+        assert self._layout.calls <= _ENTRIES, "more calls than the report can hold"
         return [self._call(number) for number in range(1, self._layout.calls + 1)]
 
     def _call(self, number: int) -> Call:
@@ -155,13 +155,13 @@ def build(folder: Path) -> Path:
         raise RuntimeError(f"Faults are injected by a C library and there is no compiler {compiler[0]!r}: install gcc.")
     library = folder / "libfaultfs.so"
     command = [*compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert compiled.returncode == 0, compiled.stderr
     return library
 
 
 def arm(control: Path) -> None:
-    """Let the preloaded library do in this process what a control file says."""
+    """Make the preloaded library apply a control file in this process."""
     failed = ctypes.CDLL(None).faultfs_arm(os.fsencode(control))
     if failed:
         raise OSError(failed, os.strerror(failed), str(control))

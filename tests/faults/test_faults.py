@@ -1,4 +1,4 @@
-"""A capture that dies anywhere, or whose disk fails, loses nothing, doubles nothing and shows nothing in part."""
+"""A capture that is killed at any point, or whose disk fails, loses, duplicates and tears nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from faults.inspection import Findings, inspect
 from faults.queries import Workload
 from faults.shim import CHANGES, Call, Control, Fault, Kind
 from faults.zygote import Ending, Job, Zygote
-from streamstate.snapshots.errors import NotAStoreError, UnknownQueryError
+from streamstate.errors import NotAStoreError, UnknownQueryError
 
 
 @pytest.fixture(scope="session")
 def seen(zygote: Zygote, workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """What a capture without a fault does; the second, when the JVM is warm."""
+    """The calls of a capture without a fault, recorded in a second run with a warm JVM."""
     folder = tmp_path_factory.mktemp("seen")
     reads, _ = _seen(zygote, workload, folder / "reads", Kind.READ)
     changes, seconds = _seen(zygote, workload, folder / "changes", CHANGES)
@@ -35,8 +35,8 @@ def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tup
     return control.calls(), ending.seconds
 
 
-def test_no_file_of_a_store_is_made_past_the_shim(seen: Seen) -> None:
-    """Every file that a capture leaves was put there by a call that was seen, and so was every byte."""
+def test_the_shim_sees_every_file_and_byte(seen: Seen) -> None:
+    """A recorded call created each file of a capture and wrote each byte."""
     store = next(parent for parent in Path(seen.changes[0].path).parents if parent.name == "changes")
     left = {str(file): file.stat().st_size for file in store.rglob("*") if file.is_file()}
     put = {call.path for call in seen.changes if call.kind in (Kind.OPEN, Kind.LINK, Kind.RENAME)}
@@ -46,13 +46,13 @@ def test_no_file_of_a_store_is_made_past_the_shim(seen: Seen) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if FULL else 600)
-def test_whatever_goes_wrong_each_epoch_is_there_once(
+@pytest.mark.timeout(7200 if FULL else 1800)
+def test_each_epoch_is_captured_once_despite_faults(
     processes: Processes, workload: Workload, seen: Seen, tmp_path: Path, figures: list[str]
 ) -> None:
-    """Faults in a row, each on the store as the last left it: what is visible is right, and is completed after."""
+    """Faults follow each other on one store: visible epochs are right, and the last capture completes them."""
 
-    def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
+    def run_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
         random = Random(f"{SEED}/{number}")
         trial = Trial(zygote, workload, tmp_path / str(number))
         for _ in range(random.choice([1, 1, 1, 2, 3, 4])):
@@ -64,29 +64,29 @@ def test_whatever_goes_wrong_each_epoch_is_there_once(
         return done, wrong
 
     left: list[int] = []
-    tally = processes.rounds(one_round, wanted=160 if FULL else 12)
+    tally = processes.rounds(run_round, target=160 if FULL else 12)
     figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)}); begun log entries left: {sum(left)}")
     tally.check()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if FULL else 600)
-def test_a_kill_at_any_commit_leaves_all_or_nothing_of_it(
+@pytest.mark.timeout(7200 if FULL else 1800)
+def test_a_commit_is_atomic_under_kills(
     processes: Processes, workload: Workload, seen: Seen, tmp_path: Path, figures: list[str]
 ) -> None:
-    """A kill right before and right after each commit of a capture; a few of them in the suite."""
+    """A kill right before and right after each commit of a capture; the regular suite runs a few of them."""
     drawn = at_every_commit(seen)
     assert len(drawn) > 20
     if not FULL:
         drawn = Random(SEED).sample(drawn, 3)
 
-    def one_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
+    def run_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
         trial = Trial(zygote, workload, tmp_path / str(number))
         if not trial.suffer(drawn[number]):
             trial.wrong.append(f"{drawn[number]}: did not fire")
         return trial.end()
 
-    tally = processes.rounds(one_round, number=len(drawn))
+    tally = processes.rounds(run_round, number=len(drawn))
     figures.append(f"kills around every commit: {tally.done.total()} of {len(drawn)}")
     tally.check()
 
@@ -108,7 +108,7 @@ class Trial:
         self._story: list[str] = []
 
     def suffer(self, drawn: Drawn) -> bool:
-        """Capture with a fault, and look at what is visible then; returns whether the fault fired."""
+        """Capture with a fault, and check what is visible; return whether the fault fired."""
         control = Control(self.folder / "control", self.store, drawn.fault)
         ending, control = _capture(self.zygote, self.workload, self.store, control, drawn.kill_after)
         fired = ending.killed if drawn.fault is None else control.fired is not None
@@ -126,26 +126,26 @@ class Trial:
         return True
 
     def end(self) -> tuple[list[str], list[str]]:
-        """Capture without a fault: all is there, once, and nothing else is."""
+        """Capture without a fault: every epoch is present once, and there are no other files."""
         ending, _ = _capture(self.zygote, self.workload, self.store)
         self._story.append(str(ending))
         self._judge(ending.error is None and not ending.signal, "the rest of the epochs")
         if ending.error is None and not ending.signal:
             self._found(inspect(self.store, self.workload.expected, self.workload.expected.epochs))
             self.wrong += faulty(self.store, self.workload.expected)
-            self.wrong += [f"belongs to nothing: {file}" for file in orphans(self.store)]
+            self.wrong += [f"orphan: {file}" for file in orphans(self.store)]
         self.left = len(unfinished(self.store))
         shutil.rmtree(self.folder)
-        told = "\n    then: ".join(self._story)
-        return self.done, [f"{line}\n    after: {told}" for line in self.wrong[:1]] + self.wrong[1:]
+        story = "\n    then: ".join(self._story)
+        return self.done, [f"{line}\n    after: {story}" for line in self.wrong[:1]] + self.wrong[1:]
 
     def _found(self, findings: Findings) -> None:
         self.visible = findings.visible
         self.wrong += findings.brief()
 
-    def _judge(self, right: object, wanted: str) -> None:
+    def _judge(self, right: object, expected: str) -> None:
         if not right:
-            self.wrong.append(f"not {wanted}, but it {self._story[-1]}")
+            self.wrong.append(f"not {expected}, but it {self._story[-1]}")
 
 
 def _capture(
@@ -153,11 +153,11 @@ def _capture(
 ) -> tuple[Ending, Control]:
     control = control or Control(store.with_name("control"), store)
     arguments = {"checkpoint": str(workload.checkpoint), "store": str(store), "control": str(control.path)}
-    return zygote.one(Job("capture", arguments, kill_after=kill_after)), control
+    return zygote.run_one(Job("capture", arguments, kill_after=kill_after)), control
 
 
 def _visible(store: Path, workload: Workload, at_least: int) -> Findings:
-    """What there is to be seen; that there is no store, or no query in it, is right before the first epoch."""
+    """What is visible; before the first epoch, the store or the query may not exist."""
     findings = inspect(store, workload.expected, at_least)
     nothing_yet = {NotAStoreError.__name__, UnknownQueryError.__name__}
     opened = findings.right or findings.refused or not findings.wrong.keys() <= nothing_yet

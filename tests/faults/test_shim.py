@@ -1,4 +1,4 @@
-"""What makes the calls go wrong does just what it is told, and reports it past the death of the process."""
+"""The fault injection library does exactly what it is configured to do, and its report outlives the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from faults import shim
 from faults.shim import ALWAYS, Action, Control, Fault, Kind
 
-# Writes ten bytes to each of three files, and says which of them failed with what.
+# Writes ten bytes to each of three files, and prints the errno of each that failed.
 PROGRAM = """
 import os, sys
 from pathlib import Path
@@ -37,14 +37,14 @@ for name in "abc":
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder whose files count."""
-    made = tmp_path / "folder"
-    made.mkdir()
-    return made
+    """The folder whose files are watched."""
+    created = tmp_path / "folder"
+    created.mkdir()
+    return created
 
 
-def go(library: Path, folder: Path, fault: Fault) -> tuple[int, str, Control]:
-    """Run the program; returns how it ended, what it said, and the report."""
+def run_program(library: Path, folder: Path, fault: Fault) -> tuple[int, str, Control]:
+    """Run the program; return its exit status, its output, and the report."""
     control = Control(folder.with_name("control"), folder, fault)
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(control.path), str(folder)],
@@ -57,14 +57,14 @@ def go(library: Path, folder: Path, fault: Fault) -> tuple[int, str, Control]:
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """The files that are there."""
+    """The sizes of the files in the folder."""
     return {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
 
 
-def test_without_a_fault_calls_are_counted_and_nothing_else(library: Path, folder: Path) -> None:
-    """In order, with kind and path; calls on files elsewhere are none of them."""
-    code, said, control = go(library, folder, Fault())
-    assert (code, said, control.fired) == (0, "", None)
+def test_without_a_fault_calls_are_only_counted(library: Path, folder: Path) -> None:
+    """Calls are recorded in order, with kind and path; calls on files elsewhere are not."""
+    code, output, control = run_program(library, folder, Fault())
+    assert (code, output, control.fired) == (0, "", None)
     kinds = [Kind.OPEN, Kind.WRITE, Kind.SYNC, Kind.LINK]
     assert [call.kind for call in control.calls()] == kinds * 3
     assert [Path(call.path).name for call in control.calls()][:4] == ["a", "a", "a", "a2"]
@@ -79,9 +79,9 @@ def test_without_a_fault_calls_are_counted_and_nothing_else(library: Path, folde
         (Action.TORN, {"a": 10, "a2": 10, "b": 5}),
     ],
 )
-def test_a_kill_at_a_call(library: Path, folder: Path, action: Action, left: dict[str, int]) -> None:
-    """SIGKILL before the sixth call, after it, or with half of it done."""
-    code, _, control = go(library, folder, Fault(action, at=6))
+def test_a_process_is_killed_at_a_call(library: Path, folder: Path, action: Action, left: dict[str, int]) -> None:
+    """SIGKILL before the sixth call, after it, or halfway through it."""
+    code, _, control = run_program(library, folder, Fault(action, at=6))
     assert code == -signal.SIGKILL
     assert sizes(folder) == left
     assert control.fired is not None
@@ -89,36 +89,38 @@ def test_a_kill_at_a_call(library: Path, folder: Path, action: Action, left: dic
 
 
 @pytest.mark.parametrize(("times", "failed"), [(1, "b"), (2, "bc"), (ALWAYS, "bc")])
-def test_calls_that_fail(library: Path, folder: Path, times: int, failed: str) -> None:
-    """From a call on, so many calls of the kinds that can fail so."""
-    code, said, control = go(library, folder, Fault(Action.FAIL, 5, Kind.OPEN, error=errno.EMFILE, times=times))
+def test_calls_fail_with_an_errno(library: Path, folder: Path, times: int, failed: str) -> None:
+    """From a call on, a number of calls of the given kinds fail."""
+    code, output, control = run_program(
+        library, folder, Fault(Action.FAIL, 5, Kind.OPEN, error=errno.EMFILE, times=times)
+    )
     assert code == 0
-    assert said.split() == [word for name in failed for word in (name, str(errno.EMFILE))]
+    assert output.split() == [word for name in failed for word in (name, str(errno.EMFILE))]
     assert control.fired is not None
     assert control.fired.error == errno.EMFILE
 
 
-def test_a_disk_that_fills_up(library: Path, folder: Path) -> None:
-    """Half of the write is done and said to be; the call after it fails."""
+def test_a_disk_fills_up(library: Path, folder: Path) -> None:
+    """A write is cut in half and returns the short count; the next call fails."""
     fault = Fault(Action.SHORT, 6, Kind.WRITE, error=errno.ENOSPC, times=2)
-    code, said, _ = go(library, folder, fault)
-    assert (code, said) == (0, f"b {errno.ENOSPC}\n")
+    code, output, _ = run_program(library, folder, fault)
+    assert (code, output) == (0, f"b {errno.ENOSPC}\n")
     assert sizes(folder) == {"a": 10, "a2": 10, "b": 5, "c": 10, "c2": 10}
 
 
-def test_a_slow_disk(library: Path, folder: Path) -> None:
-    """The call takes so many milliseconds longer, and is done."""
+def test_a_call_is_delayed(library: Path, folder: Path) -> None:
+    """The call takes this many milliseconds longer, and succeeds."""
     started = time.monotonic()
-    code, said, control = go(library, folder, Fault(Action.SLOW, 4, Kind.LINK, error=300))
-    assert (code, said) == (0, "")
+    code, output, control = run_program(library, folder, Fault(Action.SLOW, 4, Kind.LINK, error=300))
+    assert (code, output) == (0, "")
     assert time.monotonic() - started > 0.3
     assert control.fired is not None
     assert control.fired.error == 0
     assert len(sizes(folder)) == 6
 
 
-def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A run that could inject nothing must not pass."""
+def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run that cannot inject faults must not pass."""
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(RuntimeError, match="there is no compiler 'no-such-compiler'"):
         shim.build(tmp_path)

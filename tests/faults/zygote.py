@@ -1,7 +1,7 @@
-"""Quick processes: one has imported everything and used nothing, and forks a child for each job.
+"""Pre-warmed processes: a zygote imports everything, uses nothing, and forks a child for each job.
 
-A line of standard input is a list of jobs to be run at once, the line that answers holds what became of each. The
-process is forked before deltalake, DuckDB or the JVM is used, for none of them outlives a fork.
+A line of standard input is a list of jobs to run concurrently; the line of output has the result of each. The
+process forks before it uses deltalake, DuckDB or the JVM, because none of them survives a fork.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from pyspark.sql import SparkSession
 class Job:
     """A function of ``faults.jobs``, by name, and its arguments.
 
-    ``kill_after`` and ``timeout`` are in seconds: the one is a fault, the other finds a job that hangs.
+    ``kill_after`` and ``timeout`` are in seconds: the first is a fault, the second detects a job that hangs.
     """
 
     do: str
     arguments: dict[str, Any] = field(default_factory=dict)
     kill_after: float | None = None
-    timeout: float = 60.0
+    timeout: float = 300.0
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended: with a result, with an error, by a signal, or not at all."""
+    """How a job ended: with a result, an error or a signal, or by hanging."""
 
     result: Any = None
     error: str | None = None
     """The exception's name and message."""
     clear: bool = False
-    """The exception was one of streamstate's own."""
+    """Whether the exception was one of streamstate's."""
     trace: str = ""
     signal: int | None = None
     hung: bool = False
@@ -57,7 +57,7 @@ class Ending:
 
     @property
     def killed(self) -> bool:
-        """Whether it died of SIGKILL and had not hung."""
+        """Whether it was killed with SIGKILL, and not for hanging."""
         return self.signal == signal.SIGKILL and not self.hung
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Ending:
 
 
 class Zygote:
-    """The parent's side: starts the process, gives it jobs, and ends it."""
+    """The parent's side: starts the process, sends it jobs, and stops it."""
 
     def __init__(self, library: Path, spark: SparkSession, log: Path) -> None:
         gateway = spark.sparkContext._gateway
@@ -83,36 +83,36 @@ class Zygote:
             "PYTHONPATH": os.pathsep.join([str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self.log = log
-        with log.open("w") as said:
+        with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "faults.zygote"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 text=True,
                 env=environment,
             )
 
     def run(self, jobs: Sequence[Job]) -> list[Ending]:
-        """Run jobs at once, and wait for all of them."""
+        """Run jobs concurrently, and wait for all of them."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([asdict(job) for job in jobs]) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, f"the zygote ended: {self.log.read_text()[-2000:]}"
-        return [Ending(**one) for one in json.loads(line)]
+        return [Ending(**ending) for ending in json.loads(line)]
 
-    def one(self, job: Job) -> Ending:
+    def run_one(self, job: Job) -> Ending:
         """Run a single job."""
         return self.run([job])[0]
 
     def close(self) -> None:
-        """End it."""
+        """Stop the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)
         self._process.stdout.close()
 
 
@@ -122,11 +122,11 @@ class _Child:
     process: int
     answer: IO[bytes]
     started: float
-    said: bytes = b""
+    output: bytes = b""
     hung: bool = False
 
     def due(self) -> float:
-        """When it is to be killed."""
+        """When to kill it."""
         return self.started + (self.job.timeout if self.job.kill_after is None else self.job.kill_after)
 
     def kill(self) -> None:
@@ -140,15 +140,15 @@ def _start(job: Job) -> _Child:
     process = os.fork()
     if process == 0:
         os.close(reading)
-        _be_the_child(job, writing)
+        _run_child(job, writing)
     os.close(writing)
     return _Child(job, process, os.fdopen(reading, "rb", buffering=0), time.monotonic())
 
 
-def _be_the_child(job: Job, answer: int) -> NoReturn:
-    """Run the job and leave at once: nothing that Python does at its end may reach the shared JVM."""
+def _run_child(job: Job, answer: int) -> NoReturn:
+    """Run the job and exit immediately: Python's exit handlers must not reach the shared JVM."""
     from faults import jobs
-    from streamstate.snapshots.errors import StreamStateError
+    from streamstate.errors import StreamStateError
 
     ending: dict[str, Any]
     try:
@@ -156,9 +156,9 @@ def _be_the_child(job: Job, answer: int) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 — a panic in Rust is no Exception, and is what is looked for
         text = f"{type(error).__name__}: {error}"
         ending = {"error": text, "clear": isinstance(error, StreamStateError), "trace": traceback.format_exc()}
-    said = json.dumps(ending).encode()
-    while said:
-        said = said[os.write(answer, said) :]
+    output = json.dumps(ending).encode()
+    while output:
+        output = output[os.write(answer, output) :]
     os._exit(0)
 
 
@@ -172,7 +172,7 @@ def _run(jobs: list[Job]) -> list[dict[str, Any]]:
             rest = min(key.data.due() for key in waiting.get_map().values()) - time.monotonic()
             for key, _ in waiting.select(None if rest == float("inf") else max(rest, 0)):
                 more = key.data.answer.read(1 << 16)
-                key.data.said += more
+                key.data.output += more
                 if not more:
                     waiting.unregister(key.fileobj)
             for key in list(waiting.get_map().values()):
@@ -185,20 +185,20 @@ def _ending(child: _Child, seconds: float) -> dict[str, Any]:
     child.answer.close()
     _, status = os.waitpid(child.process, 0)
     died_of = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    said = json.loads(child.said) if died_of is None else {}
-    return {**said, "signal": died_of, "hung": child.hung, "seconds": seconds}
+    ending = json.loads(child.output) if died_of is None else {}
+    return {**ending, "signal": died_of, "hung": child.hung, "seconds": seconds}
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    # What a library prints must not stand between the answers.
+    # The output of libraries must not be mixed with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from faults import jobs
 
     jobs.warm()
     for line in sys.stdin:
-        print(json.dumps(_run([Job(**one) for one in json.loads(line)])), file=answers, flush=True)
+        print(json.dumps(_run([Job(**job) for job in json.loads(line)])), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,20 @@ from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import SparkSession
 from synthetic import write
 
-from streamstate.magics import key_values
+from streamstate.magics import completion_values
 
 EPOCHS = ["4", "3", "2", "1", "0", "live", "live-1", "live-2", "live-3", "live-4"]
 
 
 @pytest.fixture
 def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
-    """A shell that reads the store of ``counts``, five epochs of it."""
+    """A shell that uses the store of ``counts``, with five epochs."""
     bare_shell.run(f"%config StreamState.store = {str(counted[1])!r}")
     return bare_shell
 
 
 @pytest.mark.parametrize(
-    ("cell", "offered"),
+    ("cell", "expected"),
     [
         ("%state counts --as|", ["--as-of"]),
         ("x = %state counts --hi|", ["--history"]),
@@ -51,13 +51,13 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
         ("%%statesql\n-- of counts\nSELECT *\nFROM counts WHERE su|", ["sum"]),
     ],
 )
-def test_tab_offers(reader: Shell, cell: str, offered: list[str]) -> None:
-    """Options, verbs, choices, names, tables, columns and epochs, in the middle of a cell too."""
-    assert reader.completions(cell) == offered
+def test_words_are_completed(reader: Shell, cell: str, expected: list[str]) -> None:
+    """Options, verbs, choices, names, tables, columns and epochs are completed anywhere in a cell."""
+    assert reader.completions(cell) == expected
 
 
 @pytest.mark.parametrize(
-    ("cell", "offered"),
+    ("cell", "expected"),
     [
         ("%state se|", ["serve"]),
         ("%state serve --p|", ["--port"]),
@@ -69,7 +69,7 @@ def test_tab_offers(reader: Shell, cell: str, offered: list[str]) -> None:
         ("%state counts --key k=k1 --key |", ["%never"]),
         ('%state counts --where "max > 1 and cou|', ["count", "count_2"]),
         ("%state --at 1 counts --b|", ["--by"]),
-        ("for one in names:\n    found = %state counts --di|", ["--diff"]),
+        ("for name in names:\n    found = %state counts --di|", ["--diff"]),
         ("x = 1\n%state co|\ny = 2", ["counts"]),
         ("self.x = %state co|", ["counts"]),
         ("%state counts \\\n   --hi|", ["--history"]),
@@ -88,45 +88,45 @@ def test_tab_offers(reader: Shell, cell: str, offered: list[str]) -> None:
         ("%snapshots counts export out --table |", ["op0"]),
     ],
 )
-def test_tab_offers_values(reader: Shell, cell: str, offered: list[str]) -> None:
-    """Of options, keys, variables, in any line of a cell; where there are none, IPython's own guesses are left."""
+def test_values_are_completed(reader: Shell, cell: str, expected: list[str]) -> None:
+    """Values of options, keys and variables are completed in any line of a cell."""
     reader.run("import pandas as pd\nnames = pd.DataFrame({'k': ['k1'], 'full name': ['one']})")
     found = reader.completions(cell)
-    if offered == ["%never"]:
-        assert not [one for one in found if one.startswith("k")]
+    if expected == ["%never"]:
+        assert not [name for name in found if name.startswith("k")]
     else:
-        assert found == offered
+        assert found == expected
 
 
-def test_values_are_spelled_as_the_line_has_to_spell_them(bare_shell: Shell, tmp_path: Path) -> None:
-    """Spaces, quotes, braces and dollars survive the way back."""
+def test_completed_values_are_quoted(bare_shell: Shell, tmp_path: Path) -> None:
+    """Completions with spaces, quotes, braces and dollars are valid arguments."""
     awkward = ["two words", 'a "b" c', "it's", "{k}", "$k", "back\\slash", "naïve 🛫"]
     write(tmp_path / "s", [dict.fromkeys(awkward, 1)])
     bare_shell.run("k = 'filled in'")
     found = bare_shell.completions(f"%state q --store {tmp_path}/s --key key=|")
     assert len(found) == len(awkward)
-    keys = [bare_shell.run(f"%state q --store {tmp_path}/s --key {one}")["key"] for one in found]
+    keys = [bare_shell.run(f"%state q --store {tmp_path}/s --key {value}")["key"] for value in found]
     assert sorted(keys) == sorted(awkward)
 
 
-def test_few_rows_are_looked_at_for_values(bare_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the newest files, and no state is loaded; once it was read, all of it is searched."""
-    monkeypatch.setattr(key_values, "ROWS", 100)
-    monkeypatch.setattr(key_values, "BATCH", 50)
-    monkeypatch.setattr(key_values, "OFFERED", 10_000)
+def test_few_rows_are_read_for_values(bare_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rows of the newest files are read, unless the state is already loaded."""
+    monkeypatch.setattr(completion_values, "ROWS", 100)
+    monkeypatch.setattr(completion_values, "BATCH", 50)
+    monkeypatch.setattr(completion_values, "OFFERED", 10_000)
     write(tmp_path / "s", [{f"old{number:06}": 1 for number in range(1000)}, {"new": 1}])
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
     assert bare_shell.completions("%state q --key key=n|") == ["key=new"]
     assert 0 < len(bare_shell.completions("%state q --key key=old|")) <= 100
-    index = bare_shell.notebook.open()["q"].index
+    index = bare_shell.notebook.open()["q"].recorded.index
     assert index.held("q", "op0") is None
     assert bare_shell.run("%state q --at 0 --key key=old000001")["value"] == 1
     assert index.held("q", "op0") is not None
     assert bare_shell.completions("%state q --key key=|") == ["key=new"]
 
 
-def test_folders_come_with_what_is_meant_first(bare_shell: Shell, tmp_path: Path) -> None:
-    """Stores where a store is meant, checkpoints where a checkpoint is, then folders to go into."""
+def test_directories_of_the_right_kind_come_first(bare_shell: Shell, tmp_path: Path) -> None:
+    """Stores or checkpoints are listed before other directories."""
     write(tmp_path / "mine", [{"a": 1}])
     (tmp_path / "kept" / "q" / "offsets").mkdir(parents=True)
     (tmp_path / "kept" / "q" / "metadata").write_text("{}")
@@ -139,23 +139,23 @@ def test_folders_come_with_what_is_meant_first(bare_shell: Shell, tmp_path: Path
 
 
 def test_epochs_are_bounded_and_newest_first(bare_shell: Shell, tmp_path: Path) -> None:
-    """A hundred of them, whatever the store holds."""
+    """At most a hundred epochs are listed."""
     write(tmp_path / "s", [{"a": epoch} for epoch in range(130)], commit_every=130)
     found = bare_shell.completions(f"%state q --store {tmp_path}/s --at |")
     assert found[:2] == ["129", "128"]
-    assert sum(one.isdigit() for one in found) == 100
+    assert sum(name.isdigit() for name in found) == 100
     assert "live-100" in found
 
 
-def test_completing_changes_nothing(reader: Shell, tmp_path: Path) -> None:
-    """Not even the store in use."""
+def test_completion_changes_nothing(reader: Shell, tmp_path: Path) -> None:
+    """The store in use stays the same."""
     write(tmp_path / "other", [{"a": 1}])
     assert reader.completions(f"%state q --store {tmp_path}/other --at |")[0] == "0"
     assert reader.completions("%state co|") == ["counts"]
 
 
-def test_completing_loads_no_spark(tmp_path: Path) -> None:
-    """Neither its names nor its process, also in SQL that is for Spark."""
+def test_completion_does_not_import_pyspark(tmp_path: Path) -> None:
+    """This includes the completion of Spark SQL."""
     write(tmp_path / "s", [{"a": 1}])
     setting = f"StreamState.store = {str(tmp_path / 's')!r}"
     program = (
@@ -168,15 +168,15 @@ def test_completing_loads_no_spark(tmp_path: Path) -> None:
         "for cell in ('%state q --at ', '%%stream x --sql\\nSELECT * FROM ', '%stream wait ', '%state q --key key='):\n"
         "    with provisionalcompleter():\n"
         "        list(shell.Completer.completions(cell, len(cell)))\n"
-        "from streamstate.spark_session import running_session\n"
+        "from streamstate.snapshots.spark.session import running_session\n"
         "print(running_session())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "None"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "None"
 
 
-def test_sql_for_spark_knows_its_views(reader: Shell, spark: SparkSession, source: Source) -> None:
-    """Where Spark runs already; their columns too, without reading them."""
+def test_spark_sql_completes_views(reader: Shell, spark: SparkSession, source: Source) -> None:
+    """If a session is running, views and their columns are completed."""
     source.stream().createOrReplaceTempView("letters_view")
     assert reader.completions("%%stream x --sql\nSELECT * FROM letters_|") == ["letters_view"]
     assert reader.completions("%%stream x --sql\nSELECT l.| FROM letters_view l") == ["l.k", "l.v"]
@@ -185,40 +185,40 @@ def test_sql_for_spark_knows_its_views(reader: Shell, spark: SparkSession, sourc
 
 @given(st.text(st.sampled_from("%state counts--key=at\"' {}$\\\n.|wheronq"), max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_nothing_that_is_written_breaks_completion(reader: Shell, text: str) -> None:
-    """Half a line is no line; something or nothing is offered."""
+def test_completion_never_fails(reader: Shell, text: str) -> None:
+    """Incomplete and invalid lines raise no error."""
     reader.completions("%state counts " + text.replace("|", "") + "|")
 
 
-def test_tab_offers_every_verb_and_no_more(reader: Shell) -> None:
-    """The first word after %stream."""
+def test_all_verbs_are_completed(reader: Shell) -> None:
+    """The first word after %stream is a verb."""
     running = ["list", "status", "wait", "stop", "restart", "attach", "rescale"]
     assert reader.completions("%stream |") == [*running, "fork", "step", "back", "debug", "replay", "audit"]
 
 
-def test_tab_in_the_kernels_old_interface(reader: Shell) -> None:
-    """``shell.complete``, which terminals and older kernels use."""
+def test_completion_through_the_deprecated_interface(reader: Shell) -> None:
+    """Terminals and older kernels use ``shell.complete``."""
     line = "%state counts --at "
     with pytest.warns(PendingDeprecationWarning):
         found = reader.ipython.complete("", line, len(line))[1]
     assert found == EPOCHS
 
 
-def test_tab_without_a_store_offers_options_only(bare_shell: Shell) -> None:
-    """A store that is not there yet is no reason to fail."""
+def test_without_a_store_only_options_are_completed(bare_shell: Shell) -> None:
+    """A missing store is not an error."""
     assert bare_shell.completions("%state --a|") == ["--at", "--as-of"]
     assert "counts" not in bare_shell.completions("%state co|")
 
 
-def test_python_is_completed_as_ever(reader: Shell) -> None:
-    """Cells without our magics are left to IPython."""
+def test_python_is_left_to_ipython(reader: Shell) -> None:
+    """Python code is completed by IPython, also below ``%%stream``."""
     reader.run("counters = 1")
     assert "counters" in reader.completions("counte|")
     assert "counters" in reader.completions("%%stream x\ncounte|")
 
 
-def test_unloading_takes_completion_away(reader: Shell) -> None:
-    """No names are offered for a magic that is gone."""
+def test_unloading_removes_completion(reader: Shell) -> None:
+    """Options are no longer completed."""
     from streamstate.extension import unload
 
     unload(reader.ipython)

@@ -1,4 +1,4 @@
-"""``%stream fork``, ``step``, ``back``, ``replay`` and ``debug``, as a notebook uses them."""
+"""``%stream fork``, ``step``, ``back``, ``replay`` and ``debug`` in a notebook."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from conftest import Source, counts, letters
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 
 import streamstate as ss
-from streamstate.debugger.session import DebugSession
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     EpochGoneError,
     ForkError,
     InvalidArgumentError,
@@ -22,17 +21,18 @@ from streamstate.snapshots.errors import (
     QueryError,
     UnknownQueryError,
 )
+from streamstate.replay.debugging.session import DebugSession
 
 VERBS = ("fork", "step", "back", "replay", "debug")
 
 
 @pytest.fixture
 def ran(shell: Shell, source: Source) -> Shell:
-    """A query called counts that has run four epochs."""
+    """A shell with a finished query ``counts`` of four epochs."""
     for epoch in range(4):
         source.add(letters(epoch))
     shell.names["counted"] = counts(source)
-    shell.run("%%stream counts --trigger available-now\ncounted").wait(timeout=120)
+    shell.run("%%stream counts --trigger available-now\ncounted").wait(timeout=300)
     return shell
 
 
@@ -42,10 +42,10 @@ def rows(shell: Shell, query: str, epoch: int) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in table.to_pandas().astype(object).itertuples(index=False))
 
 
-def test_a_fork_is_stepped_and_taken_back(ran: Shell) -> None:
-    """Each epoch is the original's; a fork is a query like any other; back is a new branch, and nothing is lost."""
+def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
+    """Each epoch equals the original's. Going back creates a branch, and the old branch is kept."""
     fork = ran.run("%stream fork counts --at 1 --as what_if -o fork")
-    assert "what_if stands where counts stood after epoch 1." in ran.said
+    assert "what_if is a fork of counts at epoch 1." in ran.printed
     assert fork is None
     assert ran.names["fork"].epoch == 1
     assert rows(ran, "what_if", 1) == rows(ran, "counts", 1)
@@ -59,60 +59,63 @@ def test_a_fork_is_stepped_and_taken_back(ran: Shell) -> None:
     assert rows(ran, "what_if", 3) == rows(ran, "counts", 3)
     assert ran.run("%stream step what_if").stopped == "end"
     ran.run("%stream back what_if --epochs 1")
-    assert "what_if_2 stands at epoch 2, a branch of what_if." in ran.said
+    assert "what_if_2 is a branch of what_if at epoch 2." in ran.printed
     assert ran.run('%stream step what_if_2 --until "count > 0"').stopped == "breakpoint"
     assert rows(ran, "what_if_2", 3) == rows(ran, "counts", 3)
     ran.run("%stream back what_if_2 --epochs 2 --as earlier")
-    assert "earlier stands at epoch 1, a branch of counts." in ran.said
-    assert {one.name for one in ss.open_store(ran.notebook.store_path())["counts"].forks()} == {"what_if", "earlier"}
+    assert "earlier is a branch of counts at epoch 1." in ran.printed
+    assert {fork.name for fork in ss.open_store(ran.notebook.store_path())["counts"].forks()} == {"what_if", "earlier"}
 
 
-def test_code_is_named_where_it_is_not_known(ran: Shell) -> None:
-    """A query of the store alone has none here; a function or a streaming DataFrame is named instead."""
+def test_query_names_the_code(ran: Shell) -> None:
+    """For a query that the notebook did not start, --query names a function or a streaming DataFrame."""
     ran.notebook.running.clear()
     ran.run("%stream fork counts --at 1 --as other")
     message = ran.fails("%stream step other", QueryError)
     assert "--query build_query" in message
     assert "nothing" in ran.fails("%stream step other --query nothing", InvalidArgumentError)
     ran.run("number = 3")
-    assert "a int" in ran.fails("%stream step other --query number", InvalidArgumentError)
+    assert "of type int" in ran.fails("%stream step other --query number", InvalidArgumentError)
     assert ran.run("%stream step other --query counted").epoch == 2
     ran.run("def build(): return counted")
     ran.run("%stream fork counts --at 1 --as mine --query build")
     assert ran.run("%stream step mine --epochs 2").epoch == 3
 
 
-def test_what_cannot_be_meant_is_said_before_anything_is_made(ran: Shell) -> None:
-    """Names that are taken or unknown, epochs that were never committed, the original itself."""
+def test_invalid_lines_create_nothing(ran: Shell) -> None:
+    """Taken and unknown names, missing epochs, and steps of the original are refused."""
     ran.fails("%stream fork count --at 1 --as a", UnknownQueryError)
     ran.fails("%stream fork counts --at 1 --as counts", NameTakenError)
     ran.fails("%stream fork counts --at 1 --as ../a", InvalidNameError)
     assert "--as" in ran.fails("%stream fork counts --at 1", InvalidArgumentError)
     ran.fails("%stream fork counts --at 99 --as a", EpochGoneError)
-    assert "no fork" in ran.fails("%stream step counts", ForkError)
+    assert "not a fork" in ran.fails("%stream step counts", ForkError)
     assert "--as NEW" in ran.fails("%stream back counts", InvalidArgumentError)
     ran.run("%stream fork counts --at 1 --as a")
     ran.fails('%stream step a --until "n > 1" --key k=a', InvalidArgumentError)
     ran.fails("%stream back a --epochs 5", InvalidArgumentError)
     ran.fails("%stream replay counts --from 3 --to 2 --as b", InvalidArgumentError)
+    assert "--epochs A..B" in ran.fails("%stream replay counts --as b", InvalidArgumentError)
+    for verb in ("replay counts --as b", "audit counts"):
+        assert "both ends included" in ran.fails(f"%stream {verb} --epochs 3..2", InvalidArgumentError)
     assert ss.open_store(ran.notebook.store_path()).queries() == ["a", "counts"]
 
 
-def test_an_interrupted_step_stands_at_a_whole_epoch(ran: Shell) -> None:
-    """And says so in one line."""
+def test_an_interrupted_step_leaves_a_complete_epoch(ran: Shell) -> None:
+    """The interrupt is reported in one line, and the next step continues from that epoch."""
     ran.run("%stream fork counts --at 0 --as what_if")
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
     timer.start()
     ran.fails("%stream step what_if --epochs 3", KeyboardInterrupt)
     timer.join()
-    assert "what_if stands at its last whole epoch." in ran.said
-    left = ran.run("%stream step what_if --epochs 3")
-    assert left.epoch == 3
+    assert "what_if is at its last complete epoch." in ran.printed
+    report = ran.run("%stream step what_if --epochs 3")
+    assert report.epoch == 3
     assert rows(ran, "what_if", 3) == rows(ran, "counts", 3)
 
 
-def test_a_session_is_begun_and_ends_with_the_magics(ran: Shell) -> None:
-    """Its branches go into the store of the query, and are forks like others."""
+def test_a_debug_session_ends_with_the_extension(ran: Shell) -> None:
+    """The session is closed with the notebook. Its branches are in the query's store."""
     session = ran.run("%stream debug counts --at 1 -o session")
     assert isinstance(session, DebugSession)
     assert ran.names["session"] is session
@@ -123,18 +126,18 @@ def test_a_session_is_begun_and_ends_with_the_magics(ran: Shell) -> None:
         session.step()
 
 
-def test_each_verb_explains_itself(bare_shell: Shell) -> None:
-    """What it does and what each argument is for; the list of verbs names it."""
+def test_each_verb_has_help(bare_shell: Shell) -> None:
+    """The magic's help lists all verbs, and a verb's help its arguments."""
     bare_shell.run("%stream --help")
-    assert all(f"  {verb} " in bare_shell.said for verb in VERBS)
+    assert all(f"  {verb} " in bare_shell.printed for verb in VERBS)
     for verb in VERBS:
         bare_shell.run(f"%stream {verb} --help")
-        assert f"%stream {verb}" in bare_shell.said
-        assert "NAME" in bare_shell.said
+        assert f"%stream {verb}" in bare_shell.printed
+        assert "NAME" in bare_shell.printed
 
 
 def test_names_epochs_columns_and_code_are_completed(bare_shell: Shell, tmp_path: Path) -> None:
-    """Of the store that is read, with options that are still missing."""
+    """They are taken from the store in use and the user's variables."""
     counting(tmp_path / "store", "delays", {0: {"a": 1}, 1: {"a": 2}})
     counting(tmp_path / "store", "what_if", {1: {"a": 2}}, ("delays", 1))
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")

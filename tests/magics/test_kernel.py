@@ -1,4 +1,4 @@
-"""The magics in a real kernel with Spark: they wait, can be interrupted, and say nothing unless they are asked."""
+"""The magics in a real kernel with Spark: waits can be interrupted, and background threads print nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUS = "get_ipython().run_line_magic('stream', 'status counts').to_pandas()"
 
 
 def add(folder: Path, number: int) -> None:
-    """One more epoch's input."""
+    """Add the input of one epoch."""
     hidden = folder / f"_{number}"
     pd.DataFrame({"k": ["a", "b"], "v": [number, number]}).to_parquet(hidden)
     hidden.rename(folder / f"{number:03}.parquet")
@@ -31,7 +31,7 @@ def add(folder: Path, number: int) -> None:
 
 @pytest.fixture
 def notebook(kernel: Kernel, tmp_path: Path) -> Iterator[tuple[Kernel, Path]]:
-    """The kernel with a query ``counts`` that runs, and the folder that it reads."""
+    """The kernel with a running query ``counts``, and the query's input folder."""
     folder = tmp_path / "input"
     folder.mkdir()
     add(folder, 0)
@@ -45,34 +45,34 @@ def notebook(kernel: Kernel, tmp_path: Path) -> Iterator[tuple[Kernel, Path]]:
 
 
 def until(kernel: Kernel, expression: str) -> None:
-    """Ask again and again until an expression is true; the asking itself says nothing."""
+    """Wait until an expression is true, without displaying anything."""
     end = time.monotonic() + 60
     while kernel.value(f"bool({expression})") != "True":
         assert time.monotonic() < end, f"{expression} did not become true"
 
 
-def test_waiting_shows_a_bar_and_is_interrupted_alone(notebook: tuple[Kernel, Path]) -> None:
-    """The query goes on and takes more input; a second wait reaches its end and leaves one line."""
+def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
+    """The query processes more input, and a second wait succeeds and leaves one line."""
     kernel, folder = notebook
     kernel.works("from streamstate.magics import progress; progress.SHOW_AFTER = 0")
 
     def bar(message: dict[str, Any]) -> bool:
-        return "application/vnd.jupyter.widget-view+json" in message["content"].get("data", {})
+        return "<progress" in message["content"].get("data", {}).get("text/html", "")
 
-    ran = kernel.run("%stream wait counts --epoch 1", when=bar)
-    assert ran.failed == "KeyboardInterrupt"
-    assert ran.traceback == "KeyboardInterrupt: only the waiting ended; counts goes on."
-    assert ran.outputs()[0]["text/plain"].startswith("Interrupted. counts is running: captured up to epoch 0")
+    result = kernel.run("%stream wait counts --epoch 1", when=bar)
+    assert result.failed == "KeyboardInterrupt"
+    assert result.traceback == "KeyboardInterrupt: only the wait ended. counts goes on."
+    assert result.outputs()[0]["text/plain"].startswith("Interrupted. counts is running: captured up to epoch 0")
     add(folder, 1)
-    ran = kernel.works("%stream wait counts --epoch 1 -o reached")
-    assert ["application/vnd.jupyter.widget-view+json" in one for one in ran.outputs()] == [False]
-    assert "captured up to epoch 1" in ran.outputs()[0]["text/plain"]
+    result = kernel.works("%stream wait counts --epoch 1 -o reached")
+    assert ["<progress" in data["text/html"] for data in result.outputs()] == [False]
+    assert "captured up to epoch 1" in result.outputs()[0]["text/plain"]
     assert int(kernel.value("reached")) >= 1
     assert kernel.value("handle.state") == "running"
 
 
-def test_nothing_is_said_from_the_background(notebook: tuple[Kernel, Path], tmp_path: Path) -> None:
-    """A capture that fails is told where somebody asks, on no output and to no front end before."""
+def test_nothing_is_printed_from_the_background(notebook: tuple[Kernel, Path], tmp_path: Path) -> None:
+    """A failed capture is shown in the status only."""
     kernel, folder = notebook
     assert kernel.value(f"{STATUS}['last error'][0]") == "None"
     (tmp_path / "data" / "store").rename(tmp_path / "gone")
@@ -88,8 +88,8 @@ def test_nothing_is_said_from_the_background(notebook: tuple[Kernel, Path], tmp_
     assert kernel.unasked() == []
 
 
-def test_the_kernel_completes_and_explains(notebook: tuple[Kernel, Path]) -> None:
-    """As a notebook asks it to; help is the same text wherever it is asked for."""
+def test_the_kernel_completes_and_shows_help(notebook: tuple[Kernel, Path]) -> None:
+    """Completion works through the kernel's protocol. ``?`` and ``--help`` show the same text."""
     kernel, _folder = notebook
     assert kernel.completions("x = 1\n%state counts --at |") == ["0", "live"]
     assert kernel.completions("%stream stop c|") == ["counts"]
@@ -100,11 +100,11 @@ def test_the_kernel_completes_and_explains(notebook: tuple[Kernel, Path]) -> Non
     assert kernel.works("%stream wait?").printed == kernel.works("%stream wait --help").printed
 
 
-def test_stopping_waits_for_what_was_committed(notebook: tuple[Kernel, Path]) -> None:
-    """And says so in the table that it gives."""
+def test_stopping_captures_all_committed_epochs(notebook: tuple[Kernel, Path]) -> None:
+    """The table has the last epoch, with nothing left to capture."""
     kernel, folder = notebook
     add(folder, 1)
     until(kernel, "handle.query.lastProgress and handle.query.lastProgress['batchId'] >= 1")
-    ran = kernel.works("%stream stop counts -o ended")
-    assert "■ stopped" in ran.outputs()[-1]["text/plain"]
+    result = kernel.works("%stream stop counts -o ended")
+    assert "■ stopped" in result.outputs()[-1]["text/plain"]
     assert kernel.value("ended[['epoch', 'behind']].values.tolist()") == "[[1, 0]]"

@@ -1,4 +1,4 @@
-"""``%stream rescale``: stop after a committed epoch, spread the state anew, verify, go on; or go on as before."""
+"""``%stream rescale`` stops a query, repartitions and verifies its state, and restarts the query, also on failure."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from oracle import compare
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.magics.running import RunningQuery
-from streamstate.recovery import rescale as rescaling
+from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
+from streamstate.operations import rescale as rescaling
+from streamstate.running import Running
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import InvalidArgumentError, QueryError, RescaleError
 
 
 @pytest.fixture
-def running(shell: Shell, source: Source) -> RunningQuery:
-    """A query called counts that goes on, with two epochs of input, captured."""
+def running(shell: Shell, source: Source) -> Running:
+    """A running query ``counts`` with two captured epochs."""
     for epoch in range(2):
         source.add(letters(epoch))
     shell.names["counted"] = counts(source)
     handle = shell.run("%%stream counts --trigger 100ms\ncounted")
-    assert isinstance(handle, RunningQuery)
-    handle.wait(epoch=1, timeout=120)
+    assert isinstance(handle, Running)
+    handle.wait(epoch=1, timeout=300)
     return handle
 
 
-def partitions(handle: RunningQuery) -> int | None:
-    """How many partitions a query's state has."""
+def partitions(handle: Running) -> int | None:
+    """The number of partitions of a query's state."""
     checkpoint = Checkpoint(handle.checkpoint)
     return checkpoint.partitions(checkpoint.committed()[-1])
 
 
 def test_a_running_query_is_rescaled(
-    shell: Shell, running: RunningQuery, source: Source, spark: SparkSession, shown_at_once: list[str]
+    shell: Shell, running: Running, source: Source, spark: SparkSession, shown_at_once: list[str]
 ) -> None:
-    """It goes on with the new number, capture too, and the state of every epoch is Spark's."""
+    """It is restarted with the new number of partitions, and every captured state equals Spark's."""
     report = shell.run("%stream rescale counts --partitions 5 -o report")
     assert shell.names["report"] is report
     assert report.partitions == (2, 5)
-    assert any("comparing it with what it was, key by key" in line for line in shown_at_once)
-    assert shown_at_once[-1].startswith("counts has 5 partitions; it stood still for ")
+    assert any("comparing the state before and after, key by key" in line for line in shown_at_once)
+    assert shown_at_once[-1].startswith("counts has 5 partitions; it was stopped for ")
     handle = shell.notebook.query("counts")
     assert handle.state == "running"
     source.add(letters(2))
-    assert handle.wait(epoch=report.epoch + 1, timeout=120) > report.epoch
+    assert handle.wait(epoch=report.epoch + 1, timeout=300) > report.epoch
     history = ss.open_store(handle.store)["counts"]
     assert compare(spark, handle.checkpoint, history) == report.epoch + 2
     assert partitions(handle) == 5
 
 
-def test_a_failure_goes_on_as_before(shell: Shell, running: RunningQuery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The query runs again with its old number, and the error is raised."""
+def test_a_failed_rescale_restarts_the_query(shell: Shell, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query has its old number of partitions, and the error is raised."""
 
     def lost(*_: Any) -> int:
         raise OSError("executor lost")
@@ -67,16 +67,16 @@ def test_a_failure_goes_on_as_before(shell: Shell, running: RunningQuery, monkey
     assert partitions(handle) == 2
 
 
-def test_what_is_refused_leaves_the_query_running(shell: Shell, running: RunningQuery) -> None:
-    """The number it has, none, both options: found before anything is stopped."""
-    assert "2 partitions already" in shell.fails("%stream rescale --partitions 2", InvalidArgumentError)
-    assert "--advise says how many" in shell.fails("%stream rescale counts", InvalidArgumentError)
+def test_an_invalid_line_leaves_the_query_running(shell: Shell, running: Running) -> None:
+    """The current number, a missing number, and a number with --advise are refused."""
+    assert "already has 2 partitions" in shell.fails("%stream rescale --partitions 2", InvalidArgumentError)
+    assert "--advise recommends" in shell.fails("%stream rescale counts", InvalidArgumentError)
     shell.fails("%stream rescale counts --partitions 3 --advise", InvalidArgumentError)
     assert running.state == "running"
 
 
-def test_advice(shell: Shell, running: RunningQuery) -> None:
-    """``--advise`` changes nothing, and says why."""
+def test_advise_changes_nothing(shell: Shell, running: Running) -> None:
+    """``--advise`` returns the facts and the reasons."""
     advice = shell.run("%stream rescale counts --advise -o advice")
     assert shell.names["advice"] is advice
     assert advice.facts.partitions == 2
@@ -84,35 +84,35 @@ def test_advice(shell: Shell, running: RunningQuery) -> None:
     assert running.state == "running"
 
 
-def test_a_stopped_query_stays_stopped(shell: Shell, running: RunningQuery) -> None:
-    """It is rescaled and not started."""
+def test_a_stopped_query_stays_stopped(shell: Shell, running: Running) -> None:
+    """It is rescaled, but not restarted."""
     shell.run("%stream stop counts")
     assert shell.run("%stream rescale counts --partitions 3").partitions == (2, 3)
     assert running.state == "stopped"
     assert partitions(running) == 3
 
 
-def test_a_query_that_runs_elsewhere(shell: Shell, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """It has to be stopped where it runs; the message says how to go on."""
+def test_a_query_that_runs_elsewhere_is_refused(shell: Shell, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """The message says to stop it where it runs."""
     shell.run(f"%stream attach {counted[0]} --name away --store {tmp_path / 'store'}")
     assert "Stop it where it runs" in shell.fails("%stream rescale away --partitions 3", QueryError)
 
 
-def test_a_killed_rescale_is_taken_back_at_a_start(
-    shell: Shell, running: RunningQuery, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_rescale_is_undone_at_the_next_start(
+    shell: Shell, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Starting the query again says so, and goes on with the old number."""
+    """The restart reports this, and the query has its old number of partitions."""
     shell.run("%stream stop counts")
 
     def lost(*_: Any) -> int:
         raise OSError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rescaling, "verify", lost)
+        patched.setattr(rescaling, "compare_states", lost)
         patched.setattr(rescaling, "recover", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(running.checkpoint, 4)
     assert partitions(running) == 4
     shell.run("%stream restart counts")
-    assert "A rescale of counts to 4 partitions was killed" in shell.said
+    assert "An interrupted rescale of counts was undone" in shell.printed
     assert partitions(running) == 2

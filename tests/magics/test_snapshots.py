@@ -1,4 +1,4 @@
-"""``%snapshots NAME keep | compact | export``: retention, merging and exports from a notebook."""
+"""``%snapshots NAME keep | compact | export``: retention, compaction and exports from a notebook."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from notebook_shell import Shell, bare_shell, shown_at_once  # noqa: F401 (fixtu
 from synthetic import State, write
 
 import streamstate as ss
+from streamstate.errors import InvalidArgumentError, NotAnExportError, StreamStateError, UnknownQueryError
 from streamstate.magics.stream_cell import STREAM_CELL
-from streamstate.snapshots.errors import InvalidArgumentError, NotAnExportError, StreamStateError, UnknownQueryError
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch}": 1} for epoch in range(12)]
 
 
 @pytest.fixture
 def shell(bare_shell: Shell, tmp_path: Path) -> Shell:
-    """A shell that uses a store with one query ``q`` of twelve epochs."""
+    """A shell that uses a store with the query ``q``, with twelve epochs."""
     write(tmp_path / "s", STATES)
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
     return bare_shell
 
 
-def test_keep_drops_what_nothing_keeps(shell: Shell, tmp_path: Path) -> None:
-    """The table says how many go and stay, the variable holds the report; a dry run changes nothing."""
-    tried = shell.run("%snapshots q keep --last 3 --every 5 --dry-run")
-    assert next(iter(tried))["would drop"] == 7
+def test_keep_drops_the_other_epochs(shell: Shell, tmp_path: Path) -> None:
+    """The table has the numbers of dropped and kept epochs, and -o assigns the report. A dry run changes nothing."""
+    dry_run = shell.run("%snapshots q keep --last 3 --one-in 5 --dry-run")
+    assert next(iter(dry_run))["would drop"] == 7
     assert len(shell.run("%snapshots q")) == 12
-    done = shell.run("%snapshots q keep --last 3 --every 5 -o report")
-    assert (next(iter(done))["dropped"], next(iter(done))["stay"]) == (7, 5)
+    table = shell.run("%snapshots q keep --last 3 --one-in 5 -o report")
+    assert (next(iter(table))["dropped"], next(iter(table))["kept"]) == (7, 5)
     assert isinstance(shell.names["report"], ss.RetentionReport)
     assert shell.run("%snapshots q")["epoch"].tolist() == [0, 5, 9, 10, 11]
     assert shell.run("%snapshots")[["epochs", "gaps"]].iloc[0].tolist() == [5, 0]
@@ -38,25 +38,25 @@ def test_keep_drops_what_nothing_keeps(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_steps_are_shown(shell: Shell, shown_at_once: list[str]) -> None:
-    """Long work says what it does."""
+    """Slow work reports its steps."""
     shell.run("%snapshots q keep --last 3")
     assert "writing the keyframe of op0 at epoch 9" in shown_at_once
     assert "rewriting op0" in shown_at_once
 
 
-def test_quick_work_shows_nothing_but_its_result(shell: Shell) -> None:
-    """A bar that comes and goes at once is noise."""
+def test_quick_work_shows_only_its_result(shell: Shell) -> None:
+    """No progress is printed."""
     shell.run("%snapshots q keep --last 3")
-    assert "keyframe" not in shell.said
+    assert "keyframe" not in shell.printed
 
 
-def test_the_name_may_be_left_out_for_one_query(shell: Shell) -> None:
-    """Where the store has one."""
-    assert next(iter(shell.run("%snapshots keep --last 2")))["stay"] == 2
+def test_the_name_is_optional(shell: Shell) -> None:
+    """It can be omitted if the store has only one query."""
+    assert next(iter(shell.run("%snapshots keep --last 2")))["kept"] == 2
 
 
-def test_compact_says_what_it_did(shell: Shell, tmp_path: Path) -> None:
-    """Files and bytes of each table, before and after."""
+def test_compact_reports_files_and_bytes(shell: Shell, tmp_path: Path) -> None:
+    """The numbers before and after are given for each table."""
     write(tmp_path / "many", [{"a": epoch} for epoch in range(70)])
     table = shell.run(f"%snapshots q compact --store {tmp_path / 'many'} -o done")
     rows = {row["table"]: row for row in table}
@@ -64,11 +64,12 @@ def test_compact_says_what_it_did(shell: Shell, tmp_path: Path) -> None:
     assert rows["_epochs"]["files after"] == 1
     assert rows["op0"]["MB after"] < rows["op0"]["MB before"]
     assert shell.names["done"]["table"].tolist() == ["_epochs", "op0"]
+    assert [table.files_before for table in ss.compact(tmp_path / "many", "q")] == [1, 1]
     assert len(shell.run("%snapshots q")) == 70
 
 
 def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
-    """The chosen epochs as versions; again it writes nothing."""
+    """The table has one version per selected epoch. A second export writes nothing."""
     table = shell.run("%snapshots q export out --epochs 1,3:5 -o report")
     assert next(iter(table))["written now"] == 4
     assert shell.names["report"].epochs == (1, 3, 4, 5)
@@ -78,60 +79,60 @@ def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "error", "says"),
+    ("line", "error", "expected"),
     [
-        ("%snapshots q keep", InvalidArgumentError, "--last 100, --since 2d, --every 10"),
-        ("%snapshots q keep --last 0", InvalidArgumentError, "from 1 on"),
-        ("%snapshots q keep --since soon", InvalidArgumentError, "a span such as 2d"),
+        ("%snapshots q keep", InvalidArgumentError, "--last 100, --since 2d and --one-in 10"),
+        ("%snapshots q keep --last 0", InvalidArgumentError, "at least 1"),
+        ("%snapshots q keep --since soon", InvalidArgumentError, "a duration such as 2d"),
         ("%snapshots q keep --lst 3", InvalidArgumentError, "Did you mean --last?"),
         ("%snapshots p keep --last 3", UnknownQueryError, "q"),
         ("%snapshots q export", InvalidArgumentError, "PATH"),
-        ("%snapshots q export out --epochs x", InvalidArgumentError, "3,5,10:20"),
+        ("%snapshots q export out --epochs x", InvalidArgumentError, "3,5,10..20"),
         ("%snapshots q drop", InvalidArgumentError, "Verbs: keep, compact, export"),
         ("%snapshots q compakt", InvalidArgumentError, "Did you mean compact?"),
     ],
 )
-def test_a_line_that_cannot_be_meant(shell: Shell, line: str, error: type[StreamStateError], says: str) -> None:
-    """Two or three plain lines that name the choices; nothing is dropped."""
+def test_an_invalid_line_drops_nothing(shell: Shell, line: str, error: type[StreamStateError], expected: str) -> None:
+    """The error names the choices in at most three lines."""
     message = shell.fails(line, error)
-    assert says in message
+    assert expected in message
     assert len(message.splitlines()) <= 3
     assert len(shell.run("%snapshots q")) == 12
 
 
-def test_help_of_each_verb(shell: Shell) -> None:
-    """``--help`` of the magic lists the verbs, that of a verb its options."""
+def test_help_lists_verbs_and_options(shell: Shell) -> None:
+    """``--help`` lists the verbs of the magic, or the options of a verb."""
     shell.run("%snapshots --help")
-    assert all(verb in shell.said for verb in ("keep", "compact", "export"))
+    assert all(verb in shell.printed for verb in ("keep", "compact", "export"))
     shell.run("%snapshots q keep --help")
-    assert "--dry-run" in shell.said
+    assert "--dry-run" in shell.printed
     assert len(shell.run("%snapshots q")) == 12
 
 
 @pytest.mark.parametrize(
-    ("cell", "offered"),
+    ("cell", "expected"),
     [
         ("%snapshots q |", ["keep", "compact", "export"]),
         ("%snapshots q ke|", ["keep"]),
-        ("%snapshots q keep --e|", ["--every"]),
+        ("%snapshots q keep --o|", ["--one-in"]),
         ("%snapshots keep --la|", ["--last"]),
         ("%snapshots q export out --ep|", ["--epochs"]),
         ("%snapshots |", ["q"]),
     ],
 )
-def test_tab_offers(shell: Shell, cell: str, offered: list[str]) -> None:
-    """Verbs after the name, then the verb's options."""
-    assert shell.completions(cell) == offered
+def test_verbs_and_options_are_completed(shell: Shell, cell: str, expected: list[str]) -> None:
+    """Verbs are completed after the name, and options after the verb."""
+    assert shell.completions(cell) == expected
 
 
 @pytest.mark.parametrize(("text", "every"), [("3", 3), ("10s", "10s"), ("2m", "2m"), ("500ms", "500ms")])
-def test_a_stream_is_captured_every_so_many_epochs_or_seconds(text: str, every: int | str) -> None:
-    """``--every`` takes a number or a span of time."""
+def test_every_is_a_number_of_epochs_or_a_duration(text: str, every: int | str) -> None:
+    """Numbers are parsed as integers, durations are kept as text."""
     assert STREAM_CELL.parser.parse_line(f"delays --every {text}").every == every
 
 
 @pytest.mark.parametrize("text", ["0", "0s", "soon", "1.5", "-3s"])
-def test_a_pace_that_cannot_be_meant(text: str) -> None:
-    """Is refused before anything starts."""
-    with pytest.raises(InvalidArgumentError, match=r"from 1 on|no time at all|expected one argument"):
+def test_an_invalid_every_is_refused(text: str) -> None:
+    """The parser raises the error."""
+    with pytest.raises(InvalidArgumentError, match=r"at least 1|expected one argument"):
         STREAM_CELL.parser.parse_line(f"delays --every {text}")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     NaiveTimestampError,
@@ -25,67 +25,69 @@ from streamstate.snapshots.errors import (
 
 @pytest.fixture
 def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
-    """A shell that reads the store of ``counts``, five epochs of it."""
+    """A shell that uses the store of ``counts``, with five epochs."""
     bare_shell.run(f"%config StreamState.store = {str(counted[1])!r}")
     return bare_shell
 
 
 def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
-    """The same rows as the Python interface gives."""
+    """The rows are those of the Python API."""
     expected = store["counts"].at(2).table().to_pandas()
     pd.testing.assert_frame_equal(reader.run("%state counts --at 2"), expected)
     pd.testing.assert_frame_equal(reader.run("%state counts.op0 --at 2"), expected)
     pd.testing.assert_frame_equal(reader.run("%state counts --at live-2"), expected)
 
 
-def test_a_python_variable_fills_a_line_but_not_its_sql(reader: Shell, store: ss.Store) -> None:
-    """``{epoch}`` is the user's variable; braces and dollars in a condition are SQL's."""
+def test_variables_are_expanded_except_in_sql(reader: Shell, store: ss.Store) -> None:
+    """``{epoch}`` is replaced by the user's variable. Braces and dollars in a condition are kept."""
     reader.run("epoch = 2; k = 'k1'")
     found = reader.run("%state counts --at {epoch} --where \"k <> '{k}$k' AND k IN ('k1', 'k2')\"")
     assert found["k"].tolist() == ["k1", "k2"]
 
 
 def test_a_time_with_a_zone_finds_its_epoch(reader: Shell, store: ss.Store) -> None:
-    """An offset or the zone's name; a naive time is refused."""
+    """The zone is an offset or a name. A naive time is refused."""
     epochs = store["counts"].epochs()
     moment = epochs["committed_at"].iloc[3].tz_convert("Europe/Rome")
     expected = store["counts"].at(3).table().to_pandas()
     pd.testing.assert_frame_equal(reader.run(f"%state counts --as-of {moment.isoformat()}"), expected)
-    named = f"{moment.tz_localize(None)} Europe/Rome"
-    pd.testing.assert_frame_equal(reader.run(f'%state counts --as-of "{named}"'), expected)
+    with_name = f"{moment.tz_localize(None)} Europe/Rome"
+    pd.testing.assert_frame_equal(reader.run(f'%state counts --as-of "{with_name}"'), expected)
     assert "no time zone" in reader.fails("%state counts --as-of 2026-01-01T12:00", NaiveTimestampError)
-    assert "Write it like" in reader.fails('%state counts --as-of "yesterday Europe/Rome"', InvalidArgumentError)
+    assert "Expected a time such as" in reader.fails(
+        '%state counts --as-of "yesterday Europe/Rome"', InvalidArgumentError
+    )
     assert "Nowhere" in reader.fails('%state counts --as-of "2026-01-01 Nowhere"', InvalidArgumentError)
 
 
 def test_top_rows_come_largest_first(reader: Shell, store: ss.Store) -> None:
-    """--top N --by COL, at the newest epoch."""
+    """``--top N --by COL`` reads the newest epoch."""
     found = reader.run("%state counts --top 3 --by max")
     assert found["max"].tolist() == store["counts"].live().table().to_pandas()["max"].nlargest(3).tolist()
 
 
-def test_shown_rows_are_cut_and_kept_rows_are_not(reader: Shell, store: ss.Store) -> None:
-    """What is left out is said; -o keeps everything."""
+def test_displayed_rows_are_limited(reader: Shell, store: ss.Store) -> None:
+    """A note has the total number of rows. -o assigns all rows."""
     total = store["counts"].live().table().count()
     reader.run("%config StreamState.rows = 4")
     assert len(reader.run("%state counts --at 4")) == 4
-    assert f"4 of {total} rows" in reader.said
+    assert f"4 of {total} rows" in reader.printed
     assert len(reader.run("%state counts --at 4 -o kept")) == total
     assert len(reader.names["kept"]) == total
-    assert "rows of" not in reader.said
+    assert "rows of" not in reader.printed
 
 
 def test_a_key_is_a_dict(reader: Shell, store: ss.Store) -> None:
-    """Typed as the column is; a key that is not there says so."""
+    """The dict is that of the Python API. A missing key is reported."""
     assert reader.run("%state counts --key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
     assert reader.run('%state counts --key "k=no such"') is None
-    assert "has no row with k=no such at epoch 4" in reader.said
+    assert "has no row with k=no such at epoch 4" in reader.printed
 
 
 def test_a_keys_values_have_their_columns_types(
     bare_shell: Shell, spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
-    """Numbers, dates, truth values, times and structs are written as text and found."""
+    """Numbers, dates, booleans, times and structs are parsed from text."""
     source.add({"k": ["a", "b"], "v": [1, 2]})
     kinds = source.stream().select(
         F.col("v").cast("int").alias("number"),
@@ -105,19 +107,20 @@ def test_a_keys_values_have_their_columns_types(
     assert found["count"] == 1
     assert "of type int32" in bare_shell.fails("%state kinds --key number=one", InvalidArgumentError)
     assert "of type bool" in bare_shell.fails("%state kinds --key flag=perhaps", InvalidArgumentError)
-    assert "is no such value" in bare_shell.fails("%state kinds --key pair=1,a", InvalidArgumentError)
+    assert "expected a value of type" in bare_shell.fails("%state kinds --key pair=1,a", InvalidArgumentError)
 
 
 def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
-    """As the Python interface gives them."""
+    """The results are those of the Python API."""
     history = reader.run("%state counts --key k=k1 --history")
     pd.testing.assert_frame_equal(history, store["counts"].key_history("op0", k="k1"))
     assert reader.run("%state counts --diff 1 3 -o changes").counts == store["counts"].diff(1, 3).counts
     assert reader.names["changes"].a == 1
+    assert reader.run("%state counts --diff 1..3").counts == reader.names["changes"].counts
 
 
 @pytest.mark.parametrize(
-    ("line", "error", "said"),
+    ("line", "error", "expected"),
     [
         ("%state --at 1", InvalidArgumentError, "%state NAME --at"),
         ("%state counts --timeline --at 1", InvalidArgumentError, "cannot be combined with --at"),
@@ -127,7 +130,7 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%state count --at 1", UnknownQueryError, "Did you mean 'counts'?"),
         ("%state counts.op1 --at 1", UnknownTableError, "op0"),
         ("%state counts --at 99", UnknownEpochError, "4"),
-        ("%state counts --at newest", InvalidArgumentError, "number of an epoch"),
+        ("%state counts --at newest", InvalidArgumentError, "expected its number"),
         ("%state counts --top 3 --by mxa", UnknownColumnError, "Did you mean 'max'?"),
         ("%state counts --top 3", InvalidArgumentError, "--by COLUMN"),
         ("%state counts --key max=3", UnknownColumnError, "k"),
@@ -149,15 +152,15 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%%statesql --at 77\nSELECT * FROM counts", UnknownEpochError, "4"),
     ],
 )
-def test_a_wrong_line_names_the_choices(reader: Shell, line: str, error: type[Exception], said: str) -> None:
-    """In a few plain lines without a traceback, and the cell fails."""
-    assert said in reader.fails(line, error)
-    assert "Traceback" not in reader.said
-    assert len(reader.said.strip().splitlines()) <= 4
+def test_an_invalid_line_names_the_choices(reader: Shell, line: str, error: type[Exception], expected: str) -> None:
+    """The cell fails with at most four lines and no traceback."""
+    assert expected in reader.fails(line, error)
+    assert "Traceback" not in reader.printed
+    assert len(reader.printed.strip().splitlines()) <= 4
 
 
-def test_sql_arrives_as_it_was_written(reader: Shell, store: ss.Store) -> None:
-    """Braces, dollars and shifts are not IPython's; the result is a frame, and -o keeps it."""
+def test_sql_is_not_expanded(reader: Shell, store: ss.Store) -> None:
+    """Braces, dollars and shifts are kept. -o assigns the resulting DataFrame."""
     reader.run("k = 'wrong'")
     sql = "SELECT k, 1 << 2 AS four, '{k} $k' AS text FROM counts VERSION AS OF 1 WHERE k = 'k1'"
     found = reader.run(f"%%statesql -o kept\n{sql}")
@@ -166,13 +169,13 @@ def test_sql_arrives_as_it_was_written(reader: Shell, store: ss.Store) -> None:
 
 
 def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: ss.Store) -> None:
-    """--at is the epoch of relations that name none."""
+    """``--at`` applies to relations without an epoch in the SQL."""
     found = reader.run("%%statesql --at 1\nSELECT sum(count) AS total FROM counts")
     assert int(found["total"][0]) == store["counts"].at(1).table().to_pandas()["count"].sum()
 
 
 def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Store) -> None:
-    """With a name its epochs, without one the store's queries."""
+    """With a name, %snapshots lists the query's epochs; without a name, the store's queries."""
     pd.testing.assert_frame_equal(reader.run("%snapshots counts -o epochs"), store["counts"].epochs())
     assert len(reader.names["epochs"]) == 5
     overview = reader.run("%snapshots")
@@ -180,23 +183,23 @@ def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Stor
 
 
 def test_a_store_named_once_stays_in_use(bare_shell: Shell, counted: tuple[Path, Path]) -> None:
-    """--store on one line is what the next lines read."""
+    """Lines after --store use the same store."""
     assert len(bare_shell.run(f"%snapshots --store {counted[1]}")) == 1
     assert len(bare_shell.run("%snapshots counts")) == 5
 
 
-def test_without_options_it_is_the_browser(reader: Shell) -> None:
-    """And -o keeps it."""
+def test_without_options_the_state_browser_is_shown(reader: Shell) -> None:
+    """-o assigns it."""
     browser = reader.run("%state counts -o mine")
     assert type(browser).__name__ == "StateBrowser"
     assert reader.names["mine"] is browser
     assert type(reader.run("%state counts.op0")).__name__ == "StateBrowser"
 
 
-def test_a_store_made_anew_in_the_same_place_is_read_anew(
+def test_a_recreated_store_is_reopened(
     bare_shell: Shell, counted: tuple[Path, Path], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """People delete a store and start over without restarting the kernel."""
+    """A store can be deleted and recreated without restarting the kernel."""
     ss.capture(counted[0], tmp_path / "store", "before", spark=spark)
     assert bare_shell.run(f"%snapshots --store {tmp_path}/store")["query"].tolist() == ["before"]
     assert bare_shell.run("%state before --at 1 --top 1 --by count")["count"].tolist()
@@ -207,8 +210,8 @@ def test_a_store_made_anew_in_the_same_place_is_read_anew(
     assert bare_shell.run("%snapshots")["query"].tolist() == ["after"]
 
 
-def test_tracebacks_can_be_asked_for(reader: Shell) -> None:
-    """%config StreamState.tracebacks shows where an error came from."""
+def test_tracebacks_can_be_enabled(reader: Shell) -> None:
+    """With ``%config StreamState.tracebacks``, errors are printed with a traceback."""
     reader.run("%config StreamState.tracebacks = True")
     reader.fails("%state nope --at 1", UnknownQueryError)
-    assert "Traceback" in reader.said
+    assert "Traceback" in reader.printed

@@ -10,32 +10,32 @@ from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.magics.interrupts import own_interrupt
-from streamstate.magics.running import RunningQuery
-from streamstate.recovery.failures import in_one_line
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     NotACheckpointError,
     QueryError,
     UnknownQueryError,
     WaitTimeoutError,
 )
+from streamstate.magics.progress import own_interrupt
+from streamstate.operations.restart_policy import in_one_line
+from streamstate.running import Running
 
 
 @pytest.fixture
-def running(shell: Shell, source: Source) -> RunningQuery:
-    """A query called counts that goes on, with two epochs of input."""
+def running(shell: Shell, source: Source) -> Running:
+    """A running query ``counts`` with two epochs of input."""
     for epoch in range(2):
         source.add(letters(epoch))
     shell.names["counted"] = counts(source)
     handle = shell.run("%%stream counts --trigger 1s\ncounted")
-    assert isinstance(handle, RunningQuery)
+    assert isinstance(handle, Running)
     return handle
 
 
-def test_status_is_a_table_at_a_glance(shell: Shell, running: RunningQuery) -> None:
-    """Name, state, epoch, how far behind, freshness, rows of state and the last error, as text and as HTML."""
-    running.wait(epoch=1, timeout=120)
+def test_status_is_a_table(shell: Shell, running: Running) -> None:
+    """The table has the query's name, state, epoch, lag, state rows and last error, as text and as HTML."""
+    running.wait(epoch=1, timeout=300)
     table = shell.run("%stream status counts")
     row = table.to_pandas().iloc[0]
     assert row[["name", "state", "epoch", "behind"]].tolist() == ["counts", "running", 1, 0]
@@ -46,39 +46,39 @@ def test_status_is_a_table_at_a_glance(shell: Shell, running: RunningQuery) -> N
     assert repr(shell.run("%stream")).splitlines()[0] == repr(table).splitlines()[0]
 
 
-def test_wait_shows_progress_and_returns(shell: Shell, running: RunningQuery, source: Source) -> None:
-    """Until an epoch is captured; without one, until what is committed is."""
+def test_wait_prints_the_captured_epoch(shell: Shell, running: Running, source: Source) -> None:
+    """It waits for the given epoch, or by default for all committed epochs."""
     source.add(letters(2))
-    shell.run("%stream wait counts --epoch 2 --timeout 120")
-    assert "captured up to epoch 2" in shell.said
+    shell.run("%stream wait counts --epoch 2 --timeout 300")
+    assert "captured up to epoch 2" in shell.printed
     shell.run("%stream wait")
-    assert "counts is running" in shell.said
+    assert "counts is running" in shell.printed
 
 
-def test_wait_gives_up_after_its_time(shell: Shell, running: RunningQuery) -> None:
-    """The query goes on."""
+def test_wait_times_out(shell: Shell, running: Running) -> None:
+    """The query keeps running."""
     message = shell.fails("%stream wait counts --epoch 1000 --timeout 0.3", WaitTimeoutError)
     assert "did not reach epoch 1000" in message
-    with pytest.raises(TimeoutError, match="It goes on"):
+    with pytest.raises(TimeoutError, match="still going"):
         running.wait(epoch=1000, timeout=0.1)
     assert running.state == "running"
 
 
-def test_an_interrupt_ends_the_waiting_alone(shell: Shell, running: RunningQuery, source: Source) -> None:
-    """PySpark's handler would cancel the query's jobs; the query has to survive and take more input."""
-    running.wait(epoch=1, timeout=120)
+def test_an_interrupt_ends_only_the_wait(shell: Shell, running: Running, source: Source) -> None:
+    """The query keeps running, although PySpark's own handler would cancel its jobs."""
+    running.wait(epoch=1, timeout=300)
     timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
     timer.start()
     shell.fails("%stream wait counts --epoch 1000", KeyboardInterrupt)
     timer.join()
-    assert "time.sleep" not in shell.said
+    assert "time.sleep" not in shell.printed
     source.add(letters(2))
-    assert running.wait(epoch=2, timeout=120) >= 2
+    assert running.wait(epoch=2, timeout=300) >= 2
     assert running.state == "running"
 
 
-def test_only_the_waiting_has_its_own_interrupt() -> None:
-    """Whatever handled an interrupt before, such as PySpark, handles it again afterwards."""
+def test_the_interrupt_handler_is_restored() -> None:
+    """After the block, the previous handler, such as PySpark's, is installed again."""
     before = signal.getsignal(signal.SIGINT)
     with own_interrupt():
         assert signal.getsignal(signal.SIGINT) is not before
@@ -87,31 +87,31 @@ def test_only_the_waiting_has_its_own_interrupt() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_stop_and_restart(shell: Shell, running: RunningQuery, source: Source) -> None:
-    """A stopped query is captured whole; a restarted one goes on where it was."""
-    running.wait(epoch=1, timeout=120)
+def test_stop_and_restart(shell: Shell, running: Running, source: Source) -> None:
+    """Stopping captures all committed epochs, and restarting resumes the query."""
+    running.wait(epoch=1, timeout=300)
     table = shell.run("%stream stop counts")
     assert table.to_pandas()[["state", "behind"]].iloc[0].tolist() == ["stopped", 0]
     source.add(letters(2))
-    again = shell.run("%stream restart counts")
-    assert "resumes after epoch 1" in shell.said
-    assert again.wait(epoch=2, timeout=120) == 2
+    restarted = shell.run("%stream restart counts")
+    assert "resumes after epoch 1" in shell.printed
+    assert restarted.wait(epoch=2, timeout=300) == 2
     shell.run("%stream stop --all")
     assert running.state == "stopped"
-    assert again.state == "stopped"
+    assert restarted.state == "stopped"
 
 
 def test_a_query_started_elsewhere_is_attached(
     shell: Shell, spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
-    """Its checkpoint is followed under a name of its own; stopping ends the capture, not the query."""
+    """Its checkpoint is captured under a new name. Stopping ends the capture, but not the query."""
     source.add(letters(0))
     writer = counts(source).writeStream.format("noop").outputMode("update")
     query = writer.option("checkpointLocation", str(tmp_path / "elsewhere")).start()
     try:
         query.processAllAvailable()
         handle = shell.run(f"%stream attach {tmp_path}/elsewhere --name theirs --store mine")
-        assert handle.wait(timeout=120) == 0
+        assert handle.wait(timeout=300) == 0
         assert shell.run("%stream list").to_pandas()["state"].tolist()[0] == "followed"
         assert ss.open_store(tmp_path / "mine").queries() == ["theirs"]
         assert "already" in shell.fails(f"%stream attach {tmp_path}/elsewhere", QueryError)
@@ -119,17 +119,17 @@ def test_a_query_started_elsewhere_is_attached(
         assert query.isActive
         source.add(letters(1))
         query.processAllAvailable()
-        assert shell.run("%stream restart theirs").wait(epoch=1, timeout=120) == 1
+        assert shell.run("%stream restart theirs").wait(epoch=1, timeout=300) == 1
     finally:
         query.stop()
 
 
-def test_a_failed_query_says_why(shell: Shell, source: Source) -> None:
-    """In its status with the line that tells, and where it is waited for."""
+def test_a_failed_query_reports_its_error(shell: Shell, source: Source) -> None:
+    """The status has the error in one line, and waiting for the query raises it."""
     source.add(letters(0))
     shell.names["broken"] = source.stream().groupBy("k").agg({"v": "max"}).selectExpr("raise_error('no such carrier')")
     handle = shell.run("%%stream broken\nbroken")
-    assert "broken failed: " in shell.fails("%stream wait broken --timeout 120", QueryError)
+    assert "broken failed: " in shell.fails("%stream wait broken --timeout 300", QueryError)
     assert handle.state == "failed"
     error = shell.run("%stream status").to_pandas()["last error"].iloc[0]
     assert "no such carrier" in error
@@ -162,13 +162,13 @@ DIVIDED = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n=== Streaming Que
         ("", "no reason given"),
     ],
 )
-def test_an_error_of_spark_in_one_line(message: str, line: str) -> None:
-    """The line that says what went wrong, out of stacks and plans."""
+def test_a_spark_error_is_shortened_to_one_line(message: str, line: str) -> None:
+    """Stack traces and plans are removed."""
     assert in_one_line(message) == line
 
 
 @pytest.mark.parametrize(
-    ("line", "error", "said"),
+    ("line", "error", "expected"),
     [
         ("%stream halt", InvalidArgumentError, "list, status, wait, stop, restart, attach"),
         ("%stream stat", InvalidArgumentError, "Did you mean status?"),
@@ -176,18 +176,18 @@ def test_an_error_of_spark_in_one_line(message: str, line: str) -> None:
         ("%stream stop nope", UnknownQueryError, "nope"),
         ("%stream status nope", UnknownQueryError, "nope"),
         ("%stream stop", QueryError, "%%stream NAME"),
-        ("%stream wait --epoch x", InvalidArgumentError, "number of an epoch"),
+        ("%stream wait --epoch x", InvalidArgumentError, "expected its number"),
         ("%stream attach nowhere", NotACheckpointError, "nowhere"),
         ("%stream attach", InvalidArgumentError, "CHECKPOINT"),
     ],
 )
-def test_a_wrong_verb_or_name_is_refused(shell: Shell, line: str, error: type[Exception], said: str) -> None:
-    """Naming the choices; nothing is followed."""
-    assert said in shell.fails(line, error)
+def test_an_unknown_verb_or_name_is_refused(shell: Shell, line: str, error: type[Exception], expected: str) -> None:
+    """The error names the choices, and nothing is captured."""
+    assert expected in shell.fails(line, error)
     assert not shell.notebook.running
 
 
-def test_without_queries_the_tables_say_how_to_start(shell: Shell) -> None:
-    """An empty status is no error."""
+def test_an_empty_table_says_how_to_start_a_query(shell: Shell) -> None:
+    """A list without queries is not an error."""
     assert "%%stream NAME" in repr(shell.run("%stream"))
     assert "%%stream NAME" in shell.run("%stream list")._repr_html_()

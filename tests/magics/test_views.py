@@ -1,4 +1,4 @@
-"""What ``%state`` shows: a query's timeline and dashboard, a whole store, and a store as a page."""
+"""The views of ``%state``: browser, timeline, dashboard, store overview, and the served page."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import pytest
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from synthetic import write
 
+from streamstate.errors import InvalidArgumentError, NotAStoreError
 from streamstate.extension import unload
 from streamstate.magics.state import STATE
-from streamstate.snapshots.errors import InvalidArgumentError, NotAStoreError
 
 
 @pytest.fixture
 def reader(bare_shell: Shell, tmp_path: Path) -> Shell:
-    """A shell that uses a store with one query ``q``."""
+    """A shell that uses a store with the query ``q``."""
     write(tmp_path / "s", [{"a": epoch} for epoch in range(3)])
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
     return bare_shell
 
 
-def test_a_line_without_a_name_is_about_the_store() -> None:
-    """Options of one query need its name."""
+def test_options_are_parsed_with_and_without_a_name() -> None:
+    """The name of a query is optional."""
     assert STATE.parser.parse_line("").relation is None
     assert STATE.parser.parse_line("--store elsewhere").store == "elsewhere"
     assert STATE.parser.parse_line("q --timeline").timeline
     assert STATE.parser.parse_line("q --dashboard -o view").output == "view"
 
 
-def test_serve_is_a_verb_and_a_query_of_that_name_is_still_reached() -> None:
-    """With its table."""
-    served = STATE.parser.parse_line("serve here --port 8899")
-    assert (served.verb, served.store, served.port, served.stop) == ("serve", "here", 8899, False)
+def test_serve_is_a_verb() -> None:
+    """A query with that name can be read through its table."""
+    line = STATE.parser.parse_line("serve here --port 8899")
+    assert (line.verb.name, line.store, line.port, line.stop) == ("serve", "here", 8899, False)
     assert STATE.parser.parse_line("serve.op0 --at 3").relation == "serve.op0"
 
 
 @pytest.mark.parametrize(("line", "kind"), [("q", "StateBrowser"), ("q --timeline", "Timeline")])
 def test_a_query_is_shown(reader: Shell, line: str, kind: str) -> None:
-    """As the view that was asked for, which -o and an assignment keep as well."""
+    """The requested view can be assigned with -o or in Python."""
     _needs(kind)
     assert type(reader.run(f"%state {line} -o kept")).__name__ == kind
     assert type(reader.names["kept"]).__name__ == kind
@@ -49,31 +49,31 @@ def test_a_query_is_shown(reader: Shell, line: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("line", "kind"), [("q --dashboard", "QueryDashboard"), ("", "StoreOverview")])
 def test_a_dashboard_and_a_store_are_shown(reader: Shell, line: str, kind: str) -> None:
-    """Likewise."""
+    """Both are views."""
     _needs(kind)
     assert type(reader.run(f"%state {line}")).__name__ == kind
 
 
-def test_a_store_that_is_not_there_says_so(bare_shell: Shell) -> None:
-    """Before anything to look at is loaded."""
+def test_a_missing_store_is_an_error(bare_shell: Shell) -> None:
+    """The store is opened before a view is created, and there is no server to stop."""
     assert "is not a store" in bare_shell.fails("%state", NotAStoreError)
-    assert "serves nothing" in bare_shell.fails("%state serve --stop", InvalidArgumentError)
+    assert "serves no store" in bare_shell.fails("%state serve --stop", InvalidArgumentError)
 
 
 def test_a_store_is_served_once_until_it_is_stopped(reader: Shell, tmp_path: Path) -> None:
-    """The same line again shows where; another store needs the first to be stopped; unloading stops it."""
+    """The same line prints the URL again, and another store is refused. Unloading stops the server."""
     pytest.importorskip("streamstate.widgets.page")
     reader.run("%state serve -o server")
     url = reader.names["server"].url
-    assert url in reader.said
-    with build_opener(HTTPCookieProcessor()).open(url) as answer:
-        assert answer.status == 200
+    assert url in reader.printed
+    with build_opener(HTTPCookieProcessor()).open(url) as response:
+        assert response.status == 200
     reader.run("%state serve")
-    assert url in reader.said
+    assert url in reader.printed
     write(tmp_path / "other", [{"a": 1}])
     assert "--stop" in reader.fails("%state serve other", InvalidArgumentError)
     reader.run("%state serve --stop")
-    assert "no longer served" in reader.said
+    assert "no longer served" in reader.printed
     reader.run("%state serve -o server")
     url = reader.names["server"].url
     unload(reader.ipython)
@@ -82,7 +82,7 @@ def test_a_store_is_served_once_until_it_is_stopped(reader: Shell, tmp_path: Pat
 
 
 def _needs(kind: str) -> None:
-    """Views that this installation lacks are not tested."""
+    """Skip the test if the view is not installed."""
     widgets = pytest.importorskip("streamstate.widgets")
     if not hasattr(widgets, kind):
-        pytest.skip(f"there is no {kind} here")
+        pytest.skip(f"{kind} is not available")

@@ -1,4 +1,4 @@
-"""Notebooks are kept as somebody wrote them."""
+"""Notebooks are stored as written, without outputs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOTEBOOKS = sorted(TUTORIALS.glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_are_kept_without_outputs(path: Path) -> None:
-    """What they show is made by running them; a diff of one shows what somebody wrote."""
+def test_notebooks_are_stored_without_outputs(path: Path) -> None:
+    """Outputs come from running them; a diff of a notebook shows only what its author changed."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""What the tutorials stage: files that arrive when they are told to, and a power cut."""
+"""What the tutorials simulate: files that arrive on command, and a power cut."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.delta import Place, append_once, open_or_create
-from streamstate.snapshots.errors import InvalidArgumentError
 from streamstate.tutorials.data import prepare
 from streamstate.tutorials.staging import Arrivals, power_cut
 
 
-def test_files_arrive_in_order_once_until_there_are_none(tmp_path: Path) -> None:
-    """A reader holds the clock: one file a call, the latest once more when asked, and an error after the last."""
+def test_files_arrive_in_order_until_none_are_left(tmp_path: Path) -> None:
+    """Each call delivers one file, or the latest one again on request; after the last file it raises an error."""
     data = prepare(tmp_path / "data", days_per_file=1, first=date(2013, 1, 1), last=date(2013, 1, 2))
     arrivals = Arrivals(data, tmp_path / "arriving")
     with pytest.raises(InvalidArgumentError, match="No file has arrived"):
@@ -31,7 +31,7 @@ def test_files_arrive_in_order_once_until_there_are_none(tmp_path: Path) -> None
 
 
 def test_a_power_cut_ends_a_block_before_its_next_commit(tmp_path: Path) -> None:
-    """So many commits of rows stand, no more, and no handler of exceptions sees it; afterwards commits work as ever."""
+    """The given number of commits succeed, exception handlers do not see the cut, and commits work again afterwards."""
     place = Place(str(tmp_path / "table"))
     open_or_create(place, pa.schema([("n", pa.int64())]), "a table")
 

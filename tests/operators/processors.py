@@ -1,6 +1,6 @@
-"""Stateful functions in Python: applyInPandasWithState and transformWithState in both forms.
+"""Stateful functions in Python: applyInPandasWithState, transformWithState and transformWithStateInPandas.
 
-They are sent to Spark's Python processes by value, because those cannot import the tests.
+They are pickled by value, because Spark's Python workers cannot import the tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.state import GroupState
 
-from operators.queries import late
+from operators.queries import watermarked
 from operators.running import Query
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -25,8 +25,8 @@ HOUR = 3_600_000
 VARIABLES = ("by_kind", "kept", "list_ttl", "map_ttl", "seen", "short", "total")
 
 
-def remembered(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Counts a key's rows and sums them; forgets a key that timed out or that has counted far enough."""
+def counted(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Counts and sums the rows of a key; removes its state after a timeout or ten rows."""
     if state.hasTimedOut:
         state.remove()
         yield pd.DataFrame({"k": [key[0]], "n": [-1]})
@@ -42,48 +42,48 @@ def remembered(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Grou
 
 
 def in_processing_time(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[Any]:
-    """``remembered``, with a timeout that has passed by the next epoch."""
-    yield from remembered(key, frames, state)
+    """``counted``, with a timeout that expires by the next epoch."""
+    yield from counted(key, frames, state)
     if state.exists:
         state.setTimeoutDuration(1)
 
 
 def in_event_time(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[Any]:
-    """``remembered``, with a timeout half an hour of event time after the watermark."""
-    yield from remembered(key, frames, state)
+    """``counted``, with an event-time timeout half an hour after the watermark."""
+    yield from counted(key, frames, state)
     if state.exists:
         state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + HOUR // 2)
 
 
-# A query in processing time always has one more epoch to run, so that a run over "all there is" would never end.
-ENDS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+# A query with processing-time timers always has another epoch without data, so that ``availableNow`` would never end.
+NO_EMPTY_EPOCHS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 STATE = "count long, total double, last timestamp"
 
 
 def with_state(function: Any, timeout: str) -> Query:
     """A query with ``applyInPandasWithState``."""
     return Query(
-        lambda s: late(s).groupBy("k").applyInPandasWithState(function, OUTPUT, STATE, "update", timeout),
+        lambda s: watermarked(s).groupBy("k").applyInPandasWithState(function, OUTPUT, STATE, "update", timeout),
         ("op0",),
-        conf=ENDS if timeout == "ProcessingTimeTimeout" else {},
+        conf=NO_EMPTY_EPOCHS if timeout == "ProcessingTimeTimeout" else {},
     )
 
 
 PANDAS_STATE = {
-    "no timeout": with_state(remembered, "NoTimeout"),
+    "no timeout": with_state(counted, "NoTimeout"),
     "processing-time timeout": with_state(in_processing_time, "ProcessingTimeTimeout"),
     "event-time timeout": with_state(in_event_time, "EventTimeTimeout"),
 }
 
 
-class Remembers(StatefulProcessor):
-    """Variables of every kind, with and without TTL, and timers in the query's time."""
+class AllVariables(StatefulProcessor):
+    """Value, list and map variables with and without TTL, and timers in processing time or event time."""
 
     def __init__(self, timers: bool = True, ttl: bool = True) -> None:
         self.timers, self.ttl = timers, ttl
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Set the variables up; those that live a millisecond are gone by the next epoch."""
+        """Declare the variables; those with a TTL of one millisecond expire by the next epoch."""
         self.handle = handle
         self.total = handle.getValueState("total", "n long, last string, at timestamp")
         self.seen = handle.getListState("seen", "v long, tags array<string>")
@@ -94,32 +94,32 @@ class Remembers(StatefulProcessor):
             self.list_ttl = handle.getListState("list_ttl", "v long", 1)
             self.map_ttl = handle.getMapState("map_ttl", "v long", "n long", HOUR)
 
-    def take(self, key: tuple[Any, ...], values: list[Any]) -> int:
-        """Take one epoch's values of a key in; returns how many rows the key has had."""
-        held = self.total.get()
-        before = held[0] if held else 0
+    def update(self, key: tuple[Any, ...], values: list[Any]) -> int:
+        """Add an epoch's values of a key; returns the key's total number of rows."""
+        state = self.total.get()
+        before = state[0] if state else 0
         numbers = [int(value) for value in values if not pd.isna(value)]
         if before > 6:
             self._clear()
             return 0
         self.total.update((before + len(values), str(key[0]), None))
         if before % 2 and numbers:
-            self.seen.put([(one, ["put"]) for one in numbers])
-        for one in numbers:
-            self.seen.appendValue((one, [str(one), None]))
-            self.by_kind.updateValue((f"r{one % 3}", one % 2 == 0), (one,))
+            self.seen.put([(number, ["put"]) for number in numbers])
+        for number in numbers:
+            self.seen.appendValue((number, [str(number), None]))
+            self.by_kind.updateValue((f"r{number % 3}", number % 2 == 0), (number,))
         if numbers and self.by_kind.containsKey(("r0", True)):
             self.by_kind.removeKey(("r0", True))
         if self.ttl:
-            self._take_with_ttl(before, numbers)
+            self._update_with_ttl(before, numbers)
         return int(before) + len(values)
 
-    def _take_with_ttl(self, before: int, numbers: list[int]) -> None:
+    def _update_with_ttl(self, before: int, numbers: list[int]) -> None:
         self.short.update((before,))
         self.kept.update((before,))
-        self.list_ttl.put([(one,) for one in numbers] or [(0,)])
-        for one in numbers:
-            self.map_ttl.updateValue((one % 4,), (one,))
+        self.list_ttl.put([(number,) for number in numbers] or [(0,)])
+        for number in numbers:
+            self.map_ttl.updateValue((number % 4,), (number,))
 
     def _clear(self) -> None:
         self.total.clear()
@@ -127,7 +127,7 @@ class Remembers(StatefulProcessor):
         self.by_kind.clear()
 
     def set_timers(self, now: int) -> None:
-        """Two timers: one that passes by the next epochs, one that stays; and one fewer at times."""
+        """Register a timer that expires in one of the next epochs and one that does not; keep at most three."""
         if self.timers:
             self.handle.registerTimer(now + 1)
             self.handle.registerTimer(now // HOUR * HOUR + 48 * HOUR)
@@ -138,55 +138,55 @@ class Remembers(StatefulProcessor):
         """Nothing to close."""
 
 
-def now_of(timers: Any) -> int:
-    """The moment that timers count from, in the query's time."""
+def now(timers: Any) -> int:
+    """The watermark, or the processing time if there is no watermark, in milliseconds."""
     watermark = timers.getCurrentWatermarkInMs()
     return int(watermark if watermark > 0 else max(timers.getCurrentProcessingTimeInMs(), 1_700_000_000_000))
 
 
-class InRows(Remembers):
-    """The Row form."""
+class InRows(AllVariables):
+    """``transformWithState``."""
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        """Take the rows in."""
-        count = self.take(key, [row.v for row in rows])
-        self.set_timers(now_of(timerValues))
+        """Add the rows."""
+        count = self.update(key, [row.v for row in rows])
+        self.set_timers(now(timerValues))
         yield Row(k=key[0], n=count)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        """A timer counts as a row."""
-        self.take(key, [None])
+        """Add a row without a value."""
+        self.update(key, [None])
         yield Row(k=key[0], n=-1)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        """Start from a number."""
-        self.take(key, [initialState.start])
+        """Add the initial value."""
+        self.update(key, [initialState.start])
 
 
-class InPandas(Remembers):
-    """The Pandas form."""
+class InPandas(AllVariables):
+    """``transformWithStateInPandas``."""
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Take the frames in."""
-        count = self.take(key, [value for frame in rows for value in frame["v"]])
-        self.set_timers(now_of(timerValues))
+        """Add the rows of the frames."""
+        count = self.update(key, [value for frame in rows for value in frame["v"]])
+        self.set_timers(now(timerValues))
         yield pd.DataFrame({"k": [key[0]], "n": [count]})
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        """A timer counts as a row."""
-        self.take(key, [None])
+        """Add a row without a value."""
+        self.update(key, [None])
         yield pd.DataFrame({"k": [key[0]], "n": [-1]})
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        """Start from a number."""
-        self.take(key, list(initialState["start"]))
+        """Add the initial value."""
+        self.update(key, list(initialState["start"]))
 
 
-def transformed(processor: Remembers, time: str, *, initial: bool = False) -> Query:
-    """A query with ``transformWithState``: ``processingTime``, ``eventTime`` or ``none``."""
+def transformed(processor: AllVariables, time: str, *, initial: bool = False) -> Query:
+    """A query with ``transformWithState`` in a time mode: ``processingTime``, ``eventTime`` or ``none``."""
 
     def build(stream: DataFrame) -> DataFrame:
-        source = late(stream)
+        source = watermarked(stream)
         grouped = source.groupBy("k")
         transform = grouped.transformWithState if isinstance(processor, InRows) else grouped.transformWithStateInPandas
         start = None
@@ -196,7 +196,7 @@ def transformed(processor: Remembers, time: str, *, initial: bool = False) -> Qu
 
     variables = VARIABLES if processor.ttl else ("by_kind", "seen", "total")
     tables = [*variables, *(["timers"] if time != "none" else [])]
-    conf = ENDS if time == "processingTime" else {}
+    conf = NO_EMPTY_EPOCHS if time == "processingTime" else {}
     return Query(build, tuple(sorted(f"op0_{name}" for name in tables)), conf=conf)
 
 
@@ -212,21 +212,21 @@ TRANSFORM = {
 
 
 class Evolving(StatefulProcessor):
-    """A count in some schema; ``added`` has another variable."""
+    """A count with the given schema, and optionally another variable."""
 
     def __init__(self, schema: str, *, added: bool) -> None:
         self.schema, self.has_added = schema, added
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """The variables of this start."""
+        """Declare the variables."""
         self.total = handle.getValueState("total", self.schema)
         if self.has_added:
             self.added = handle.getValueState("added", "n long")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
-        """Count the rows; a wide number is beyond a narrow one's range."""
-        held = self.total.get()
-        count = (held[0] if held else 0) + len(list(rows))
+        """Count the rows; a ``long`` gets a value out of the range of ``int``."""
+        state = self.total.get()
+        count = (state[0] if state else 0) + len(list(rows))
         wide = count + (1 << 40) if "long" in self.schema else count
         self.total.update((wide, "later") if "extra" in self.schema else (wide,))
         if self.has_added:
@@ -238,7 +238,7 @@ class Evolving(StatefulProcessor):
 
 
 def evolving(schema: str, *, added: bool = False) -> Query:
-    """A count whose state variable ``total`` has a schema that a later start may change."""
+    """A count whose state variable ``total`` has the given schema, which a restart may change."""
     return Query(
         lambda s: s.groupBy("k").transformWithState(Evolving(schema, added=added), OUTPUT, "update", "none"),
         ("op0_added", "op0_total") if added else ("op0_total",),

@@ -1,4 +1,4 @@
-"""Stateful queries of every kind that SQL can say, as functions of a stream of ``k, v, t``."""
+"""Stateful queries without Python functions, over a stream of ``k, v, t``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEYS = {
     ],
     "a char and a varchar": ["cast(k AS char(8)) AS c", "cast(k AS varchar(8)) AS w"],
 }
-"""Grouping keys by what is hostile about them, as SQL expressions."""
+"""Grouping keys with unusual types and names, as SQL expressions."""
 
 VALUES = {
     "the counts of two functions": ["avg(v)", "count(v)", "stddev(v)", "corr(v, v * v)"],
@@ -93,43 +93,45 @@ VALUES = {
     "buffers of functions": ["collect_list(v)", "collect_set(k)", "percentile(v, 0.5)", "approx_count_distinct(v)"],
     "names that SQL has to quote": ["max(v) AS `a.b`", 'max(k) AS `say "x"`', "min(v) AS `{a}=(b);\n`"],
 }
-"""What an aggregation remembers, by what is hostile about it, as SQL expressions."""
+"""Aggregates with unusual types and names, as SQL expressions."""
 
 
 def grouped(*keys: str) -> Query:
-    """A count by some expressions, under their own names; those of a name taken get a number."""
+    """A count grouped by expressions; duplicate column names get a number."""
 
     def build(stream: DataFrame) -> DataFrame:
         named = stream.selectExpr(*keys, "v AS input")
-        taken: list[str] = []
+        names: list[str] = []
         for name in named.columns:
-            taken.append(f"{name}{len(taken)}" if name.lower() in map(str.lower, taken) else name)
-        by = named.toDF(*taken)
-        return by.groupBy(*(F.col(f"`{name}`") for name in taken[:-1])).agg(F.count("*"), F.max("input"))
+            names.append(f"{name}{len(names)}" if name.lower() in map(str.lower, names) else name)
+        unique = named.toDF(*names)
+        return unique.groupBy(*(F.col(f"`{name}`") for name in names[:-1])).agg(F.count("*"), F.max("input"))
 
     return Query(build, ("op0",))
 
 
 def aggregated(*values: str) -> Query:
-    """Some aggregates by ``k``."""
+    """Aggregates grouped by ``k``."""
     return Query(lambda stream: stream.groupBy("k").agg(*map(F.expr, values)), ("op0",))
 
 
-def late(stream: DataFrame) -> DataFrame:
+def watermarked(stream: DataFrame) -> DataFrame:
     """The stream with a watermark."""
     return stream.withWatermark("t", LATE)
 
 
 def windowed(stream: DataFrame) -> DataFrame:
-    """Hours of each key."""
-    return late(stream).groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
+    """A sum by hour and key."""
+    return watermarked(stream).groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
 
 
 WINDOWS = {
     "tumbling window": Query(windowed, ("op0",)),
-    "sliding window": Query(lambda s: late(s).groupBy(F.window("t", "1 hour", "20 minutes"), "k").count(), ("op0",)),
+    "sliding window": Query(
+        lambda s: watermarked(s).groupBy(F.window("t", "1 hour", "20 minutes"), "k").count(), ("op0",)
+    ),
     "session window": Query(
-        lambda s: late(s).groupBy(F.session_window("t", "10 minutes"), "k").agg(F.sum("v")), ("op0",), "append"
+        lambda s: watermarked(s).groupBy(F.session_window("t", "10 minutes"), "k").agg(F.sum("v")), ("op0",), "append"
     ),
     "tumbling window, append": Query(windowed, ("op0",), "append"),
 }
@@ -138,12 +140,14 @@ OTHERS = {
     "global aggregation": Query(lambda s: s.agg(F.count("*"), F.max("v")), ("op0",), "complete"),
     "distinct": Query(lambda s: s.select("k").distinct(), ("op0",), "append"),
     "dropDuplicates": Query(lambda s: s.dropDuplicates(["k"]), ("op0",), "append"),
-    "dropDuplicates with a watermark": Query(lambda s: late(s).dropDuplicates(["k", "t"]), ("op0",), "append"),
-    "dropDuplicatesWithinWatermark": Query(lambda s: late(s).dropDuplicatesWithinWatermark(["k"]), ("op0",), "append"),
+    "dropDuplicates with a watermark": Query(lambda s: watermarked(s).dropDuplicates(["k", "t"]), ("op0",), "append"),
+    "dropDuplicatesWithinWatermark": Query(
+        lambda s: watermarked(s).dropDuplicatesWithinWatermark(["k"]), ("op0",), "append"
+    ),
     "limit": Query(lambda s: s.limit(25), ("op0",), "append"),
     "two aggregations": Query(
         lambda s: (
-            late(s)
+            watermarked(s)
             .groupBy(F.window("t", "20 minutes"), "k")
             .count()
             .groupBy(F.window("window", "1 hour"))
@@ -161,8 +165,8 @@ OTHERS = {
 
 
 def joined_sides(stream: DataFrame, how: str) -> DataFrame:
-    """Two streams of the same input, each with a watermark, near to each other in time."""
-    left = late(stream.where("v IS NULL OR v % 3 > 0"))
+    """A join of two streams of the same input with watermarks, on the key and a range of time."""
+    left = watermarked(stream.where("v IS NULL OR v % 3 > 0"))
     right = stream.where("v % 2 = 0").selectExpr("k AS k2", "v AS v2", "t AS t2").withWatermark("t2", LATE)
     near = F.expr("k = k2 AND t >= t2 - INTERVAL 30 MINUTES AND t <= t2 + INTERVAL 1 HOUR")
     return left.join(right, near, how)
@@ -180,7 +184,7 @@ JOINS = {
 
 
 def in_format(version: int) -> dict[str, str]:
-    """The setting of a join's state format."""
+    """The setting for a state format of joins."""
     return {JOIN: str(version)}
 
 

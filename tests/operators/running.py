@@ -1,4 +1,4 @@
-"""Runs a query over small inputs, captures it and compares every epoch with Spark's own state reader."""
+"""Run a query over small inputs, capture it, and compare every epoch with Spark's own state reader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOIN = "spark.sql.streaming.join.stateFormatVersion"
 
 
 def rows(epoch: int, keys: int = 5, count: int = 11) -> pa.Table:
-    """Input of one epoch: an hour of event time, one row that is late, one key that only this epoch has, nulls."""
+    """The input of one epoch: an hour of event time, with a late row, a key of this epoch only, and nulls."""
     start = START + dt.timedelta(hours=epoch)
     times = [start + dt.timedelta(minutes=5 * row) for row in range(count)]
     times[-1] = start - dt.timedelta(minutes=50)
@@ -42,7 +42,7 @@ def rows(epoch: int, keys: int = 5, count: int = 11) -> pa.Table:
 
 
 class Inputs:
-    """A folder of Parquet files that a query reads one file an epoch; columns ``k string, v long, t timestamp``."""
+    """A folder of Parquet files with the columns ``k string, v long, t timestamp``, of which each epoch reads one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Inputs:
         folder.mkdir(parents=True)
 
     def add(self, table: pa.Table) -> None:
-        """One more epoch's input; complete at once, so that a running query never sees half a file."""
+        """Add the input of an epoch; a running query never sees an incomplete file, as it is renamed when complete."""
         number = next(self._numbers)
         file = self.folder / f"{number:05}.parquet"
         hidden = file.with_name(f"_{file.name}")
@@ -59,7 +59,7 @@ class Inputs:
         hidden.rename(file)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The streaming frame, in a session of the caller's settings."""
+        """The streaming frame in a session."""
         reader = spark.readStream.schema("k string, v long, t timestamp").option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.folder))
 
@@ -72,45 +72,45 @@ class Query:
     """A stateful query over a stream of ``k, v, t``."""
 
     build: Build
-    """Makes the query's frame; called with a stream as often as the query starts."""
+    """Builds the query's frame from a stream, at each start."""
     tables: tuple[str, ...]
-    """The state tables that it is to have, sorted."""
+    """The expected state tables, sorted."""
     mode: str = "update"
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Settings that the query itself needs."""
+    """Settings that the query needs."""
 
 
 def with_settings(spark: SparkSession, *settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own with some settings, so that those of the shared one stay as they are."""
+    """A new session with the given settings, so that those of the shared session are unchanged."""
     session = spark.newSession()
     defaults = {**ROCKSDB, f"{_STORE}.checkpointFormatVersion": "2"}
     defaults |= {f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true"}
     defaults |= {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    for key, value in {**defaults, **{key: value for one in settings for key, value in one.items()}}.items():
+    for key, value in {**defaults, **{key: value for conf in settings for key, value in conf.items()}}.items():
         session.conf.set(key, value)
     return session
 
 
 @dataclass
 class Run:
-    """A query's inputs, checkpoint and store in one folder."""
+    """A folder with a query's inputs, checkpoint and store."""
 
     spark: SparkSession
     folder: Path
 
     def __post_init__(self) -> None:
-        """Make the inputs' folder."""
+        """Create the folder of the inputs."""
         self.inputs = Inputs(self.folder / "input")
         self.checkpoint = self.folder / "checkpoint"
         self.store = self.folder / "store"
         self.reports: list[ss.CaptureReport] = []
 
     def start(self, query: Query, *settings: Mapping[str, str], epochs: range = range(5)) -> None:
-        """Add inputs and run the query over all there are, as one start."""
+        """Add the input of the epochs, and run the query over all available input."""
         self.start_with(query, [rows(epoch) for epoch in epochs], *settings)
 
     def start_with(self, query: Query, inputs: Sequence[pa.Table], *settings: Mapping[str, str]) -> None:
-        """The same with the rows of each epoch given."""
+        """Add the given input, one table per epoch, and run the query over all available input."""
         for table in inputs:
             self.inputs.add(table)
         session = with_settings(self.spark, query.conf, *settings)
@@ -120,16 +120,16 @@ class Run:
         writer.start().awaitTermination()
 
     def capture(self) -> ss.CaptureReport:
-        """Bring the store up to date."""
+        """Capture the new epochs."""
         return ss.capture(self.checkpoint, self.store, "q", spark=self.spark)
 
     @property
     def history(self) -> ss.History:
-        """What was captured."""
+        """The captured query."""
         return ss.open_store(self.store)["q"]
 
     def check(self) -> int:
-        """Compare every table at every captured epoch with Spark's reader; returns how many were compared."""
+        """Compare every table at every captured epoch with Spark's reader; returns the number of comparisons."""
         return compare(self.spark, self.checkpoint, self.history)
 
 
@@ -143,7 +143,7 @@ def checked(
     *settings: Mapping[str, str],
     starts: Sequence[range] = STARTS,
 ) -> Run:
-    """Run a query in some starts, capture it after each, and compare every table at every epoch."""
+    """Start a query several times, capture it after each start, and compare every table at every epoch."""
     run = Run(spark, folder)
     for epochs in starts:
         run.start(query, *settings, epochs=epochs)

@@ -1,4 +1,4 @@
-"""Attaching: only the checkpoint is needed, whatever happened to it before and wherever it lies."""
+"""Capturing from a checkpoint that is empty, purged, replaced, or on another file system."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from operators.queries import JOINS, OTHERS, WINDOWS
 from operators.running import Run, checked
-from streamstate.snapshots.errors import CheckpointReplacedError, NameTakenError
+from streamstate.errors import CheckpointReplacedError, NameTakenError
 
 KEEP_TWO = {"spark.sql.streaming.minBatchesToRetain": "2"}
 
 
-def test_early_epochs_that_are_gone_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
-    """Each of the tables starts with a keyframe at the first epoch that is left, and goes on by changes."""
+def test_purged_epochs_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """Each table has a keyframe at the first remaining epoch."""
     run = Run(spark, tmp_path)
     query = JOINS["self"]
     run.start(query, KEEP_TWO, epochs=range(4))
@@ -30,36 +30,36 @@ def test_early_epochs_that_are_gone_are_a_gap(spark: SparkSession, tmp_path: Pat
     history = run.history
     first = history.epochs().set_index("epoch").loc[report.epochs[0]]
     assert first["keyframes"] == dict.fromkeys(query.tables, report.epochs[0])
-    # Spark itself has purged some of the captured epochs by now: what is left is compared.
-    left = {int(path.name) for path in (run.checkpoint / "commits").iterdir() if path.name.isdigit()}
-    assert left & set(history.captured())
+    # Spark has purged some of the captured epochs since.
+    remaining = {int(path.name) for path in (run.checkpoint / "commits").iterdir() if path.name.isdigit()}
+    assert remaining & set(history.captured())
     assert history.live().table("op0_left").count() > 0
 
 
-def test_an_empty_checkpoint_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    """Following begins before the query does."""
+def test_a_capture_waits_for_the_first_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    """A capture can be started before its query."""
     run = Run(spark, tmp_path)
     capture = ss.follow(run.checkpoint, run.store, "q", spark=spark)
     try:
         assert capture.status.state == "waiting"
         run.start(OTHERS["dropDuplicates"], epochs=range(2))
-        assert capture.wait(1, timeout=120) >= 1
+        assert capture.wait(1, timeout=300) >= 1
     finally:
         capture.stop()
     assert run.check() == len(run.history.captured()) == 2
 
 
-def test_a_replaced_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Another query under the same name and path, whether it is captured anew or was being followed."""
+def test_a_replaced_checkpoint_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    """If another query uses the path, a running capture fails, and so does a new one of the same name."""
     run = Run(spark, tmp_path)
     run.start(OTHERS["dropDuplicates"], epochs=range(1))
     capture = ss.follow(run.checkpoint, run.store, "q", spark=spark)
     try:
-        capture.wait(0, timeout=120)
+        capture.wait(0, timeout=300)
         shutil.rmtree(run.checkpoint)
         run.start(OTHERS["dropDuplicates"], epochs=range(1, 2))
         with pytest.raises(Exception, match="another query's"):
-            capture.wait(5, timeout=60)
+            capture.wait(5, timeout=300)
         assert capture.status.state == "failed"
     finally:
         capture.stop()
@@ -68,8 +68,8 @@ def test_a_replaced_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -
     assert run.history.captured() == [0]
 
 
-def test_a_checkpoint_that_is_replaced_between_passes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """No epoch of the other query becomes visible."""
+def test_a_checkpoint_that_is_replaced_between_passes_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    """No epoch of the other query is captured."""
     from streamstate.snapshots.capture import capturer_for
 
     run = Run(spark, tmp_path)
@@ -83,8 +83,8 @@ def test_a_checkpoint_that_is_replaced_between_passes_is_refused(spark: SparkSes
     assert run.history.captured() == [0]
 
 
-def test_any_file_system_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
-    """Through Hadoop's client (a mount table stands for a remote file system) and as a file: URI."""
+def test_checkpoints_on_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
+    """A checkpoint can be read with Hadoop's client, here from a viewfs mount, and given as a file: URI."""
     run = checked(spark, WINDOWS["tumbling window"], tmp_path, starts=(range(2),))
     mounts = spark.sparkContext._jsc.hadoopConfiguration()
     mounts.set(f"fs.viewfs.mounttable.{tmp_path.name.replace('_', '-')}.link./data", tmp_path.as_uri())

@@ -1,4 +1,4 @@
-"""Stream-stream joins of every kind, in every state format that Spark writes."""
+"""Stream-stream joins of every type and state format."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ FORMATS = (2, 3, 4)
 @pytest.mark.slow  # ten tables at each epoch
 @pytest.mark.parametrize("version", sampled(FORMATS, 1))
 def test_all_joins(spark: SparkSession, tmp_path: Path, version: int) -> None:
-    """Inner, left, right and full outer and semi joins keep ``left`` and ``right``, whatever the format."""
+    """Inner, left, right and full outer and semi joins equal Spark's reader in every state format."""
     checked(spark, ALL_JOINS, tmp_path, in_format(version), starts=(range(1), range(1, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", sampled(FORMATS, 1))
-def test_a_join_with_itself(spark: SparkSession, tmp_path: Path, version: int) -> None:
-    """Without a watermark rows stay; they are the rows of the reader's joinSide, with what tells them apart."""
+def test_a_self_join(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    """Without key columns, the rows of each side equal those of the reader's ``joinSide`` option."""
     run = checked(spark, JOINS["self"], tmp_path, in_format(version), starts=(range(2), range(2, 3)))
     live = run.history.live()
     for name in ("op0_left", "op0_right"):
@@ -38,12 +39,13 @@ def test_a_join_with_itself(spark: SparkSession, tmp_path: Path, version: int) -
         )
 
 
+@pytest.mark.slow
 def test_a_join_in_hdfs_state(spark: SparkSession, tmp_path: Path) -> None:
-    """The HDFS provider, which has format 2 only."""
+    """The HDFS provider supports state format 2 only."""
     checked(spark, JOINS["full_outer"], tmp_path, HDFS, in_format(2))
 
 
-def test_outer_joins_of_format_1_are_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark knows that format to be wrong for them, so capture never meets it."""
+def test_spark_rejects_outer_joins_of_format_1(spark: SparkSession, tmp_path: Path) -> None:
+    """Capture does not need to support them."""
     with pytest.raises(PySparkException, match="state format version 1"):
         Run(spark, tmp_path).start(JOINS["left_outer"], in_format(1), epochs=range(1))

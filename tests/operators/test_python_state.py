@@ -1,4 +1,4 @@
-"""applyInPandasWithState and transformWithState: variables, TTL, timers, initial state, schemas that change."""
+"""applyInPandasWithState and transformWithState: variables, TTL, timers, initial state and schema evolution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sampling import sampled
 import streamstate as ss
 from operators.processors import PANDAS_STATE, TRANSFORM, InRows, evolving, transformed
 from operators.running import AVRO, CHANGELOG_OFF, Query, Run, checked
-from streamstate.snapshots.errors import UnknownColumnError
+from streamstate.errors import UnknownColumnError
 
 pytestmark = pytest.mark.slow
 
@@ -23,24 +23,24 @@ FEW = (range(2), range(2, 3))
 
 @pytest.mark.parametrize("name", PANDAS_STATE)
 def test_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Without a timeout, and with one in processing or event time."""
+    """Queries with and without a timeout equal Spark's reader."""
     checked(spark, PANDAS_STATE[name], tmp_path, starts=FEW)
 
 
 @pytest.mark.parametrize("name", sampled(TRANSFORM, 3))
 def test_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Value, list and map variables, those whose TTL has passed and those whose has not, timers, initial state."""
+    """Variables with and without TTL, timers and initial state equal Spark's reader."""
     checked(spark, TRANSFORM[name], tmp_path, starts=FEW)
 
 
 @pytest.mark.exhaustive
 def test_transform_with_state_without_changelog(spark: SparkSession, tmp_path: Path) -> None:
-    """Whole states compared give what the change feed gives, lists and maps and TTL included."""
+    """Without a change feed, lists, maps and variables with TTL equal Spark's reader, too."""
     checked(spark, TRANSFORM["rows, processing time, TTL and timers"], tmp_path, CHANGELOG_OFF, starts=FEW)
 
 
-def test_a_ttl_that_passed_stays_until_spark_removes_it(spark: SparkSession, tmp_path: Path) -> None:
-    """The state holds an expired row until the operator's next epoch; capture shows what the state holds."""
+def test_expired_rows_are_captured_until_spark_removes_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows whose TTL has passed are in the state until the next epoch."""
     query = transformed(InRows(timers=False), "processingTime")
     run = checked(spark, query, tmp_path, starts=(range(2),))
     for name in ("op0_short", "op0_list_ttl"):
@@ -51,8 +51,8 @@ def test_a_ttl_that_passed_stays_until_spark_removes_it(spark: SparkSession, tmp
     assert "only0" in set(run.history.at(1).table("op0_kept").to_pandas()["k"])
 
 
-def grown(spark: SparkSession, folder: Path, before: Query, after: Query) -> Run:
-    """A query whose restart changes its state's schema, captured before and after."""
+def evolved(spark: SparkSession, folder: Path, before: Query, after: Query) -> Run:
+    """Run a query and restart it with another state schema; capture both runs."""
     run = Run(spark, folder)
     for query, epochs in ((before, range(2)), (after, range(2, 4))):
         run.start(query, AVRO, epochs=epochs)
@@ -60,9 +60,9 @@ def grown(spark: SparkSession, folder: Path, before: Query, after: Query) -> Run
     return run
 
 
-def test_a_schema_that_grew_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    """A new field is there from its first epoch on, and so is a new variable; asking for it earlier says since when."""
-    run = grown(spark, tmp_path, evolving("n int"), evolving("n int, extra string", added=True))
+def test_fields_and_variables_added_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    """They exist from the first epoch after the restart. The error for an earlier epoch names that epoch."""
+    run = evolved(spark, tmp_path, evolving("n int"), evolving("n int, extra string", added=True))
     history = run.history
     assert history.captured() == [0, 1, 2, 3]
     assert history.at(0).tables() == ["op0_total"]
@@ -78,18 +78,18 @@ def test_a_schema_that_grew_at_a_restart(spark: SparkSession, tmp_path: Path) ->
     assert store.sql("SELECT extra FROM q.op0_total VERSION AS OF 2").columns == ["extra"]
     for epoch in history.captured():
         for name in history.at(epoch).tables():
-            found = captured_rows(history.at(epoch).table(name))
+            actual = captured_rows(history.at(epoch).table(name))
             expected = spark_rows(spark, run.checkpoint, name, epoch)
-            assert found == Counter({_padded(row, found): count for row, count in expected.items()})
+            assert actual == Counter({_padded(row, actual): count for row, count in expected.items()})
 
 
 def _padded(row: str, like: Counter[str]) -> str:
-    """Spark's row of an epoch before a column came, with a null in that column."""
+    """A row of Spark's reader, with nulls for columns that were added in a later epoch."""
     values = json.loads(row)
     return json.dumps(values + [None] * (len(json.loads(next(iter(like)))) - len(values)))
 
 
-def test_a_number_that_widened_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    """A number is as wide as its widest."""
-    run = grown(spark, tmp_path, evolving("n int"), evolving("n long"))
+def test_a_number_widened_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    """Values from before and after the restart equal Spark's reader."""
+    run = evolved(spark, tmp_path, evolving("n int"), evolving("n long"))
     assert run.check() == 4

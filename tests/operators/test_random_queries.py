@@ -1,9 +1,9 @@
-"""Random queries, inputs, restarts and captures: every table at every epoch is what Spark's reader says.
+"""Random queries, inputs, restarts and captures: every table at every epoch equals Spark's reader.
 
-What is drawn: the operators and the types of keys and values; how Spark keeps the state; how keys are spread, how many
-rows an epoch has and how late they are; how often the query stops and starts again, or is repartitioned in between; and
-when it is captured, by how long a pass, with how small a keyframe. ``STREAMSTATE_RANDOM_QUERIES=100`` draws so many
-instead of a few.
+Drawn are the operators and the types of keys and values; the state store provider; the distribution of keys, the
+number of rows per epoch and their lateness; restarts and repartitions of the query; and when it is captured, with the
+number of epochs per pass and the minimum size of keyframes. ``STREAMSTATE_RANDOM_QUERIES=100`` sets the number of
+examples.
 """
 
 from __future__ import annotations
@@ -24,78 +24,80 @@ from pyspark.sql import SparkSession
 from operators.processors import PANDAS_STATE, TRANSFORM
 from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, INPUT, ROCKSDB, START, Query, Run
-from streamstate.snapshots import capture, table_capture
+from streamstate.snapshots import epoch_commit, table_capture
 
 EXAMPLES = int(os.environ.get("STREAMSTATE_RANDOM_QUERIES", "3"))
 STATE = {"RocksDB": ROCKSDB, "format 1": FORMAT_1, "changelog off": CHANGELOG_OFF, "HDFS": HDFS}
-# Interval arithmetic on drawn numbers overflows, which is Spark's to refuse.
+# Spark fails if interval arithmetic on drawn numbers overflows.
 SAFE = sorted(set(VALUES) - {"intervals"})
 KEYED = sorted(set(KEYS) - {"nothing but a void"})
 
 
 @dataclass(frozen=True)
 class Step:
-    """One start of the query: the epochs' rows, what comes before it and after it."""
+    """One start of the query: its input, an optional repartition before it, and whether it is captured after it."""
 
     epochs: list[pa.Table] = field(repr=False)
     repartition: int | None
     captured: bool
 
     def __repr__(self) -> str:
-        """Short enough for a report."""
+        """The numbers of rows instead of the rows."""
         sizes = [table.num_rows for table in self.epochs]
         return f"Step(rows={sizes}, repartition={self.repartition}, captured={self.captured})"
 
 
 @st.composite
 def inputs(draw: st.DrawFn, epoch: int) -> pa.Table:
-    """One epoch's rows: many keys or few, in order or late, with nulls."""
+    """The rows of one epoch, with many or few keys, late rows and nulls."""
     names = (
         st.sampled_from(["a", "b", "A", "", "ü", "long " * 9]) if draw(st.booleans()) else st.text("abc", max_size=4)
     )
     row = st.tuples(st.none() | names, st.none() | st.integers(0, 40), st.integers(-90, 60))
     rows = draw(st.lists(row, min_size=1, max_size=draw(st.sampled_from([2, 12, 40]))))
-    moments = [START + dt.timedelta(hours=epoch, minutes=minutes) for _, _, minutes in rows]
-    return pa.table([[key for key, _, _ in rows], [number for _, number, _ in rows], moments], schema=INPUT)
+    times = [START + dt.timedelta(hours=epoch, minutes=minutes) for _, _, minutes in rows]
+    return pa.table([[key for key, _, _ in rows], [number for _, number, _ in rows], times], schema=INPUT)
 
 
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[str, Query, Mapping[str, str]]:
-    """What runs, its description, and how Spark keeps its state."""
+    """A description, the query, and the settings of its state store."""
     kind = draw(st.sampled_from(["grouped", "aggregated", "window", "other", "join", "pandas", "transform"]))
     if kind == "grouped":
         chosen = [draw(st.sampled_from(KEYED))]
-        names = [f"({one}) AS key{at}" if " AS " not in one else one for at, one in enumerate(KEYS[chosen[0]])]
-        query = grouped(*names)
+        keys = [key if " AS " in key else f"({key}) AS key{index}" for index, key in enumerate(KEYS[chosen[0]])]
+        query = grouped(*keys)
     elif kind == "aggregated":
         chosen = draw(st.lists(st.sampled_from(SAFE), min_size=1, max_size=3, unique=True))
-        query = aggregated(*(one for name in chosen for one in VALUES[name]))
+        query = aggregated(*(value for name in chosen for value in VALUES[name]))
     else:
-        of = {"window": WINDOWS, "other": OTHERS, "join": JOINS, "pandas": PANDAS_STATE, "transform": TRANSFORM}[kind]
-        chosen = [draw(st.sampled_from(sorted(of)))]
-        query = of[chosen[0]]
-    kept = draw(st.sampled_from(sorted(STATE)))
-    if kind == "transform" and kept == "HDFS":
-        kept = "RocksDB"  # Spark has no transformWithState there
-    return f"{kind}: {', '.join(chosen)}; {kept}", query, STATE[kept]
+        operators = {"window": WINDOWS, "other": OTHERS, "join": JOINS, "pandas": PANDAS_STATE, "transform": TRANSFORM}[
+            kind
+        ]
+        chosen = [draw(st.sampled_from(sorted(operators)))]
+        query = operators[chosen[0]]
+    provider = draw(st.sampled_from(sorted(STATE)))
+    if kind == "transform" and provider == "HDFS":
+        provider = "RocksDB"  # HDFS does not support transformWithState
+    return f"{kind}: {', '.join(chosen)}; {provider}", query, STATE[provider]
 
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[Step]:
-    """Two or three starts of one to three epochs each."""
-    found: list[Step] = []
+    """One to three starts of one to three epochs each."""
+    result: list[Step] = []
     epoch = 0
     for number in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 3))
-        tables = [draw(inputs(epoch + at)) for at in range(count)]
+        tables = [draw(inputs(epoch + offset)) for offset in range(count)]
         epoch += count
         repartition = draw(st.sampled_from([None, None, None, 1, 3])) if number else None
-        found.append(Step(tables, repartition, draw(st.booleans())))
-    return found
+        result.append(Step(tables, repartition, draw(st.booleans())))
+    return result
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0 if EXAMPLES > 20 else 600)
+@pytest.mark.timeout(0 if EXAMPLES > 20 else 1800)
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -115,7 +117,7 @@ def test_every_epoch_of_any_query(
     """Whatever runs, whenever it is captured, each visible epoch is exactly Spark's."""
     _, query, kept = drawn
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capture, "_EPOCHS_A_PASS", epochs_a_pass)
+        patch.setattr(epoch_commit, "_EPOCHS_A_PASS", epochs_a_pass)
         patch.setattr(table_capture, "_SMALLEST_KEYFRAME", smallest_keyframe)
         run = Run(spark, Path(folder) / "run")
         for step in starts:

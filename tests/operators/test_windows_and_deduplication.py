@@ -1,4 +1,4 @@
-"""Windows, deduplication, limits, and several stateful operators in one query."""
+"""Windows, deduplication, limits, and queries with several stateful operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", sampled(WINDOWS, 2))
 def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Tumbling, sliding and session windows, with late rows, and evicted as the watermark passes."""
+    """Tumbling, sliding and session windows equal Spark's reader. Expired windows are removed."""
     history = checked(spark, WINDOWS[name], tmp_path).history
     removed = [history.diff(a, b).counts["removed"] for a, b in pairwise(history.captured())]
     assert sum(removed) > 0
@@ -25,12 +25,12 @@ def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", sampled(OTHERS, 4))
 def test_other_operators(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Global aggregation, distinct, deduplication with and without a watermark, limit, several in one query."""
+    """Global aggregations, deduplication, limits and queries with several operators equal Spark's reader."""
     checked(spark, OTHERS[name], tmp_path, starts=(range(2), range(2, 3)))
 
 
 def test_an_operator_without_a_key_has_one_row(spark: SparkSession, tmp_path: Path) -> None:
-    """Its key column is ``_key``, always 0."""
+    """Its key column is ``_key`` with the value 0."""
     table = checked(spark, OTHERS["limit"], tmp_path, starts=(range(2),)).history.live().table()
     assert table.key_columns == ["_key"]
     assert table.to_arrow().to_pylist() == [{"_key": 0, "value": 22}]

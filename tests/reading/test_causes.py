@@ -1,4 +1,4 @@
-"""Why keys changed, against runs of Spark whose input is known epoch by epoch."""
+"""Causes of changes, checked against Spark queries whose input is known for each epoch."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.UTC)
 
 @dataclass(frozen=True)
 class Change:
-    """A key that differs between an epoch and the one before, and what the oracle may look at."""
+    """A key that differs from the previous epoch, and the facts that the oracle uses."""
 
     epoch: int
     row: Mapping[str, Any]
     keys: set[str | None]
-    """The keys ``k`` that had input in the epoch."""
+    """The values of ``k`` in the epoch's input."""
     watermark: dt.datetime
 
     @property
     def cause(self) -> str:
-        """What is claimed."""
+        """The reported cause."""
         return str(self.row["_cause"])
 
     @property
@@ -46,10 +46,10 @@ class Change:
 
 
 def inputs(run: Run, epoch: int) -> pa.Table:
-    """The rows that an epoch read, by the log of the file source."""
+    """The rows that an epoch read, according to the file source's log."""
 
-    def end(one: int) -> int:
-        offsets = run.history.at(one).offsets if one >= 0 else None
+    def end(epoch_read: int) -> int:
+        offsets = run.history.at(epoch_read).offsets if epoch_read >= 0 else None
         return int(offsets[0]["logOffset"]) if offsets else -1
 
     files = []
@@ -60,7 +60,7 @@ def inputs(run: Run, epoch: int) -> pa.Table:
 
 
 def changes(run: Run, table: str) -> Iterator[Change]:
-    """All that changed in a state table, epoch by epoch."""
+    """All changes of a state table, epoch by epoch."""
     history = run.history
     for epoch in history.captured()[1:]:
         watermark = history.at(epoch).watermark or dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -72,7 +72,7 @@ def changes(run: Run, table: str) -> Iterator[Change]:
 
 
 def ran(spark: SparkSession, query: Query, folder: Path) -> Run:
-    """A finished run, captured."""
+    """A finished and captured run."""
     run = Run(spark, folder)
     run.start(query, epochs=range(4))
     run.capture()
@@ -80,7 +80,7 @@ def ran(spark: SparkSession, query: Query, folder: Path) -> Run:
 
 
 def ran_live(spark: SparkSession, query: Query, folder: Path) -> Run:
-    """A run that is captured while the query is alive, so that it is known which epochs had no input."""
+    """A run captured while the query is active, so that epochs without input are known."""
     run = Run(spark, folder)
     session = with_settings(spark, query.conf, {"spark.sql.streaming.noDataMicroBatches.enabled": "true"})
     frame = query.build(run.inputs.stream(session))
@@ -97,21 +97,21 @@ def ran_live(spark: SparkSession, query: Query, folder: Path) -> Run:
 
 
 @pytest.mark.parametrize("name", ["tumbling window", "tumbling window, append"])
-def test_an_aggregation(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Rows are written by input and removed once the watermark has passed the window."""
+def test_causes_of_an_aggregation(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Rows are written by input, and removed once the watermark has passed the window."""
     found = list(changes(ran(spark, WINDOWS[name], tmp_path), "op0"))
-    for one in found:
-        if one.kind == "removed":
-            assert one.cause == "watermark"
-            assert one.row["window"]["end"] <= one.watermark
+    for change in found:
+        if change.kind == "removed":
+            assert change.cause == "watermark"
+            assert change.row["window"]["end"] <= change.watermark
         else:
-            assert one.cause == "input"
-            assert one.row["k"] in one.keys
-    assert {one.kind for one in found} == {"added", "removed", "changed"}
+            assert change.cause == "input"
+            assert change.row["k"] in change.keys
+    assert {change.kind for change in found} == {"added", "removed", "changed"}
 
 
-def test_sessions(spark: SparkSession, tmp_path: Path) -> None:
-    """A session goes because the watermark has passed its end, or because input joined it to an earlier one."""
+def test_causes_of_session_windows(spark: SparkSession, tmp_path: Path) -> None:
+    """A session is removed because the watermark passed its end, or because input merged it with an earlier one."""
 
     def events(*minutes: int, key: str = "a") -> pa.Table:
         times = [NOON + minute * MINUTES for minute in minutes]
@@ -119,56 +119,60 @@ def test_sessions(spark: SparkSession, tmp_path: Path) -> None:
 
     tables = [events(0, 20, 50), events(8, 16), events(500, key="b"), events(501, key="b")]
     run = Run(spark, tmp_path)
-    for table in tables:  # one start each, because files of one moment come in any order
+    for table in tables:  # one run each, because files with the same timestamp are read in any order
         run.start_with(WINDOWS["session window"], [table])
     run.capture()
     found = list(changes(run, "op0"))
-    gone = {(one.row["k"], one.row["sessionStartTime"]): one.cause for one in found if one.kind == "removed"}
+    gone = {
+        (change.row["k"], change.row["sessionStartTime"]): change.cause for change in found if change.kind == "removed"
+    }
     assert gone == {
         ("a", NOON + 20 * MINUTES): "input",
         ("a", NOON): "watermark",
         ("a", NOON + 50 * MINUTES): "watermark",
     }
-    assert {one.cause for one in found if one.kind != "removed"} == {"input"}
+    assert {change.cause for change in found if change.kind != "removed"} == {"input"}
 
 
 @pytest.mark.parametrize("name", ["dropDuplicates with a watermark", "dropDuplicatesWithinWatermark"])
-def test_deduplication(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Keys are remembered because of input and forgotten because of the watermark."""
+def test_causes_of_deduplication(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Keys are stored because of input and removed because of the watermark."""
     found = list(changes(ran(spark, OTHERS[name], tmp_path), "op0"))
-    for one in found:
-        assert one.cause == ("watermark" if one.kind == "removed" else "input")
-        if one.kind == "removed":
-            expires = one.row.get("expiresAtMicros_old")
-            moment = one.row["t"] if expires is None else dt.datetime.fromtimestamp(expires / 1_000_000, dt.UTC)
-            assert moment <= one.watermark
+    for change in found:
+        assert change.cause == ("watermark" if change.kind == "removed" else "input")
+        if change.kind == "removed":
+            expires = change.row.get("expiresAtMicros_old")
+            moment = change.row["t"] if expires is None else dt.datetime.fromtimestamp(expires / 1_000_000, dt.UTC)
+            assert moment <= change.watermark
         else:
-            assert one.row["k"] in one.keys
-    assert {one.kind for one in found} == {"added", "removed"}
+            assert change.row["k"] in change.keys
+    assert {change.kind for change in found} == {"added", "removed"}
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_join(joined: Run, side: str) -> None:
-    """Rows of a side are added by input, marked by the other side's, and removed or renumbered by the watermark."""
+def test_causes_of_a_join(joined: Run, side: str) -> None:
+    """A side's rows are added by input, marked by the other side's, and removed or renumbered by the watermark."""
     found = list(changes(joined, f"op0_{side}"))
     values = ("k", "v", "t") if side == "left" else ("k2", "v2", "t2")
-    for one in found:
-        if one.cause == "input":
-            assert one.row["field0"] in one.keys
-            assert one.kind == "added" or all(one.row[f"{name}_old"] == one.row[f"{name}_new"] for name in values)
+    for change in found:
+        if change.cause == "input":
+            assert change.row["field0"] in change.keys
+            assert change.kind == "added" or all(
+                change.row[f"{name}_old"] == change.row[f"{name}_new"] for name in values
+            )
         else:
-            assert one.cause == "watermark"
+            assert change.cause == "watermark"
             before, after = (
-                held(joined, epoch, side, one.row["field0"], values) for epoch in (one.epoch - 1, one.epoch)
+                held(joined, epoch, side, change.row["field0"], values) for epoch in (change.epoch - 1, change.epoch)
             )
             assert before - after, "a row of that key was evicted"
-    assert {one.kind for one in found} >= {"added", "removed"}
-    assert {one.cause for one in found} == {"input", "watermark"}
+    assert {change.kind for change in found} >= {"added", "removed"}
+    assert {change.cause for change in found} == {"input", "watermark"}
 
 
 @pytest.fixture(scope="module")
 def joined(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A left outer join in which rows of one key are evicted before others and matched by later input."""
+    """A left outer join in which some rows of a key are evicted before others, which later input matches."""
 
     def events(epoch: int) -> pa.Table:
         start = NOON + dt.timedelta(hours=epoch)
@@ -178,55 +182,55 @@ def joined(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run
         return pa.table([names, numbers, [start + minute * MINUTES for minute in minutes]], schema=INPUT)
 
     run = Run(spark, tmp_path_factory.mktemp("joined"))
-    for epoch in range(5):  # one start each, so that no epoch takes in two
+    for epoch in range(5):  # one run each, so that no epoch reads two files
         run.start_with(JOINS["left_outer"], [events(epoch)])
     run.capture()
     return run
 
 
 def held(run: Run, epoch: int, side: str, key: str, values: tuple[str, ...]) -> set[tuple[Any, ...]]:
-    """The rows that a side of the join held of one key."""
+    """The rows of one key on one side of the join."""
     found = run.history.at(epoch).table(f"op0_{side}").to_arrow().to_pylist()
     return {tuple(row[name] for name in values) for row in found if row["field0"] == key}
 
 
-def test_a_limit(spark: SparkSession, tmp_path: Path) -> None:
-    """It counts what came in."""
+def test_causes_of_a_limit(spark: SparkSession, tmp_path: Path) -> None:
+    """Its count changes because of input."""
     found = list(changes(ran(spark, OTHERS["limit"], tmp_path), "op0"))
-    assert {one.cause for one in found} == {"input"}
+    assert {change.cause for change in found} == {"input"}
 
 
 @pytest.mark.parametrize("name", ["no timeout", "event-time timeout"])
-def test_a_function_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """What a function did on a key's input, and on its timeout, where it can have been only one of the two."""
+def test_causes_of_a_stateful_function(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Changes on a key's input and on its timeout are told apart if only one of the two was possible."""
     found = list(changes(ran_live(spark, PANDAS_STATE[name], tmp_path), "op0"))
     check_user_code(found)
     expected = {"input"} if name == "no timeout" else {"input", "timer"}
-    assert {one.cause for one in found} >= expected
-    assert {one.cause for one in found} - {"unknown"} == expected
+    assert {change.cause for change in found} >= expected
+    assert {change.cause for change in found} - {"unknown"} == expected
 
 
-def test_a_processor_with_timers(spark: SparkSession, tmp_path: Path) -> None:
-    """``transformWithState``: input where no timer of the key can have fired, a timer where nothing came in."""
+def test_causes_of_a_processor_with_timers(spark: SparkSession, tmp_path: Path) -> None:
+    """``input`` if no timer of the key can have fired, ``timer`` if there was no input."""
     run = ran_live(spark, TRANSFORM["rows, event time and timers"], tmp_path)
     causes = set()
     for table in run.history.tables():
         found = list(changes(run, table))
         if table != "op0_timers":
             check_user_code(found)
-        for one in found:
-            if table == "op0_timers" and one.kind == "removed" and one.cause == "timer":
-                assert one.row["expiration_timestamp_ms"] <= one.watermark.timestamp() * 1000
-            causes.add((table == "op0_timers", one.kind, one.cause))
+        for change in found:
+            if table == "op0_timers" and change.kind == "removed" and change.cause == "timer":
+                assert change.row["expiration_timestamp_ms"] <= change.watermark.timestamp() * 1000
+            causes.add((table == "op0_timers", change.kind, change.cause))
     assert (True, "removed", "timer") in causes
     assert (False, "changed", "input") in causes
     assert (False, "changed", "timer") in causes
 
 
-def test_a_processor_with_times_to_live(spark: SparkSession, tmp_path: Path) -> None:
-    """``ttl`` only where the value had outlived its time when the batch began."""
+def test_causes_of_a_processor_with_ttl(spark: SparkSession, tmp_path: Path) -> None:
+    """``ttl`` only if the value had expired when the batch began."""
     run = Run(spark, tmp_path)
-    for epoch in (0, 7, 8):  # other keys, so that values outlive their time without being written anew
+    for epoch in (0, 7, 8):  # new keys, so that values expire without being written again
         named = [name if name is None else f"{name}/{epoch}" for name in rows(epoch)["k"].to_pylist()]
         renamed = rows(epoch).set_column(0, "k", pa.array(named))
         run.start_with(TRANSFORM["rows, processing time, TTL and timers"], [renamed])
@@ -234,10 +238,10 @@ def test_a_processor_with_times_to_live(spark: SparkSession, tmp_path: Path) -> 
     causes = set()
     for table in run.history.tables():
         found = list(changes(run, table))
-        for one in found:
-            causes.add((table, one.kind, one.cause))
-            if one.cause == "ttl":
-                assert one.row["ttlExpirationMs_old"] <= began(run, one.epoch)
+        for change in found:
+            causes.add((table, change.kind, change.cause))
+            if change.cause == "ttl":
+                assert change.row["ttlExpirationMs_old"] <= began(run, change.epoch)
         if table != "op0_timers":
             check_user_code(found)
     assert ("op0_short", "removed", "ttl") in causes
@@ -245,22 +249,22 @@ def test_a_processor_with_times_to_live(spark: SparkSession, tmp_path: Path) -> 
 
 
 def began(run: Run, epoch: int) -> int:
-    """When Spark began the batch, by its own log."""
+    """When Spark began the batch, according to its offset log."""
     head = (run.checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()[1]
     return int(json.loads(head)["batchTimestampMs"])
 
 
 def check_user_code(found: list[Change]) -> None:
-    """A claim of input is right where the key had some, one of a timer where it had none."""
-    for one in found:
-        if one.cause == "input":
-            assert one.row["k"] in one.keys
-        if one.cause == "timer":
-            assert one.row["k"] not in one.keys
+    """``input`` is right if the key had input, ``timer`` if it had none."""
+    for change in found:
+        if change.cause == "input":
+            assert change.row["k"] in change.keys
+        if change.cause == "timer":
+            assert change.row["k"] not in change.keys
 
 
 def test_repartitioning_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """An epoch that only spread the state anew differs from the one before by nothing, so no cause is asked for."""
+    """An epoch that only repartitioned the state equals the previous one, so it has no causes."""
     run = Run(spark, tmp_path)
     run.start(WINDOWS["tumbling window"], epochs=range(2))
     run.capture()
@@ -270,4 +274,4 @@ def test_repartitioning_changes_no_row(spark: SparkSession, tmp_path: Path) -> N
     run.start(WINDOWS["tumbling window"], epochs=range(2, 3))
     run.capture()
     assert len(run.history.diff(before, before + 1)) == 0
-    assert {one.cause for one in changes(run, "op0")} == {"input", "watermark"}
+    assert {change.cause for change in changes(run, "op0")} == {"input", "watermark"}

@@ -12,14 +12,14 @@ from synthetic import State, write
 
 import streamstate as ss
 from reading.test_histories import EXAMPLES, HISTORIES
-from streamstate.snapshots.errors import InvalidSQLError, UnknownColumnError
+from streamstate.errors import InvalidSQLError, UnknownColumnError
 from streamstate.state_inspect.differences.changed_rows import ChangedRows
 
 Expected = list[tuple[str, str, int, int | None]]
 
 
 def differing(a: State, b: State) -> Expected:
-    """What differs, key by key: the change, the key, the value that is shown, the value before."""
+    """The differing keys, each with its change, the value shown, and the value before."""
     added = [("added", key, b[key], None) for key in b.keys() - a.keys()]
     removed = [("removed", key, a[key], a[key]) for key in a.keys() - b.keys()]
     changed = [("changed", key, b[key], a[key]) for key in a.keys() & b.keys() if a[key] != b[key]]
@@ -27,7 +27,7 @@ def differing(a: State, b: State) -> Expected:
 
 
 def paged(rows: ChangedRows, size: int, **arguments: object) -> Expected:
-    """All pages, one after the other."""
+    """All pages, concatenated."""
     found: Expected = []
     for offset in range(0, rows.count() + 1, size):
         page = rows.page(offset, size, **arguments)  # type: ignore[arg-type]
@@ -38,8 +38,8 @@ def paged(rows: ChangedRows, size: int, **arguments: object) -> Expected:
 
 @EXAMPLES
 @given(HISTORIES, st.integers(1, 3), st.booleans())
-def test_any_two_epochs(states: list[State | None], size: int, descending: bool) -> None:
-    """Each key that differs once, in order, with the values of both epochs; counted, filtered and sorted alike."""
+def test_changed_rows_of_any_two_epochs(states: list[State | None], size: int, descending: bool) -> None:
+    """Each differing key appears once, in order, with both values; counts, filters and sorting match."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), states)
         history = ss.open_store(folder)["q"]
@@ -55,8 +55,8 @@ def test_any_two_epochs(states: list[State | None], size: int, descending: bool)
             assert paged(rows, size, order_by="value", descending=descending) == ordered
 
 
-def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
-    """By name, or with what the engine says."""
+def test_invalid_arguments_of_changed_rows_are_rejected(tmp_path: Path) -> None:
+    """By name, or with the engine's message."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
     rows = ChangedRows(ss.open_store(tmp_path)["q"], "op0", 0, 1)
     with pytest.raises(UnknownColumnError, match="value"):
@@ -67,8 +67,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         rows.count(where="value >")
 
 
-def test_a_state_may_have_columns_that_are_called_as_ours(tmp_path: Path) -> None:
-    """The names of the columns in between are chosen around them."""
+def test_columns_may_have_the_names_of_internal_columns(tmp_path: Path) -> None:
+    """The names of internal columns are chosen to avoid them."""
     import pyarrow as pa
     from browser.stores import Written
 

@@ -1,4 +1,4 @@
-"""What differs between two epochs: counts, pages, movers and summary."""
+"""The differences between two epochs: counts, pages, movers and summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from reading.test_histories import EXAMPLES, HISTORIES
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 
 STATES: list[State | None] = [{"a": 1, "b": 5, "c": 3}, {"a": 2, "b": 5, "d": 4}, {"a": 9, "b": 1, "d": 4}, {"b": 2}]
@@ -29,8 +29,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 
 @pytest.mark.parametrize("few", [DiffSQL.few, 0])
-def test_the_counts_are_those_of_the_frames(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting does not make the frames, and agrees with them, whether few versions are grouped or many joined."""
+def test_the_counts_match_the_frames(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting does not build the frames, and agrees with them, whether few versions are grouped or many joined."""
     monkeypatch.setattr(DiffSQL, "few", few)
     for a in range(4):
         for b in range(4):
@@ -41,7 +41,7 @@ def test_the_counts_are_those_of_the_frames(history: ss.History, few: int, monke
 
 
 def test_a_page_has_old_and_new_values_and_their_difference(history: ss.History) -> None:
-    """Keys in order; what is missing on one side is missing."""
+    """Rows are in key order; a value that is missing on one side is missing in the page."""
     page = history.diff(0, 1).page()
     expected = ["_change", "key", "value_old", "value_new", "value_delta", "_cause", "_epochs"]
     assert list(page.columns) == expected
@@ -50,20 +50,27 @@ def test_a_page_has_old_and_new_values_and_their_difference(history: ss.History)
     assert page["value_delta"].tolist() == [1, pd.NA, pd.NA]
 
 
+def test_a_diff_has_the_column_lists_of_a_state_table(history: ss.History) -> None:
+    """The lists are in the order on disk; columns with a difference are listed separately."""
+    diff, table = history.diff(0, 1), history.at(1).table()
+    assert (diff.key_columns, diff.value_columns) == (table.key_columns, table.value_columns)
+    assert diff.delta_columns == ["value"]
+
+
 def test_a_page_says_at_which_epochs_a_key_changed(history: ss.History) -> None:
-    """Only those after the first epoch and up to the second, whichever way they are compared."""
+    """Only epochs after the first and up to the second are listed, in either direction of the diff."""
     for a, b in ((0, 3), (3, 0)):
         page = history.diff(a, b).page().set_index("key")["_epochs"]
         assert {key: list(epochs) for key, epochs in page.items()} == {"a": [1, 2, 3], "b": [2, 3], "c": [1]}
 
 
 def test_without_the_operators_name_every_cause_is_unknown(history: ss.History) -> None:
-    """A store from before operators were written down: nothing is guessed."""
+    """A store from before operators were recorded: no cause is guessed."""
     assert set(history.diff(0, 3).page()["_cause"]) == {"unknown"}
 
 
-def test_a_page_in_another_order(history: ss.History) -> None:
-    """By any column of the page, up or down, and by kind."""
+def test_a_page_is_sorted_and_filtered(history: ss.History) -> None:
+    """By any column of the page, ascending or descending, and by kind of change."""
     diff = history.diff(0, 2)
     assert diff.page(order_by="value_delta", descending=True)["key"].tolist() == ["a", "b", "c", "d"]
     assert diff.page(order_by="value_delta", limit=1)["key"].tolist() == ["b"]
@@ -72,15 +79,15 @@ def test_a_page_in_another_order(history: ss.History) -> None:
     assert diff.page(descending=True)["key"].tolist() == ["d", "c", "b", "a"]
 
 
-def test_the_movers_are_those_that_moved_the_most(history: ss.History) -> None:
-    """Up or down; keys that came or went have not moved."""
+def test_the_movers_have_the_largest_differences(history: ss.History) -> None:
+    """Increases and decreases count; added and removed keys are not movers."""
     movers = history.diff(0, 2).movers()
     assert list(zip(movers["key"], movers["value_delta"], strict=True)) == [("a", 8), ("b", -4)]
     assert len(history.diff(0, 2).movers("value", n=1)) == 1
 
 
-def test_the_summary_adds_the_differences_up(history: ss.History) -> None:
-    """How many values differ, by how much together, and by how much at most."""
+def test_the_summary_aggregates_the_differences(history: ss.History) -> None:
+    """It has the number of differing values, and the sum and maximum of their differences."""
     summary = history.diff(0, 2).summary()
     assert summary.counts == {"added": 1, "removed": 1, "changed": 2}
     assert summary.columns.to_dict("records") == [
@@ -100,7 +107,7 @@ def test_a_diff_shows_its_summary_and_first_rows(history: ss.History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "says"),
+    ("call", "error", "message"),
     [
         (lambda d: d.page(offset=-1), InvalidArgumentError, "offset=-1"),
         (lambda d: d.page(change="moved"), InvalidArgumentError, "added, removed, changed"),
@@ -109,16 +116,18 @@ def test_a_diff_shows_its_summary_and_first_rows(history: ss.History) -> None:
         (lambda d: d.movers(n=-2), InvalidArgumentError, "n=-2"),
     ],
 )
-def test_bad_arguments(history: ss.History, ask: Any, error: type[Exception], says: str) -> None:
-    """Each names what would be right."""
-    with pytest.raises(error, match=says):
-        ask(history.diff(0, 2))
+def test_invalid_arguments_of_a_diff_are_rejected(
+    history: ss.History, call: Any, error: type[Exception], message: str
+) -> None:
+    """Each error says what would be valid."""
+    with pytest.raises(error, match=message):
+        call(history.diff(0, 2))
 
 
 @settings(EXAMPLES, max_examples=8)
 @given(HISTORIES, st.integers(0, 3))
-def test_pages_and_counts_are_those_of_brute_force(states: list[State | None], keyframe_every: int) -> None:
-    """Every pair of epochs, forward and back, gaps included."""
+def test_pages_and_counts_match_brute_force(states: list[State | None], keyframe_every: int) -> None:
+    """Every pair of epochs is compared in both directions, gaps included."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), states, keyframe_every=keyframe_every)
         history = ss.open_store(folder)["q"]
@@ -130,7 +139,9 @@ def test_pages_and_counts_are_those_of_brute_force(states: list[State | None], k
                 expected = {key: pair for key, pair in sorted(expected.items()) if pair[0] != pair[1]}
                 page = diff.page(limit=100)
                 assert page["key"].tolist() == list(expected)
-                sides = ([None if pd.isna(one) else one for one in page[f"value_{side}"]] for side in ("old", "new"))
+                sides = (
+                    [None if pd.isna(value) else value for value in page[f"value_{side}"]] for side in ("old", "new")
+                )
                 assert list(zip(*sides, strict=True)) == list(expected.values())
                 assert len(diff) == len(expected)
                 moved = [new - old for old, new in expected.values() if None not in (old, new)]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Differences, causes and conditions over columns of every sort, and of every name."""
+"""Differences, causes and conditions over columns of every type and name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.snapshots.change_log import Operator, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableFacts
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.registry import register
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 
@@ -30,7 +30,7 @@ COLUMNS: dict[str, tuple[pa.DataType, Any, Any, Any]] = {
     "local": (pa.timestamp("us"), pd.Timestamp("2026-01-02"), pd.Timestamp("2026-01-01"), pd.Timedelta(days=-1)),
     "day": (pa.date32(), dt.date(2026, 1, 1), dt.date(2026, 3, 1), pd.Timedelta(days=59)),
 }
-"""Columns that can be subtracted: type, value before, value after, difference."""
+"""Columns with a difference: type, value before, value after, difference."""
 OTHERS: dict[str, tuple[pa.DataType, Any, Any]] = {
     "text": (pa.string(), "a", "b"),
     "yes": (pa.bool_(), True, False),
@@ -49,7 +49,7 @@ KEY = pa.struct([("a", pa.string()), ("b", pa.list_(pa.int64()))])
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
-    """One key that changes in every column, one that goes, one that comes, and one without a value."""
+    """One key that changes in every column, one that is removed, one that is added, and one without a value."""
     folder = tmp_path_factory.mktemp("types")
     kinds = {name: kind for name, (kind, *_) in {**COLUMNS, **OTHERS}.items()}
     before = {name: value for name, (_, value, *_) in {**COLUMNS, **OTHERS}.items()}
@@ -62,7 +62,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 
 def write_epochs(folder: Path, kinds: dict[str, pa.DataType], epochs: list[list[tuple[str, Any, Any]]]) -> None:
-    """A store of one aggregation with a struct as its key."""
+    """Write a store of one aggregation with a struct key."""
     layout = Layout.at(folder)
     register(layout, "q", "id", "checkpoint")
     fixed = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32()), ("key", KEY)]
@@ -76,13 +76,13 @@ def write_epochs(folder: Path, kinds: dict[str, pa.DataType], epochs: list[list[
         ]
         table = pa.Table.from_pylist(rows, schema=schema)
         append_once(layout.change_log("q", "op0"), "q/op0", epoch, lambda _stands, table=table: table)  # type: ignore[misc]
-        facts = {"op0": TableFacts(3, len(rows), None)}
+        facts = {"op0": TableEntry(3, len(rows), None)}
         entry = Entry(epoch, CAPTURED, committed_at=NOON, offsets=f"[{epoch}]", tables=facts)
         manifest.append([entry], "q/_epochs")
 
 
 def test_differences_by_type(history: ss.History) -> None:
-    """Numbers keep theirs exactly, moments differ by durations; what does not fit or cannot be subtracted has none."""
+    """Numbers have exact differences, timestamps durations; overflows and other types have none."""
     page = history.diff(0, 1).page(change="changed")
     [row] = page.to_dict("records")
     for name, (_, before, after, delta) in COLUMNS.items():
@@ -95,13 +95,13 @@ def test_differences_by_type(history: ss.History) -> None:
 
 @pytest.mark.parametrize("few", [DiffSQL.few, 0])
 def test_counts_over_every_type(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values of any type are compared, and keys that are structs or missing told apart, grouped as well as joined."""
+    """Values of any type and keys that are structs or null are compared, both grouped and joined."""
     monkeypatch.setattr(DiffSQL, "few", few)
     assert history.diff(0, 1).counts == {"added": 1, "removed": 1, "changed": 1}
 
 
-def test_rows_of_nested_keys(history: ss.History) -> None:
-    """In the order in which they are asked for; one that is asked for twice comes twice."""
+def test_lookup_of_nested_keys(history: ss.History) -> None:
+    """Rows are in the requested order; a key that is requested twice is returned twice."""
     changes, missing = {"key": {"a": "changes", "b": [1]}}, {"key": None}
     table = history.at(0).table()
     assert table.lookup_many([changes, missing])["small"].tolist() == [-128, pd.NA]
@@ -109,8 +109,8 @@ def test_rows_of_nested_keys(history: ss.History) -> None:
     assert table.lookup_many([changes, changes])["small"].tolist() == [-128, -128]
 
 
-def test_a_summary_by_type(history: ss.History) -> None:
-    """Each column's own type."""
+def test_a_summary_uses_each_columns_type(history: ss.History) -> None:
+    """Sums, increases and decreases have the type of their column's differences."""
     summary = history.diff(0, 1).summary().columns.set_index("column")
     assert summary.loc["money", "sum"] == Decimal("2.25")
     assert summary.loc["moment", "largest_increase"] == pd.Timedelta(minutes=90)
@@ -120,7 +120,7 @@ def test_a_summary_by_type(history: ss.History) -> None:
 
 
 def test_causes_of_nested_keys(history: ss.History) -> None:
-    """Keys that are structs, or missing, are found like any other."""
+    """Keys that are structs or null are found like any other."""
     page = history.diff(0, 1).page()
     assert page["_change"].tolist() == ["changed", "added", "removed"]
     assert page["_cause"].tolist() == ["input", "input", "watermark"]
@@ -130,14 +130,14 @@ def test_causes_of_nested_keys(history: ss.History) -> None:
 
 
 def test_conditions_on_nested_values(history: ss.History) -> None:
-    """Within structs, lists and maps, as DuckDB writes them."""
+    """Structs, lists and maps are addressed in DuckDB's syntax."""
     assert history.first("nested.x = 2 AND len(many) = 2") == 1
     assert history.first("\"by name\"['a'] = 1") == 0
     spans = history.when("wide < 0", per_key=True)
     assert spans["held_until"].tolist() == [1, 1]
 
 
-def test_a_diff_is_shown_whatever_its_columns(history: ss.History) -> None:
+def test_a_diff_of_any_columns_can_be_displayed(history: ss.History) -> None:
     """In a notebook and as text."""
     diff = history.diff(0, 1)
     assert "1 added, 1 removed, 1 changed" in repr(diff)

@@ -1,4 +1,4 @@
-"""Paging, sorting and searching what differs between two epochs, against brute force."""
+"""Paging, sorting and searching the differences between two epochs, against brute force."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from reading.test_histories import EXAMPLES, HISTORIES
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.state_inspect.differences import held_rows
 
 CHANGES = st.sampled_from([None, "added", "removed", "changed"])
@@ -22,18 +22,18 @@ Row = tuple[str, int | None, int | None]
 
 
 def kind(row: Row) -> str:
-    """What became of a key, from its values at the two epochs."""
+    """The kind of change of a key, from its values at the two epochs."""
     return "added" if row[1] is None else "removed" if row[2] is None else "changed"
 
 
 def differing(old: State, new: State) -> list[Row]:
-    """The keys whose values differ, by key."""
+    """The keys whose values differ, in key order."""
     rows = [(key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys())]
     return [row for row in rows if row[1] != row[2]]
 
 
 def in_order(rows: list[Row], order: str | None, descending: bool) -> list[Row]:
-    """Rows by a column, missing values last, ties by key."""
+    """Rows sorted by a column, missing values last, ties by key."""
     if order in (None, "key"):
         return sorted(rows, reverse=descending)
 
@@ -48,15 +48,15 @@ def in_order(rows: list[Row], order: str | None, descending: bool) -> list[Row]:
 
 
 def read(page: pd.DataFrame) -> list[Row]:
-    """A page as brute force has it."""
-    sides = [[None if pd.isna(one) else int(one) for one in page[f"value_{side}"]] for side in ("old", "new")]
+    """The rows of a page."""
+    sides = [[None if pd.isna(value) else int(value) for value in page[f"value_{side}"]] for side in ("old", "new")]
     return list(zip(page["key"], *sides, strict=True))
 
 
 @settings(EXAMPLES, max_examples=15)
 @given(HISTORIES, st.data())
 def test_any_page_in_any_order(states: list[State | None], data: st.DataObject) -> None:
-    """Whatever is asked for, held or compared anew, a page is that part of the sorted, filtered differences."""
+    """A page is the right slice of the sorted, filtered differences, whether they are held or compared again."""
     known = {epoch: state for epoch, state in enumerate(states) if state is not None}
     a, b = (data.draw(st.sampled_from([*known])) for _ in "ab")
     change, order, text = data.draw(CHANGES), data.draw(ORDERS), data.draw(st.sampled_from(["", "a", "B"]))
@@ -80,8 +80,8 @@ def test_any_page_in_any_order(states: list[State | None], data: st.DataObject) 
     assert page["_change"].tolist() == [kind(row) for row in read(page)]
 
 
-def test_a_page_is_that_of_the_diff(tmp_path: Path) -> None:
-    """Columns, types, causes and epochs are the same; columns can be named by position."""
+def test_a_held_page_equals_the_diffs_page(tmp_path: Path) -> None:
+    """Columns, types, causes and epochs are equal; columns can be named by position."""
     write(tmp_path, [{"a": 1, "b": 5}, {"a": 4, "c": 2}])
     diff = ss.open_store(tmp_path)["q"].diff(0, 1)
     with diff.held() as held:
@@ -90,8 +90,8 @@ def test_a_page_is_that_of_the_diff(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(held.page(order_by=at), diff.page(order_by="value_new"))
 
 
-def test_what_is_held_stays_when_epochs_arrive(tmp_path: Path) -> None:
-    """A reader that pages through a diff is isolated from what is captured meanwhile."""
+def test_held_rows_are_isolated_from_new_epochs(tmp_path: Path) -> None:
+    """Epochs captured while a diff is paged do not change it."""
     states: list[State | None] = [{"a": 1}, {"a": 2}]
     write(tmp_path, states)
     history = ss.open_store(tmp_path)["q"]
@@ -101,8 +101,8 @@ def test_what_is_held_stays_when_epochs_arrive(tmp_path: Path) -> None:
         assert read(held.page()) == [("a", 1, 2)]
 
 
-def test_bad_arguments(tmp_path: Path) -> None:
-    """Each names what would be right."""
+def test_invalid_arguments_of_held_rows_are_rejected(tmp_path: Path) -> None:
+    """Each error says what would be valid."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
     with ss.open_store(tmp_path)["q"].diff(0, 1).held() as held:
         with pytest.raises(InvalidArgumentError, match="added, removed, changed"):

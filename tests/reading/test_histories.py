@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from synthetic import State, write
 
 import streamstate as ss
+from streamstate.errors import UnknownEpochError
 from streamstate.snapshots.change_log import state_at
-from streamstate.snapshots.errors import UnknownEpochError
 from streamstate.snapshots.layout import Layout
 from streamstate.state_inspect.temporal_index import interval_table
 
@@ -32,7 +32,7 @@ def as_state(table: ss.StateTable) -> State:
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.integers(1, 4))
 def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: int, commit_every: int) -> None:
-    """States, diffs and key histories are those of the history that was written."""
+    """States, diffs and key histories match the history that was written."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), states, keyframe_every=keyframe_every, commit_every=commit_every)
         history = ss.open_store(folder)["q"]
@@ -51,17 +51,19 @@ def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: 
 
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.randoms(use_true_random=False), st.sampled_from([-1, 2, 500]))
-def test_epochs_in_any_order(states: list[State | None], keyframe_every: int, random: Random, few: int) -> None:
-    """Whichever epoch is asked for first, and whatever is asked for next, forward or back, the answers are the same.
+def test_epochs_can_be_read_in_any_order(
+    states: list[State | None], keyframe_every: int, random: Random, few: int
+) -> None:
+    """Answers do not depend on which epoch is read first or in which direction.
 
-    New epochs of few rows are added in another way than those of many.
+    Small new epochs are added differently from large ones.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as changed:
         changed.setattr(interval_table, "FEW_ROWS", few)
         known = {epoch: state for epoch, state in enumerate(states) if state is not None}
         history: ss.History | None = None
         for shown in sorted({random.randint(1, len(states)), len(states)}):
-            # The reader is opened on the first part of the history, and the rest arrives meanwhile.
+            # The reader opens the first part of the history; the rest arrives while it reads.
             write(Path(folder), states[:shown], keyframe_every=keyframe_every)
             history = history or ss.open_store(folder)["q"]
             visible = [epoch for epoch in known if epoch < shown]
@@ -73,7 +75,7 @@ def test_epochs_in_any_order(states: list[State | None], keyframe_every: int, ra
 
 
 def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) -> None:
-    """The rule that rebuilds an epoch from the log alone gives the same."""
+    """Rebuilding an epoch from the changelog alone gives the same state."""
     keyframes = dict(zip(history.epochs()["epoch"], history.epochs()["keyframes"], strict=True))
     for epoch, state in known.items():
         rows = state_at(
@@ -83,7 +85,7 @@ def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) 
 
 
 def check_diffs(history: ss.History, known: dict[int, State]) -> None:
-    """Every pair of epochs, forward and back."""
+    """Every pair of epochs, in both directions."""
     for a, old in known.items():
         for b, new in known.items():
             diff = history.diff(a, b)
@@ -94,7 +96,7 @@ def check_diffs(history: ss.History, known: dict[int, State]) -> None:
 
 
 def check_keys(history: ss.History, states: list[State | None]) -> None:
-    """A key's history holds each of its changes, and after a gap what was found."""
+    """A key's history has each of its changes, and after a gap its keyframe."""
     for key in "abcdef":
         expected: list[tuple[int, str, int | None]] = []
         for epoch, state in enumerate(states):
@@ -112,8 +114,8 @@ def check_keys(history: ss.History, states: list[State | None]) -> None:
 
 @EXAMPLES
 @given(HISTORIES, HISTORIES)
-def test_a_snapshot_stays_what_it_was(earlier: list[State | None], later: list[State | None]) -> None:
-    """Readers are isolated: what is captured later does not change a snapshot that is held."""
+def test_a_snapshot_is_isolated_from_later_captures(earlier: list[State | None], later: list[State | None]) -> None:
+    """Epochs captured later do not change a snapshot that is held."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), earlier)
         history = ss.open_store(folder)["q"]
@@ -128,5 +130,5 @@ def test_a_snapshot_stays_what_it_was(earlier: list[State | None], later: list[S
 
 
 def write_more(path: Path, earlier: list[State | None], later: list[State | None]) -> None:
-    """Write the whole history again; what is there already stays as it is, because commits are idempotent."""
+    """Write the whole history again; existing epochs stay as they are, because commits are idempotent."""
     write(path, earlier + later)

@@ -1,4 +1,4 @@
-"""The temporal index survives what happens to the store under it, and is never the only copy of anything."""
+"""The temporal index survives damage to the store, and is never the only copy of anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from synthetic import State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import DamagedStoreError, InvalidArgumentError, StoreError, UnknownEpochError
+from streamstate.errors import DamagedStoreError, InvalidArgumentError, StoreError, UnknownEpochError
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch % 4}": epoch} for epoch in range(8)]
@@ -22,7 +22,7 @@ def rows(table: ss.StateTable) -> State:
 
 
 def test_damage_is_an_error_and_the_rest_stays_readable(tmp_path: Path) -> None:
-    """Epochs that are in the index are still answered; once the file is back, so are the others."""
+    """Epochs in the index can still be read; once the file is restored, so can the others."""
     write(tmp_path / "store", STATES[:4])
     history = ss.open_store(tmp_path / "store")["q"]
     assert rows(history.at(2).table()) == STATES[2]
@@ -39,8 +39,8 @@ def test_damage_is_an_error_and_the_rest_stays_readable(tmp_path: Path) -> None:
         assert rows(history.at(epoch).table()) == STATES[epoch]
 
 
-def test_a_store_that_is_gone_says_so(tmp_path: Path) -> None:
-    """Whoever asks for what is live is told; what is held stays; once the store is back, so is everything."""
+def test_a_missing_store_raises_an_error(tmp_path: Path) -> None:
+    """Reading the live epoch fails, held tables stay readable, and everything works once the store is back."""
     write(tmp_path / "store", STATES[:4])
     history = ss.open_store(tmp_path / "store")["q"]
     held = history.live().table()
@@ -53,7 +53,7 @@ def test_a_store_that_is_gone_says_so(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_a_context_manager(tmp_path: Path) -> None:
-    """Inside the block nothing is read from the store any more; after it, it is again."""
+    """Inside the block nothing is read from the store any more; after it, the store is read again."""
     write(tmp_path / "store", STATES)
     history = ss.open_store(tmp_path / "store")["q"]
     with history.at(5) as snapshot:
@@ -65,35 +65,35 @@ def test_a_snapshot_is_a_context_manager(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["lots", "12"])
 def test_a_memory_limit_has_a_unit(tmp_path: Path, limit: str) -> None:
-    """The error says how one is written."""
+    """The error shows a valid limit."""
     write(tmp_path / "store", STATES[:1])
     with pytest.raises(InvalidArgumentError, match="4GB"):
         ss.open_store(tmp_path / "store", memory_limit=limit)
 
 
-def test_what_does_not_fit_into_memory_is_spilled(tmp_path: Path) -> None:
-    """A limit far below the size of the index changes no answer, and the folder goes with the store."""
+def test_an_index_larger_than_memory_is_spilled(tmp_path: Path) -> None:
+    """A limit far below the size of the index changes no answer, and the folder is removed with the store."""
     keys = [f"a rather long key: {key:060}" for key in range(300_000)]
     states: list[State | None] = [dict.fromkeys(keys, epoch) for epoch in range(2)]
     write(tmp_path / "store", states)
     store = ss.open_store(tmp_path / "store", memory_limit="96MiB")
     for epoch in (1, 0):
         assert rows(store["q"].at(epoch).table()) == states[epoch]
-    spilled = Path(store["q"].index.folder)
+    spilled = Path(store["q"].recorded.index.folder)
     assert any(spilled.iterdir())
     del store
     gc.collect()
     assert not spilled.exists()
 
 
-def test_sorting_anew_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies unsorted behind the rest is sorted once it is much; tables that are held notice nothing."""
+def test_sorting_again_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large unsorted tail is sorted into the index; held tables are not affected."""
     monkeypatch.setattr("streamstate.state_inspect.temporal_index.interval_table._UNSORTED", 0)
-    sorted_anew: list[int] = []
+    sorted_at: list[int] = []
     sort = IntervalTable._sort
 
     def noted(table: IntervalTable) -> None:
-        sorted_anew.append(table.high)
+        sorted_at.append(table.high)
         sort(table)
 
     monkeypatch.setattr(IntervalTable, "_sort", noted)
@@ -105,26 +105,26 @@ def test_sorting_anew_changes_no_answer(tmp_path: Path, monkeypatch: pytest.Monk
         held[epoch] = history.live().table()
         assert held[epoch].lookup(key="a") == {"key": "a", "value": epoch}
         assert all(rows(table) == STATES[at] for at, table in held.items())
-    assert sorted_anew
+    assert sorted_at
 
 
 def test_a_key_without_a_value_is_found(tmp_path: Path) -> None:
-    """Hashing does not lose the key that is missing or empty."""
+    """Null and empty keys are not lost by hashing."""
     write(tmp_path / "store", [{"": 1, "a": 2}])
     table = ss.open_store(tmp_path / "store")["q"].live().table()
     assert table.lookup(key="") == {"key": "", "value": 1}
     assert table.lookup(key=None) is None
 
 
-def test_epochs_of_a_gap_are_named(tmp_path: Path) -> None:
-    """Asking within a gap names what is captured next to it."""
+def test_an_error_within_a_gap_names_the_nearest_epochs(tmp_path: Path) -> None:
+    """It names the captured epochs on either side."""
     write(tmp_path / "store", [{"a": 1}, None, {"a": 3}])
     with pytest.raises(UnknownEpochError, match="0 and 2"):
         ss.open_store(tmp_path / "store")["q"].at(1)
 
 
 def test_too_little_memory_is_an_error_that_says_so(tmp_path: Path) -> None:
-    """Sorting needs some memory whatever is spilled; nothing is left half-loaded, and the error says what to give."""
+    """Sorting needs some memory even when spilling; nothing stays half-loaded, and the error says what to change."""
     keys = [f"a rather long key: {key:060}" for key in range(300_000)]
     write(tmp_path / "store", [dict.fromkeys(keys, 1)])
     store = ss.open_store(tmp_path / "store", memory_limit="8MiB")
@@ -133,8 +133,8 @@ def test_too_little_memory_is_an_error_that_says_so(tmp_path: Path) -> None:
             store["q"].live().table()
 
 
-def test_an_epoch_counted_back_from_the_newest(tmp_path: Path) -> None:
-    """``live - 2`` is the epoch whose number is two less than that of the newest captured one."""
+def test_an_epoch_can_be_relative_to_live(tmp_path: Path) -> None:
+    """``live - 2`` is the newest captured epoch's number minus two."""
     write(tmp_path / "store", STATES)
     history = ss.open_store(tmp_path / "store")["q"]
     assert [history.at(text).epoch for text in ("live", "live - 2")] == [7, 5]

@@ -1,4 +1,4 @@
-"""All that happened to a key, in one table and across those that share it."""
+"""The life of a key, in one table and across all tables that share it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from synthetic import State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
 
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, None, {"b": 6, "a": 2}, {"b": 6}]
 
@@ -27,7 +27,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 @pytest.fixture(scope="module")
 def remembered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
-    """A ``transformWithState`` with a value, a list, a map and timers."""
+    """A ``transformWithState`` query with a value, a list, a map and timers."""
     run = Run(spark, tmp_path_factory.mktemp("remembered"))
     for epoch in range(3):
         run.start(TRANSFORM["rows, event time and timers"], epochs=range(epoch, epoch + 1))
@@ -35,16 +35,16 @@ def remembered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return run.history
 
 
-def test_a_keys_history_ends_with_the_cause(history: ss.History) -> None:
-    """The columns that were there stay where they were; what was found after a gap has no known cause."""
+def test_the_last_column_of_a_key_history_is_the_cause(history: ss.History) -> None:
+    """The other columns keep their positions; rows found after a gap have no known cause."""
     found = history.key_history(key="a")
     assert list(found.columns) == ["epoch", "change", "committed_at", "value", "cause"]
     assert found["change"].tolist() == ["put", "put", "keyframe", "delete"]
     assert set(found["cause"]) == {"unknown"}
 
 
-def test_a_life_in_one_table_is_its_history(history: ss.History) -> None:
-    """With the table's name and in the order that a reader wants."""
+def test_a_life_in_one_table_equals_its_key_history(history: ss.History) -> None:
+    """It has the table's name in addition, and its own column order."""
     found = history.life(key="a")
     assert list(found.columns) == ["epoch", "table", "change", "cause", "committed_at", "value"]
     alone = history.key_history(key="a")
@@ -53,7 +53,7 @@ def test_a_life_in_one_table_is_its_history(history: ss.History) -> None:
 
 
 def test_a_life_across_tables(remembered: ss.History) -> None:
-    """Every table whose key has the column, with all rows of the key, ascending by epoch."""
+    """Every table whose key has the column is included, with all rows of the key by ascending epoch."""
     found = remembered.life(k="k1")
     assert set(found["table"]) == {"op0_total", "op0_seen", "op0_by_kind", "op0_timers"}
     assert found["epoch"].is_monotonic_increasing
@@ -66,30 +66,30 @@ def test_a_life_across_tables(remembered: ss.History) -> None:
 
 
 def test_names_that_two_tables_use_for_different_types(remembered: ss.History) -> None:
-    """One name and type is one column, whichever table it is from."""
+    """A column is identified by name and type, whichever table it is from."""
     found = remembered.life(k="k1")
     with_n = set(found[found["n"].notna()]["table"])
     assert with_n == {"op0_total", "op0_by_kind"}
 
 
-def test_more_of_the_key_narrows_the_tables(remembered: ss.History) -> None:
-    """Only those tables count whose key has all columns."""
+def test_more_key_columns_narrow_the_tables(remembered: ss.History) -> None:
+    """Only tables whose key has all of the columns are included."""
     found = remembered.life(k="k1", kind="r1")
     assert set(found["table"]) == {"op0_by_kind"}
     assert "kind" not in found.columns
 
 
-def test_a_wrong_column_names_each_tables_key(remembered: ss.History) -> None:
-    """So that the right one can be chosen."""
+def test_an_unknown_key_column_error_lists_each_tables_key(remembered: ss.History) -> None:
+    """The right column can be chosen from the message."""
     with pytest.raises(UnknownColumnError, match=r"key column carrier\.(.|\n)*op0_seen: k, _position"):
         remembered.life(carrier="UA")
     with pytest.raises(UnknownColumnError, match="kind, _position together"):
         remembered.life(kind="r1", _position=0)
-    with pytest.raises(InvalidArgumentError, match="Say which key"):
+    with pytest.raises(InvalidArgumentError, match="value for at least one key column"):
         remembered.life()
 
 
-def test_a_store_from_before_operators_were_noted(tmp_path: Path) -> None:
+def test_a_store_without_recorded_operators(tmp_path: Path) -> None:
     """Its causes are unknown, and nothing else is missing."""
     write(tmp_path, STATES)
     assert ss.open_store(tmp_path)["q"].life(key="b")["cause"].unique().tolist() == ["unknown"]

@@ -1,4 +1,4 @@
-"""Stores, histories, snapshots and state tables: what they give, and what they say of bad input."""
+"""Stores, histories, snapshots and state tables: their results, and their errors for invalid input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from synthetic import State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     NewerStoreError,
@@ -39,21 +39,21 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 
 def test_a_store_lists_its_queries(counted: tuple[Path, Path], store: ss.Store) -> None:
-    """A store behaves like a mapping from names to histories."""
+    """A store is a mapping from names to histories."""
     assert (store.queries(), list(store), len(store), "counts" in store) == (["counts"], ["counts"], 1, True)
     assert store.path == str(counted[1])
     assert store["counts"].name == "counts"
 
 
 def test_columns_are_keys_then_values_as_spark_names_them(store: ss.Store) -> None:
-    """A name already taken gets a number."""
+    """A name that is already taken gets a number."""
     table = store["counts"].live().table()
     assert (table.key_columns, table.value_columns) == (["k"], ["count", "sum", "count_2", "max"])
     assert table.to_arrow().schema.names == [*table.key_columns, *table.value_columns]
 
 
-def test_the_same_rows_in_every_form(history: ss.History) -> None:
-    """Arrow, pandas, Polars, a page and a lookup agree."""
+def test_all_formats_have_the_same_rows(history: ss.History) -> None:
+    """Arrow, pandas, Polars, pages and lookups agree."""
     table = history.live().table("op0")
     expected = [{"key": key, "value": value} for key, value in STATES[3].items()]  # type: ignore[union-attr]
     assert table.to_arrow().to_pylist() == expected
@@ -76,8 +76,8 @@ def test_pages_sort_and_filter(history: ss.History) -> None:
     assert table.page(offset=99).empty
 
 
-def test_snapshots_say_what_they_are(history: ss.History) -> None:
-    """Epoch, offsets, watermark, tables and rows are those of the manifest."""
+def test_snapshots_describe_themselves(history: ss.History) -> None:
+    """Epoch, offsets, watermark, tables and rows match the manifest."""
     snapshot = history.at(1)
     assert (snapshot.epoch, snapshot.offsets, snapshot.watermark) == (1, [0], None)
     assert (snapshot.tables(), snapshot.rows()) == (["op0"], {"op0": 2})
@@ -86,7 +86,7 @@ def test_snapshots_say_what_they_are(history: ss.History) -> None:
 
 
 def test_a_diff_as_one_frame(history: ss.History) -> None:
-    """Each key once, with what became of it."""
+    """Each changed key appears once, as added, removed or changed."""
     diff = history.diff(1, 3)
     assert diff.counts == {"added": 3, "removed": 1, "changed": 1}
     found = dict(zip(diff.to_pandas()["key"], diff.to_pandas()["_change"], strict=True))
@@ -96,12 +96,12 @@ def test_a_diff_as_one_frame(history: ss.History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "says"),
+    ("call", "error", "message"),
     [
         (lambda h: h.at(2), UnknownEpochError, "nearest captured: 1 and 3"),
         (lambda h: h.at(9), UnknownEpochError, "nearest captured: 3"),
-        (lambda h: h.at("1"), InvalidArgumentError, "whole number"),
-        (lambda h: h.at(), InvalidArgumentError, "one of the two"),
+        (lambda h: h.at("1"), InvalidArgumentError, "expected an integer"),
+        (lambda h: h.at(), InvalidArgumentError, "exactly one of"),
         (lambda h: h.diff(0, 2), UnknownEpochError, "nearest captured"),
         (lambda h: h.live().table("op1"), UnknownTableError, "State table names: op0"),
         (lambda h: h.diff(0, 1, "nope"), UnknownTableError, "op0"),
@@ -112,28 +112,28 @@ def test_a_diff_as_one_frame(history: ss.History) -> None:
         (lambda h: h.live().table().page(contains={"nope": "x"}), UnknownColumnError, "key, value"),
         (lambda h: h.live().table().page(where="nope > 1"), UnknownColumnError, "key, value"),
         (lambda h: h.live().table().page(where="value >"), InvalidSQLError, "does not parse"),
-        (lambda h: h.live().table().page(where="key IN (SELECT 1)"), InvalidSQLError, "not a condition"),
+        (lambda h: h.live().table().page(where="key IN (SELECT 1)"), InvalidSQLError, "not allowed in a condition"),
         (lambda h: h.live().table().page(where="1; DROP TABLE x"), InvalidSQLError, "."),
-        (lambda h: h.live().table().page(limit=-1), InvalidArgumentError, "negative"),
+        (lambda h: h.live().table().page(limit=-1), InvalidArgumentError, "limit=-1: expected an integer"),
     ],
 )
-def test_errors_name_what_would_be_right(
-    history: ss.History, ask: Callable[[ss.History], object], error: type[Exception], says: str
+def test_reading_errors_list_valid_choices(
+    history: ss.History, call: Callable[[ss.History], object], error: type[Exception], message: str
 ) -> None:
     """Unknown names list the known ones."""
-    with pytest.raises(error, match=says) as raised:
-        ask(history)
+    with pytest.raises(error, match=message) as raised:
+        call(history)
     assert isinstance(raised.value, StreamStateError)
 
 
 def test_an_unknown_query_lists_the_known_ones(store: ss.Store) -> None:
-    """And offers the nearest spelling."""
+    """The error also suggests the nearest spelling."""
     with pytest.raises(UnknownQueryError, match="Did you mean 'counts'"):
         store["count"]
 
 
 def test_a_query_without_epochs_says_so(tmp_path: Path) -> None:
-    """Its name is taken, but nothing is captured yet."""
+    """The query is registered, but nothing is captured yet."""
     register(Layout.at(tmp_path), "q", "id", "checkpoint")
     history = ss.open_store(tmp_path)["q"]
     assert (history.captured(), history.tables(), len(history.epochs())) == ([], [], 0)
@@ -141,16 +141,16 @@ def test_a_query_without_epochs_says_so(tmp_path: Path) -> None:
         history.live()
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    """A missing path, a folder of something else, a file."""
+def test_a_path_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
+    """A missing path, another folder, and a file."""
     (tmp_path / "file").write_text("x")
     for path in (tmp_path, tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(NotAStoreError, match="not a store"):
             ss.open_store(path)
 
 
-def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    """Rather than read wrongly."""
+def test_a_store_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
+    """An error is better than a wrong answer."""
     write(tmp_path, [{"a": 1}])
     newer = pa.Table.from_pylist([{"name": "n", "query_id": "n", "format": FORMAT + 1}], schema=QUERIES)
     write_deltalake(str(tmp_path / "_queries"), newer, mode="append")
@@ -161,7 +161,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_reading_needs_neither_spark_nor_java(counted: tuple[Path, Path]) -> None:
-    """A process without Java, in which Spark was never imported, reads a store."""
+    """A process without Java that never imports Spark can read a store."""
     program = (
         "import sys, streamstate as ss\n"
         f"history = ss.open_store({str(counted[1])!r})['counts']\n"
@@ -169,12 +169,14 @@ def test_reading_needs_neither_spark_nor_java(counted: tuple[Path, Path]) -> Non
         "assert not [name for name in sys.modules if name.startswith('pyspark')]\n"
     )
     environment = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[0]) == ss.open_store(counted[1])["counts"].live().table().count()
+    completed = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(completed.stdout.split()[0]) == ss.open_store(counted[1])["counts"].live().table().count()
 
 
-def test_a_large_state_is_read_whole(tmp_path: Path) -> None:
-    """Beyond the size of one of the index's row groups, at first sight, after more epochs, and going back."""
+def test_a_large_state_is_read_completely(tmp_path: Path) -> None:
+    """Larger than one row group of the index: on first load, after more epochs, and going back."""
     state = {f"k{number:06}": number for number in range(130_000)}
     later = {**state, "k000000": -1, "one more": 1}
     write(tmp_path, [state, later], commit_every=2)

@@ -1,4 +1,4 @@
-"""Travel by source offset: the newest epoch that reflects no more than the offset says."""
+"""Time travel by source offset: the newest epoch that has read no further than the offset."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownEpochError
+from streamstate.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.layout import CAPTURED
 from streamstate.snapshots.manifest import Entry
-from streamstate.state_inspect.cuts.source_offsets import epoch_at_offset
+from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 
 
 def entries(*offsets: Any, sources: Any = None) -> list[Entry]:
-    """Epochs with such offsets, each a list of one for each source."""
-    told = [json.dumps(one) for one in sources] if sources else [None] * len(offsets)
-    return [Entry(epoch, CAPTURED, offsets=json.dumps(one), sources=told[epoch]) for epoch, one in enumerate(offsets)]
+    """Epochs with these offsets, each a list with one offset per source."""
+    facts = [json.dumps(offset) for offset in sources] if sources else [None] * len(offsets)
+    return [
+        Entry(epoch, CAPTURED, offsets=json.dumps(offset), sources=facts[epoch]) for epoch, offset in enumerate(offsets)
+    ]
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8)
@@ -31,83 +33,83 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, ma
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS, st.integers(0, 12), st.none() | st.integers(0, 12))
-def test_no_partition_is_further_and_no_later_epoch_would_do(
-    steps: list[tuple[int, int]], one: int, other: int | None
-) -> None:
-    """Each partition that the offset names is compared; one that it does not name is not limited."""
+def test_epoch_at_offset_matches_brute_force(steps: list[tuple[int, int]], limit_0: int, limit_1: int | None) -> None:
+    """Each partition in the offset is compared; other partitions are not limited."""
     read = [(sum(a for a, _ in steps[: at + 1]), sum(b for _, b in steps[: at + 1])) for at in range(len(steps))]
     offsets = [[{"t": {"0": first, "1": second}}] for first, second in read]
-    limit = {"t": {"0": one} | ({} if other is None else {"1": other})}
-    fitting = [at for at, (first, second) in enumerate(read) if first <= one and (other is None or second <= other)]
+    limit = {"t": {"0": limit_0} | ({} if limit_1 is None else {"1": limit_1})}
+    fitting = [
+        at for at, (first, second) in enumerate(read) if first <= limit_0 and (limit_1 is None or second <= limit_1)
+    ]
     if fitting:
         assert epoch_at_offset(entries(*offsets), "q", limit).epoch == fitting[-1]
         assert epoch_at_offset(entries(*offsets), "q", json.dumps(limit)).epoch == fitting[-1]
     else:
-        with pytest.raises(UnknownEpochError, match="The first that is captured, 0, has"):
+        with pytest.raises(UnknownEpochError, match="Its first captured epoch, 0, has"):
             epoch_at_offset(entries(*offsets), "q", limit)
 
 
 def test_delta_by_version_and_then_index() -> None:
-    """An offset within a version counts; another table's offset is no offset of this one."""
+    """An offset within a version counts; an offset of another table is not accepted."""
     places = [(1, 5), (2, -1), (2, 7), (3, -1)]
-    told = entries(*([{"reservoirId": "r", "reservoirVersion": version, "index": at}] for version, at in places))
+    epochs = entries(*([{"reservoirId": "r", "reservoirVersion": version, "index": at}] for version, at in places))
     limit = {"reservoirId": "r", "reservoirVersion": 2, "index": 6}
-    assert epoch_at_offset(told, "q", limit).epoch == 1
+    assert epoch_at_offset(epochs, "q", limit).epoch == 1
     with pytest.raises(InvalidArgumentError, match="different Delta tables"):
-        epoch_at_offset(told, "q", limit | {"reservoirId": "s"})
+        epoch_at_offset(epochs, "q", limit | {"reservoirId": "s"})
 
 
 def test_several_sources_take_a_list() -> None:
-    """None for one that does not matter."""
-    told = entries([1, 10], [2, 20], [3, None], [4, 40])
-    assert epoch_at_offset(told, "q", [3, None]).epoch == 2
-    assert epoch_at_offset(told, "q", [9, 25]).epoch == 2
-    assert epoch_at_offset(told, "q", [9, 5 * 10]).epoch == 3
+    """None stands for a source that does not matter."""
+    epochs = entries([1, 10], [2, 20], [3, None], [4, 40])
+    assert epoch_at_offset(epochs, "q", [3, None]).epoch == 2
+    assert epoch_at_offset(epochs, "q", [9, 25]).epoch == 2
+    assert epoch_at_offset(epochs, "q", [9, 5 * 10]).epoch == 3
     for wrong in (3, [3], [1, 2, 3], [None, None]):
         with pytest.raises(InvalidArgumentError, match="has 2 sources"):
-            epoch_at_offset(told, "q", wrong)
+            epoch_at_offset(epochs, "q", wrong)
 
 
 def test_files_are_counted() -> None:
-    """However many the query takes at a time; where the count is not known it says so."""
+    """However many files a batch reads; an unknown count is reported."""
     known = [[{"kind": "files", "files": number}] for number in (3, 6, 9)]
-    told = entries(*([{"logOffset": at}] for at in range(3)), sources=known)
-    assert [epoch_at_offset(told, "q", {"files": limit}).epoch for limit in (3, 5, 8, 100)] == [0, 0, 1, 2]
-    assert epoch_at_offset(told, "q", {"logOffset": 1}).epoch == 1
+    epochs = entries(*([{"logOffset": at}] for at in range(3)), sources=known)
+    assert [epoch_at_offset(epochs, "q", {"files": limit}).epoch for limit in (3, 5, 8, 100)] == [0, 0, 1, 2]
+    assert epoch_at_offset(epochs, "q", {"logOffset": 1}).epoch == 1
     with pytest.raises(UnknownEpochError, match=r'has \{"logOffset": 0\} \(3 files\)'):
-        epoch_at_offset(told, "q", {"files": 2})
+        epoch_at_offset(epochs, "q", {"files": 2})
     with pytest.raises(InvalidArgumentError, match="not known"):
         epoch_at_offset(entries([{"logOffset": 0}]), "q", {"files": 2})
 
 
 @pytest.mark.parametrize("offset", [True, {"other": 1}, {"t": 1}, {"t": {"9": 1}}, {"t": {"0": "1"}}, [{"t": []}]])
-def test_what_cannot_be_compared_shows_what_could(offset: Any) -> None:
-    """Never a guess."""
+def test_an_incomparable_offset_shows_a_valid_one(offset: Any) -> None:
+    """The epoch is never guessed."""
     with pytest.raises(InvalidArgumentError, match=r'Epoch 0 has \{"t": \{"0": 5\}\}'):
         epoch_at_offset(entries([{"t": {"0": 5}}]), "q", offset)
 
 
-def test_text_that_is_no_json() -> None:
-    """It says how offsets are written."""
-    with pytest.raises(InvalidArgumentError, match="is no JSON"):
+def test_an_offset_that_is_not_json_is_rejected() -> None:
+    """The error shows how offsets are written."""
+    with pytest.raises(InvalidArgumentError, match="not JSON"):
         epoch_at_offset(entries([1]), "q", "{")
 
 
-def test_through_a_history(tmp_path: Path) -> None:
-    """``history.at(offset=…)`` gives the snapshot; epochs whose offsets Spark had purged are passed over."""
+def test_a_history_finds_an_epoch_by_offset(tmp_path: Path) -> None:
+    """``history.at(offset=…)`` returns the snapshot; epochs whose offsets Spark has purged are skipped."""
     facts: list[dict[str, Any]] = [{"offsets": text} for text in ("[0]", "[4]", None, "[9]")]
     write(tmp_path, [{"a": epoch} for epoch in range(4)], facts=facts)
     history = ss.open_store(tmp_path)["q"]
     assert [history.at(offset=limit).epoch for limit in (0, 3, 4, 8, 9)] == [0, 0, 1, 1, 3]
-    with pytest.raises(InvalidArgumentError, match="one of the two"):
+    with pytest.raises(InvalidArgumentError, match="exactly one of"):
         history.at(3, offset=4)
     write(tmp_path / "none", [{"a": 1}], facts=[{"offsets": None}])
     with pytest.raises(UnknownEpochError, match="No captured epoch of q has source offsets"):
         ss.open_store(tmp_path / "none")["q"].at(offset=3)
 
 
-def test_of_a_real_query(spark: SparkSession, source: Source, tmp_path: Path) -> None:
-    """A snapshot's own offsets lead back to it."""
+def test_a_snapshots_own_offsets_find_it(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """A query run by Spark is found by the offsets of each of its snapshots."""
     for epoch in range(3):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "counts")

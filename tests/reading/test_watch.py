@@ -1,4 +1,4 @@
-"""A watch calls back when a condition comes true, and tells what ended it."""
+"""A watch calls back when a condition becomes true, and reports what ended it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import pytest
 from synthetic import State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
-from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
+from streamstate.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
+from streamstate.state_inspect.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01
 STATES: list[State | None] = [{"a": 9}, {"a": 9, "b": 1}, {"a": 9, "b": 7, "c": 8}, {"a": 9, "b": 7}, {"b": 8, "c": 6}]
 
 
-class Seen:
-    """Gathers events, and lets a test wait for them."""
+class EventRecorder:
+    """Records events, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.events: list[WatchEvent] = []
         self._changed = threading.Condition()
 
     def __call__(self, event: WatchEvent) -> None:
-        """The callback."""
+        """Record an event."""
         with self._changed:
             self.events.append(event)
             self._changed.notify_all()
 
     def wait(self, count: int) -> None:
-        """Until there are so many events."""
+        """Wait until there are this many events."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.events) >= count, timeout=30)
+            assert self._changed.wait_for(lambda: len(self.events) >= count, timeout=120)
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that a thread brings about."""
+    """Wait for a condition that a thread brings about."""
     waiting = threading.Event()
     for _ in range(3_000):
         if condition():
@@ -47,11 +47,11 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come")
 
 
-def test_it_fires_once_for_each_epoch_in_which_rows_begin_to_meet_it(tmp_path: Path) -> None:
-    """Not for those that met it when it began, nor for those that go on meeting it; again for one that returns."""
+def test_a_watch_fires_once_per_epoch_with_new_matches(tmp_path: Path) -> None:
+    """Rows that matched when the watch started, or that keep matching, do not fire; rows that match again do."""
     write(tmp_path, STATES[:2])
-    history, seen = ss.open_store(tmp_path)["q"], Seen()
-    with history.watch("value > 5", seen, every=PROMPTLY) as watch:
+    history, seen = ss.open_store(tmp_path)["q"], EventRecorder()
+    with history.watch("value > 5", seen, interval=PROMPTLY) as watch:
         write(tmp_path, STATES)
         seen.wait(2)
     assert [(event.epoch, event.count) for event in seen.events] == [(2, 2), (4, 1)]
@@ -61,36 +61,36 @@ def test_it_fires_once_for_each_epoch_in_which_rows_begin_to_meet_it(tmp_path: P
     assert "stopped" in repr(watch)
 
 
-def test_it_watches_one_key(tmp_path: Path) -> None:
-    """Other rows do not set it off."""
+def test_a_watch_can_be_limited_to_one_key(tmp_path: Path) -> None:
+    """Other rows do not fire it."""
     write(tmp_path, STATES[:2])
-    history, seen = ss.open_store(tmp_path)["q"], Seen()
-    with history.watch("value > 7", seen, every=PROMPTLY, key="b") as watch:
+    history, seen = ss.open_store(tmp_path)["q"], EventRecorder()
+    with history.watch("value > 7", seen, interval=PROMPTLY, key="b") as watch:
         write(tmp_path, STATES)
         seen.wait(1)
         assert watch.running
     assert [event.epoch for event in seen.events] == [4]
 
 
-def test_what_held_before_a_gap_and_after_it_is_not_new(tmp_path: Path) -> None:
-    """The captured epoch before is what counts."""
+def test_a_match_before_and_after_a_gap_is_not_new(tmp_path: Path) -> None:
+    """The previous captured epoch decides."""
     states: list[State | None] = [{"a": 9}, None, {"a": 9, "b": 9}]
     write(tmp_path, states[:1])
-    history, seen = ss.open_store(tmp_path)["q"], Seen()
-    with history.watch("value > 5", seen, every=PROMPTLY):
+    history, seen = ss.open_store(tmp_path)["q"], EventRecorder()
+    with history.watch("value > 5", seen, interval=PROMPTLY):
         write(tmp_path, states)
         seen.wait(1)
     assert seen.events[0].rows["key"].tolist() == ["b"]
 
 
-def test_an_error_of_the_callback_ends_it(tmp_path: Path) -> None:
+def test_an_error_of_the_callback_ends_the_watch(tmp_path: Path) -> None:
     """The handle has the error; nothing is printed."""
 
     def fails(event: WatchEvent) -> None:
         raise ValueError(f"at {event.epoch}")
 
     write(tmp_path, STATES[:1])
-    watch = ss.open_store(tmp_path)["q"].watch("value > 5", fails, every=PROMPTLY)
+    watch = ss.open_store(tmp_path)["q"].watch("value > 5", fails, interval=PROMPTLY)
     write(tmp_path, STATES)
     until(lambda: not watch.running)
     assert isinstance(watch.error, ValueError)
@@ -99,12 +99,12 @@ def test_an_error_of_the_callback_ends_it(tmp_path: Path) -> None:
     watch.stop()
 
 
-def test_a_store_that_is_damaged_ends_it(tmp_path: Path) -> None:
-    """The error is the store's."""
+def test_a_damaged_store_ends_the_watch(tmp_path: Path) -> None:
+    """The handle has the store's error."""
     write(tmp_path, STATES)
-    watch = ss.open_store(tmp_path)["q"].watch("value > 5", Seen(), every=PROMPTLY)
+    watch = ss.open_store(tmp_path)["q"].watch("value > 5", EventRecorder(), interval=PROMPTLY)
     log = tmp_path / "q" / "_epochs" / "_delta_log"
-    newest = max(int(one.stem) for one in log.glob("*.json") if one.stem.isdigit())
+    newest = max(int(entry.stem) for entry in log.glob("*.json") if entry.stem.isdigit())
     hidden = log / "hidden"
     hidden.write_text("{damaged", encoding="utf-8")
     hidden.rename(log / f"{newest + 1:020}.json")
@@ -112,8 +112,8 @@ def test_a_store_that_is_damaged_ends_it(tmp_path: Path) -> None:
     assert isinstance(watch.error, StoreError)
 
 
-def test_a_callback_may_stop_it(tmp_path: Path) -> None:
-    """Which does not wait for itself."""
+def test_a_callback_may_stop_its_watch(tmp_path: Path) -> None:
+    """Stopping does not wait for the callback itself."""
     write(tmp_path, STATES[:1])
     handles: list[Watch] = []
     started = threading.Event()
@@ -122,7 +122,7 @@ def test_a_callback_may_stop_it(tmp_path: Path) -> None:
         started.wait(30)
         handles[0].stop()
 
-    handles.append(ss.open_store(tmp_path)["q"].watch("value > 5", once, every=PROMPTLY))
+    handles.append(ss.open_store(tmp_path)["q"].watch("value > 5", once, interval=PROMPTLY))
     started.set()
     write(tmp_path, STATES)
     until(lambda: not handles[0].running)
@@ -134,13 +134,15 @@ def test_a_callback_may_stop_it(tmp_path: Path) -> None:
     [
         ({"predicate": "nope > 5"}, UnknownColumnError),
         ({"predicate": "count(*) > 5"}, InvalidSQLError),
-        ({"every": 0}, InvalidArgumentError),
+        ({"interval": 0}, InvalidArgumentError),
         ({"callback": 3}, InvalidArgumentError),
         ({"kez": "a"}, UnknownColumnError),
     ],
 )
-def test_mistakes_are_told_at_once(tmp_path: Path, arguments: dict[str, Any], error: type[Exception]) -> None:
-    """By the call, not by the handle."""
+def test_invalid_arguments_of_a_watch_raise_immediately(
+    tmp_path: Path, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    """The call raises, not the handle."""
     write(tmp_path, STATES[:1])
     given: dict[str, Any] = {"predicate": "value > 5", "callback": print, **arguments}
     with pytest.raises(error):

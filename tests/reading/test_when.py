@@ -1,4 +1,4 @@
-"""When a condition held: the first epoch, spans overall and per key, against brute force."""
+"""When a condition held: the first epoch, and spans overall and per key, against brute force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synthetic import START, State, write
 
 import streamstate as ss
 from reading.test_histories import EXAMPLES, HISTORIES
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     UnknownColumnError,
@@ -41,8 +41,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
     return ss.open_store(folder)["q"]
 
 
-def test_the_first_epoch(history: ss.History) -> None:
-    """Of any row, of one key, or none."""
+def test_the_first_epoch_of_a_condition(history: ss.History) -> None:
+    """For any row, for one key, or None."""
     assert history.first("value > 6") == 1
     assert history.first("value > 6", key="b") == 2
     assert history.first("value > 6", key="c") is None
@@ -50,7 +50,7 @@ def test_the_first_epoch(history: ss.History) -> None:
 
 
 def test_overall_spans(history: ss.History) -> None:
-    """While any row met it, with the most at once; a gap ends a span, and what lasts has no end."""
+    """A span has its maximum number of rows; a gap ends a span, and a span that is still open has no end."""
     spans = history.when("value > 6")
     assert list(spans.columns) == ["held_from", "held_until", "committed_at", "keys"]
     assert spans["held_from"].tolist() == [1, 5]
@@ -60,7 +60,7 @@ def test_overall_spans(history: ss.History) -> None:
 
 
 def test_spans_of_each_key(history: ss.History) -> None:
-    """Versions of a key that follow each other are one span."""
+    """Consecutive versions of a key form one span."""
     spans = history.when("value > 6", per_key=True)
     assert list(spans.columns) == ["key", "held_from", "held_until", "committed_at"]
     assert rows_of(spans, "key", "held_from", "held_until") == [("a", 1, 3), ("b", 2, 4), ("b", 5, None)]
@@ -70,26 +70,28 @@ def test_spans_of_each_key(history: ss.History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "error", "says"),
+    ("call", "error", "message"),
     [
         (lambda h: h.first("vale > 3"), UnknownColumnError, "Did you mean 'value'"),
         (lambda h: h.first("value >"), InvalidSQLError, "does not parse"),
         (lambda h: h.first("count(*) > 3"), InvalidSQLError, "about many rows"),
-        (lambda h: h.when("value = (SELECT 1)"), InvalidSQLError, "not a condition"),
+        (lambda h: h.when("value = (SELECT 1)"), InvalidSQLError, "not allowed in a condition"),
         (lambda h: h.when("row_number() OVER () = 1"), InvalidSQLError, "about many rows"),
         (lambda h: h.first("value > 3", kez="a"), UnknownColumnError, "Did you mean 'key'"),
-        (lambda h: h.first("upper(key) + 1 > 3"), InvalidSQLError, "cannot be run"),
+        (lambda h: h.first("upper(key) + 1 > 3"), InvalidSQLError, "condition failed"),
         (lambda h: h.first("value > 3", table="op7"), UnknownTableError, "op0"),
     ],
 )
-def test_bad_conditions(history: ss.History, ask: Callable[[Any], object], error: type[Exception], says: str) -> None:
-    """Each says what would be right."""
-    with pytest.raises(error, match=says):
-        ask(history)
+def test_invalid_conditions_are_rejected(
+    history: ss.History, call: Callable[[Any], object], error: type[Exception], message: str
+) -> None:
+    """The error says what would be valid."""
+    with pytest.raises(error, match=message):
+        call(history)
 
 
-def test_a_store_without_epochs(tmp_path: Path) -> None:
-    """Nothing has held where nothing is captured, and that is said."""
+def test_a_condition_without_captured_epochs_raises(tmp_path: Path) -> None:
+    """Without a captured epoch there is an error, not an empty answer."""
     write(tmp_path, [])
     with pytest.raises(UnknownEpochError):
         ss.open_store(tmp_path)["q"].first("value > 1")
@@ -97,10 +99,8 @@ def test_a_store_without_epochs(tmp_path: Path) -> None:
 
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.integers(0, 3), st.sampled_from([None, "a", "f"]))
-def test_spans_are_those_of_brute_force(
-    states: list[State | None], keyframe_every: int, limit: int, key: str | None
-) -> None:
-    """Walking through the epochs gives the same."""
+def test_spans_match_brute_force(states: list[State | None], keyframe_every: int, limit: int, key: str | None) -> None:
+    """They match a walk through the epochs."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), states, keyframe_every=keyframe_every)
         history = ss.open_store(folder)["q"]
@@ -121,7 +121,7 @@ def test_spans_are_those_of_brute_force(
 
 
 def walked(numbers: list[int]) -> list[tuple[int, int | None, int]]:
-    """From, until and the largest number of each stretch of numbers above 0."""
+    """Start, end and maximum of each run of numbers above 0."""
     spans: list[tuple[int, int | None, int]] = []
     start: int | None = None
     for epoch, number in enumerate([*numbers, 0]):
@@ -134,11 +134,11 @@ def walked(numbers: list[int]) -> list[tuple[int, int | None, int]]:
 
 
 def rows_of(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Some columns' rows, what is missing as None."""
+    """The rows of these columns, with None for missing values."""
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in frame[list(columns)].to_numpy(object)]
 
 
-def test_a_key_that_does_not_fit_its_type(history: ss.History) -> None:
-    """The message says what the key's types are."""
+def test_a_key_of_the_wrong_type_is_rejected(history: ss.History) -> None:
+    """The error names the key's types."""
     with pytest.raises(InvalidArgumentError, match="key string"):
         history.first("value > 3", key=object())

@@ -1,4 +1,4 @@
-"""Recovery drills: what they find, what they refuse, and that nothing is left of them."""
+"""Recovery drills find state that a restart loses, refuse invalid arguments, and clean up."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ import pytest
 from pyspark.sql import DataFrame
 
 import streamstate as ss
-from streamstate.recovery.drill.comparing import same_batches
-from streamstate.recovery.drill.killing import _files_of
-from streamstate.recovery.drill.sending import pickled
+from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
+from streamstate.operations.drill.child import same_batches
+from streamstate.operations.drill.processes import _state_files
+from streamstate.operations.drill.task import pickled
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import InvalidArgumentError, QueryError, WaitTimeoutError
-from streamstate.snapshots.same_state import TableDifference
+from streamstate.snapshots.state_comparison import TableDifference
 
 
 @pytest.fixture(autouse=True)
 def _quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark runs for seconds here: the quick compiler beats the thorough one."""
+    """Use only Java's C1 compiler, because Spark runs for seconds only."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(tmp_path: Path) -> Iterator[None]:
-    """However a drill ends: no process of it runs on, and no folder of it stays."""
+    """Check that no process or folder of a drill is left, however it ended."""
     yield
-    assert _of_drill(tmp_path) == []
+    assert _processes_of_drill(tmp_path) == []
     assert list((tmp_path / "work").glob("*")) == []
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four files, an epoch each."""
-    made = tmp_path_factory.mktemp("drilled") / "input"
-    drilled.write_input(made)
-    return made
+    """A folder with four input files, one per epoch."""
+    folder = tmp_path_factory.mktemp("drilled") / "input"
+    drilled.write_input(folder)
+    return folder
 
 
-def _of_drill(folder: Path) -> list[str]:
-    """The names of all processes, whose ever they are, that have the folder in their environment, as a drill's have."""
-    found = []
-    for one in psutil.process_iter():
+def _processes_of_drill(folder: Path) -> list[str]:
+    """The names of a drill's processes, which have the folder in their environment."""
+    names = []
+    for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if one.environ().get("TMPDIR", "").startswith(str(folder)):
-                found.append(one.name())
-    return found
+            if process.environ().get("TMPDIR", "").startswith(str(folder)):
+                names.append(process.name())
+    return names
 
 
 def _drill(query: Callable[[], DataFrame], tmp_path: Path, **options: Any) -> ss.DrillReport:
@@ -64,10 +64,14 @@ def _drill(query: Callable[[], DataFrame], tmp_path: Path, **options: Any) -> ss
 
 @pytest.mark.exhaustive
 def test_a_query_that_spark_can_recover_is_ok(folder: Path, tmp_path: Path) -> None:
-    """Two operators, one of them Python: killed in the middle of an epoch, the state is that of a run never killed."""
+    """Killed during an epoch, a query with a Python operator has the same state as an undisturbed run."""
     steps: list[str] = []
     report = _drill(
-        drilled.of(drilled.deduplicated_sums, folder), tmp_path, after=1, partitions=2, progress=steps.append
+        drilled.of(drilled.deduplicated_sums, folder),
+        tmp_path,
+        after=1,
+        partitions=2,
+        progress=lambda step, _: steps.append(step),
     )
     assert (report.ok, report.aligned, report.in_flight) == (True, True, True)
     assert (report.differences, report.first_difference) == ((), None)
@@ -84,8 +88,8 @@ def test_a_query_that_spark_can_recover_is_ok(folder: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_a_restart_forgets_is_found(folder: Path, tmp_path: Path) -> None:
-    """A count kept in a variable of the module begins anew: the report names the epoch, the table and the key."""
+def test_state_that_a_restart_loses_is_found(folder: Path, tmp_path: Path) -> None:
+    """The report names the epoch, the table and the key of a count that is kept in a module variable."""
     report = _drill(drilled.of(drilled.numbered, folder), tmp_path, after=1, partitions=1)
     assert not report.ok
     assert report.first_difference == 2
@@ -98,27 +102,27 @@ def test_what_a_restart_forgets_is_found(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_executor_is_killed_and_spark_goes_on(folder: Path, tmp_path: Path) -> None:
-    """One of two executors; the query's own process stays, and only as many epochs are run as were asked for."""
+def test_spark_recovers_from_a_killed_executor(folder: Path, tmp_path: Path) -> None:
+    """The query's own process keeps running, and only the requested epochs are run."""
     report = _drill(drilled.of(drilled.counts, folder), tmp_path, kill="executor", after=0, epochs=3, partitions=2)
     assert report.ok
     assert (report.in_flight, report.compared_at, report.epochs_replayed) == (True, 2, 0)
     assert report.seconds_to_recover > 0
     assert report.phases == {}
-    assert "one executor while epoch 1 was under way" in repr(report)
+    assert "one executor while epoch 1 was in progress" in repr(report)
 
 
 @pytest.mark.slow
-def test_a_query_has_to_be_a_streaming_one(tmp_path: Path) -> None:
-    """What is wrong in the other process is raised in this one."""
-    with pytest.raises(InvalidArgumentError, match="no streaming DataFrame"):
+def test_a_query_that_is_not_streaming_is_refused(tmp_path: Path) -> None:
+    """The error of the query's process is raised by the drill."""
+    with pytest.raises(InvalidArgumentError, match="not a streaming DataFrame"):
         _drill(lambda: ss.session().range(3), tmp_path)
 
 
-def test_a_function_that_the_other_process_cannot_load_is_an_error(
+def test_a_function_that_the_querys_process_cannot_load_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is raised as the drill's, with what the process said."""
+    """The drill's error has the message of the process."""
     module = types.ModuleType("only_here")
     exec("def build_query(): ...", module.__dict__)
     monkeypatch.setitem(sys.modules, "only_here", module)
@@ -127,22 +131,22 @@ def test_a_function_that_the_other_process_cannot_load_is_an_error(
 
 
 def test_a_drill_that_takes_too_long_ends(folder: Path, tmp_path: Path) -> None:
-    """The message says while doing what, and what to do about it."""
+    """The message names the current step."""
     with pytest.raises(WaitTimeoutError, match=r"within 0\.5 seconds, while running the query undisturbed"):
         _drill(drilled.of(drilled.counts, folder), tmp_path, timeout=0.5)
 
 
-def test_an_interrupt_leaves_nothing(folder: Path, tmp_path: Path) -> None:
-    """Ctrl-C while Java runs: it comes through, and all processes are gone with it."""
-    watching = threading.Thread(target=_interrupt_once_java_runs, args=(tmp_path,))
-    watching.start()
+def test_an_interrupt_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
+    """An interrupt while Java runs is raised, after all processes have ended."""
+    interrupter = threading.Thread(target=_interrupt_once_java_runs, args=(tmp_path,))
+    interrupter.start()
     with pytest.raises(KeyboardInterrupt):
         _drill(drilled.of(drilled.counts, folder), tmp_path)
-    watching.join()
+    interrupter.join()
 
 
 def _interrupt_once_java_runs(folder: Path) -> None:
-    while "java" not in _of_drill(folder):
+    while "java" not in _processes_of_drill(folder):
         threading.Event().wait(0.01)
     _thread.interrupt_main()
 
@@ -150,45 +154,45 @@ def _interrupt_once_java_runs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kill": "worker"}, "Choose from query, executor"),
-        ({"mode": "upsert"}, "Choose from update, append, complete"),
-        ({"after": -1}, "after=-1 cannot be meant"),
-        ({"after": "2"}, "after='2' cannot be meant"),
-        ({"epochs": 1}, "epochs=1 cannot be meant: give a whole number, 2 or more"),
-        ({"partitions": 0}, "partitions=0 cannot be meant"),
-        ({"timeout": 0}, "give seconds, more than 0"),
+        ({"kill": "worker"}, "Invalid kill='worker': expected one of query, executor"),
+        ({"mode": "upsert"}, "expected one of update, append, complete"),
+        ({"after": -1}, "Invalid after=-1: expected an integer of at least 0"),
+        ({"after": "2"}, "Invalid after='2'"),
+        ({"epochs": 1}, "Invalid epochs=1: expected an integer of at least 2"),
+        ({"partitions": 0}, "Invalid partitions=0"),
+        ({"timeout": 0}, "Invalid timeout=0: expected seconds"),
     ],
 )
-def test_an_argument_that_cannot_be_meant_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    """Before anything is started."""
+def test_an_invalid_argument_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    """The error names the argument, before anything is started."""
     with pytest.raises(InvalidArgumentError, match=message):
         _drill(lambda: ss.session().range(1), tmp_path, **options)
 
 
-def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
-    """Before anything is started."""
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    """The error names the file, before anything is started."""
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match=r"A drill cannot write to .*file"):
         ss.drill(lambda: ss.session().range(1), directory=tmp_path / "file")
 
 
-def test_what_is_no_function_is_refused(tmp_path: Path) -> None:
-    """A frame that is made already belongs to this process."""
-    with pytest.raises(InvalidArgumentError, match="build_query is a str, not a function"):
+def test_a_value_that_is_not_a_function_is_refused(tmp_path: Path) -> None:
+    """The query must be built in its own process."""
+    with pytest.raises(InvalidArgumentError, match="Invalid build_query of type str: expected a function"):
         _drill("a query", tmp_path)  # type: ignore[arg-type]
 
 
-def test_a_function_that_cannot_leave_this_process_is_refused() -> None:
-    """The error says what of it cannot, and what to write instead."""
+def test_a_function_that_cannot_be_pickled_is_refused() -> None:
+    """The error names the object that cannot be pickled, and an alternative."""
     lock = threading.Lock()
     with pytest.raises(InvalidArgumentError, match=r"cannot be sent there: .*lock(.|\n)*streamstate\.session\(\)"):
         pickled(lambda: lock)  # type: ignore[arg-type, return-value]
 
 
-def test_a_function_that_uses_this_processes_spark_is_refused() -> None:
-    """By the name that it has there."""
+def test_a_function_with_a_spark_session_is_refused() -> None:
+    """The error names the variable with the session."""
     spark = object.__new__(_session_class())
-    with pytest.raises(InvalidArgumentError, match=r"spark \(a SparkSession\) cannot go there"):
+    with pytest.raises(InvalidArgumentError, match=r"spark \(a SparkSession\) cannot be sent there"):
         pickled(lambda: spark.range(1))
 
 
@@ -213,55 +217,55 @@ _REPORT = ss.DrillReport(
     first_difference=None,
     differences=(),
 )
-_DIFFERENCE = TableDifference("op0", "1 row is only in the one", 3, 2, 1, 0, ('{"k":"<b>"}',))
+_DIFFERENCE = TableDifference("op0", "1 row is only in the first state", 3, 2, 1, 0, ('{"k":"<b>"}',))
 
 
-def test_a_report_tells_a_fault_of_the_query_from_one_of_the_recovery() -> None:
-    """Where the two runs part before anything was killed, they would have parted anyway."""
+def test_a_report_distinguishes_nondeterminism_from_failed_recovery() -> None:
+    """Runs that differ before the kill are not deterministic."""
     report = dataclasses.replace(_REPORT, differences=(_DIFFERENCE,), first_difference=2)
     assert "before anything was killed" in report.verdict
     assert "from epoch 3 on" in dataclasses.replace(report, first_difference=3).verdict
 
 
-def test_a_report_says_what_was_not_as_it_should_be() -> None:
-    """Epochs that are not the same, and a kill that came between two epochs."""
+def test_a_report_mentions_its_limits() -> None:
+    """These are runs with different epochs, and a kill between two epochs."""
     report = dataclasses.replace(_REPORT, aligned=False, in_flight=False, epochs_replayed=0)
     assert "at the end of the input is the same" in report.verdict
-    assert "cut their input into different epochs" in report.verdict
-    assert "was not under way just then" in report.moment
+    assert "divided their input into different epochs" in report.verdict
+    assert "was not in progress" in report.moment
     assert "No epoch had to be run again" in repr(report)
 
 
-def test_a_report_in_a_notebook_is_a_table_and_escaped() -> None:
-    """Values of the state are text, whatever they look like."""
-    shown = dataclasses.replace(_REPORT, differences=(_DIFFERENCE,), first_difference=3)._repr_html_()
-    assert "to run the &lt;epoch&gt;" in shown
-    assert "&lt;b&gt;" in shown
-    assert "<b>" not in shown
-    assert "✗" in shown
+def test_the_html_of_a_report_is_escaped() -> None:
+    """Values of the state are shown as text."""
+    html = dataclasses.replace(_REPORT, differences=(_DIFFERENCE,), first_difference=3)._repr_html_()
+    assert "to run the &lt;epoch&gt;" in html
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert "✗" in html
     assert "✓" in _REPORT._repr_html_()
 
 
 def _checkpoint(folder: Path, ends: list[int]) -> Checkpoint:
-    """A checkpoint whose epochs end at these offsets."""
+    """Write a checkpoint whose epochs end at the given offsets."""
     (folder / "offsets").mkdir(parents=True)
     for epoch, end in enumerate(ends):
         (folder / "offsets" / str(epoch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"rows":{end}}}')
     return Checkpoint(folder)
 
 
-def test_epochs_are_the_same_where_they_took_in_the_same(tmp_path: Path) -> None:
-    """Also where both end at the same offset in the end."""
-    one = _checkpoint(tmp_path / "one", [3, 6, 9])
-    assert same_batches(one, _checkpoint(tmp_path / "same", [3, 6, 9]), 2)
-    assert not same_batches(one, _checkpoint(tmp_path / "other", [3, 7, 9]), 2)
+def test_runs_are_aligned_if_every_epoch_has_the_same_input(tmp_path: Path) -> None:
+    """Ending at the same offset is not sufficient."""
+    first = _checkpoint(tmp_path / "first", [3, 6, 9])
+    assert same_batches(first, _checkpoint(tmp_path / "same", [3, 6, 9]), 2)
+    assert not same_batches(first, _checkpoint(tmp_path / "other", [3, 7, 9]), 2)
 
 
 def test_the_files_of_an_unfinished_epoch_are_counted(tmp_path: Path) -> None:
-    """In either checkpoint format, of all operators; neither those of other epochs nor what describes the operators."""
+    """Files of both checkpoint formats are counted, but not those of other epochs or the operators' metadata."""
     partition = tmp_path / "state" / "0" / "0"
     (tmp_path / "state" / "0" / "_metadata" / "v2").mkdir(parents=True)
     partition.mkdir()
     for name in ("4_0a1b.changelog", "4.delta", "3_0a1b.changelog", "40.zip", ".4.delta.crc", "../_metadata/v2/4"):
         (partition / name).write_text("")
-    assert _files_of(tmp_path, 3) == 2
+    assert _state_files(tmp_path, 3) == 2

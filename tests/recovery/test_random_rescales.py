@@ -1,4 +1,4 @@
-"""Rescale keeps every key: a hundred rescales by chance, in chains, over operators, providers' settings and formats."""
+"""Rescaling keeps every key: chains of random rescales, a hundred in total, over operators, settings and formats."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sampling import sampled
 
 import streamstate as ss
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.same_state import StateAt, differing
+from streamstate.snapshots.state_comparison import StateAt, state_differences
 
-# Spark takes the longer, the more stores an operator has.
+# Spark takes longer for operators with several stores.
 CHAINS: dict[str, tuple[int, Query, dict[str, str]]] = {
     "aggregation": (16, aggregated("avg(v)", "collect_list(v)"), {}),
     "aggregation, format 1": (16, aggregated("sum(v)"), FORMAT_1),
@@ -32,22 +32,22 @@ CHAINS: dict[str, tuple[int, Query, dict[str, str]]] = {
 assert sum(number for number, _, _ in CHAINS.values()) == 100
 
 
-@pytest.mark.slow  # ten rescales each, a hundred in all
+@pytest.mark.slow  # 4 to 16 rescales each, a hundred in total
 @pytest.mark.parametrize("name", sampled(CHAINS, 1))
 def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """After a chain of rescales, to 1 to 5 partitions, the state is what it was before the first, row by row."""
+    """A chain of rescales to 1 to 5 partitions keeps the state, row by row."""
     length, query, settings = CHAINS[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(3))
     before = StateAt(str(run.checkpoint), Checkpoint(run.checkpoint).committed()[-1])
-    chance, partitions = random.Random(name), 2
+    rng, partitions = random.Random(name), 2
     for number in range(1, length + 1):
-        wanted = chance.choice([one for one in range(1, 6) if one != partitions])
-        report = ss.rescale(run.checkpoint, wanted, spark=spark)
-        assert report.partitions == (partitions, wanted)
+        target = rng.choice([count for count in range(1, 6) if count != partitions])
+        report = ss.rescale(run.checkpoint, target, spark=spark)
+        assert report.partitions == (partitions, target)
         assert report.epoch == before.epoch + number
-        partitions = wanted
+        partitions = target
     after = StateAt(str(run.checkpoint), before.epoch + length)
-    assert differing(spark, before, after, exact=True) == []
+    assert state_differences(spark, before, after, exact=True) == []
     run.start(query, settings, epochs=range(3, 4))
     assert Checkpoint(run.checkpoint).partitions(after.epoch + 1) == partitions

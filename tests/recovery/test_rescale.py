@@ -1,4 +1,4 @@
-"""``ss.rescale``: another number of partitions for a stopped query's state, verified, or taken back to the byte."""
+"""``ss.rescale`` repartitions a stopped query's state and verifies every key, or restores the checkpoint."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from pyspark.sql import SparkSession
 from sampling import sampled
 
 import streamstate as ss
-from streamstate.recovery import rescale as rescaling
-from streamstate.recovery.unfinished import NOTE, Unfinished, recover
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     CheckpointError,
     InvalidArgumentError,
     NoStateError,
@@ -27,13 +24,17 @@ from streamstate.snapshots.errors import (
     RescaleError,
     UnsupportedStateError,
 )
-from streamstate.snapshots.same_state import Comparison, StateAt, TableDifference, differing
+from streamstate.operations import rescale as rescaling
+from streamstate.operations.rescale_rollback import NOTE, Unfinished, recover
+from streamstate.replay.repartition import repartition
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.state_comparison import StateAt, StateComparison, TableDifference, state_differences
 
 SUMS = aggregated("count(v)", "sum(v)")
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file and folder and what is in it."""
+    """All files and folders below a folder, with a digest of the files' contents."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "/"
         for path in folder.rglob("*")
@@ -42,7 +43,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A stopped query with two partitions and two epochs; tests change copies of its checkpoint only."""
+    """A stopped query with two partitions and two epochs. Tests change copies of its checkpoint."""
     run = Run(spark, tmp_path_factory.mktemp("stopped"))
     run.start(SUMS, epochs=range(2))
     return run
@@ -50,25 +51,25 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ru
 
 @pytest.fixture
 def copy(stopped: Run, tmp_path: Path) -> Path:
-    """A copy of its checkpoint."""
+    """A copy of the checkpoint of ``stopped``."""
     return Path(shutil.copytree(stopped.checkpoint, tmp_path / "checkpoint"))
 
 
 @pytest.mark.parametrize("partitions", [1, 5])
-def test_in_and_out(spark: SparkSession, stopped: Run, copy: Path, partitions: int) -> None:
-    """The state is the same in fewer or more partitions, one epoch later; the report says how it is spread."""
-    said: list[tuple[str, float]] = []
-    report = ss.rescale(copy, partitions, spark=spark, progress=lambda line, share: said.append((line, share)))
+def test_scaling_in_and_out(spark: SparkSession, stopped: Run, copy: Path, partitions: int) -> None:
+    """The state is the same with fewer or more partitions, one epoch later. The report has the rows per partition."""
+    steps: list[tuple[str, float]] = []
+    report = ss.rescale(copy, partitions, spark=spark, progress=lambda line, share: steps.append((line, share)))
     assert (report.partitions, report.epoch) == ((2, partitions), 2)
     assert [len(report.spread_before["op0"]), len(report.spread_after["op0"])] == [2, partitions]
     assert report.rows["op0"] == sum(report.spread_before["op0"]) == sum(report.spread_after["op0"]) > 5
-    assert differing(spark, StateAt(str(stopped.checkpoint), 1), StateAt(str(copy), 2), exact=True) == []
+    assert state_differences(spark, StateAt(str(stopped.checkpoint), 1), StateAt(str(copy), 2), exact=True) == []
     assert not (copy / NOTE).exists()
-    assert [share for _, share in said] == sorted(share for _, share in said)
-    assert said[-1] == ("done", 1.0)
+    assert [share for _, share in steps] == sorted(share for _, share in steps)
+    assert steps[-1] == ("done", 1.0)
     assert report.seconds >= report.seconds_spreading + report.seconds_verifying > 0
     assert report.skew[1] >= 1
-    assert f"2 partitions became {partitions} in epoch 2" in repr(report)
+    assert f"from 2 to {partitions} partitions in epoch 2" in repr(report)
     assert "<li>op0: " in report._repr_html_()
 
 
@@ -82,24 +83,24 @@ CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
 
 @pytest.mark.slow  # two queries each
 @pytest.mark.parametrize("name", sampled(CONTINUED, 1))
-def test_the_query_goes_on(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """After more input the state equals that of the same query that was never rescaled."""
+def test_the_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """After more input, the state equals that of the same query without the rescale."""
     query, settings = CONTINUED[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(2))
-    rescaled, never = run.checkpoint, tmp_path / "never"
-    shutil.copytree(rescaled, never)
+    rescaled, unchanged = run.checkpoint, tmp_path / "unchanged"
+    shutil.copytree(rescaled, unchanged)
     ss.rescale(rescaled, 3, spark=spark)
     run.start(query, settings, epochs=range(2, 4))
-    run.checkpoint = never
+    run.checkpoint = unchanged
     run.start(query, settings, epochs=range(0))
-    ends = [StateAt(str(one), Checkpoint(one).committed()[-1]) for one in (rescaled, never)]
-    assert ends[0].epoch == ends[1].epoch + 1
-    assert differing(spark, *ends) == []
+    states = [StateAt(str(path), Checkpoint(path).committed()[-1]) for path in (rescaled, unchanged)]
+    assert states[0].epoch == states[1].epoch + 1
+    assert state_differences(spark, *states) == []
 
 
-def test_capture_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    """The epoch of the rescale is captured like any other, and changes no key."""
+def test_capture_continues(spark: SparkSession, tmp_path: Path) -> None:
+    """The epoch of the rescale is captured, and changes no key."""
     run = Run(spark, tmp_path)
     run.start(SUMS, epochs=range(2))
     run.capture()
@@ -112,7 +113,7 @@ def test_capture_goes_on(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def broken(error: BaseException) -> Callable[..., Any]:
-    """Does not even begin."""
+    """A step that raises an error immediately."""
 
     def raising(*_: Any) -> Any:
         raise error
@@ -121,11 +122,10 @@ def broken(error: BaseException) -> Callable[..., Any]:
 
 
 def half_done(error: BaseException) -> Callable[..., Any]:
-    """Lets Spark write the new state, then takes the commit away and fails, as a lost driver does."""
-    real = rescaling.repartition
+    """A step in which Spark writes the new state, but fails before the commit."""
 
-    def halfway(spark: SparkSession, checkpoint: Checkpoint, before: Any, partitions: int) -> int:
-        epoch = real(spark, checkpoint, before, partitions)
+    def halfway(spark: SparkSession, checkpoint: Checkpoint, last: int, partitions: int) -> int:
+        epoch = repartition(spark, checkpoint, last, partitions)
         for name in (f"{epoch}", f".{epoch}.crc"):
             Path(checkpoint.path, "commits", name).unlink()
         raise error
@@ -133,27 +133,27 @@ def half_done(error: BaseException) -> Callable[..., Any]:
     return halfway
 
 
-def different(*_: Any) -> Comparison:
-    """Finds a key that was lost."""
+def different(*_: Any) -> StateComparison:
+    """A verification that finds a lost key."""
     lost = TableDifference("op0", "1 rows are only in the one, 0 only in the other", 9, 8, 1, 0, ('{"k":"k1"}',))
-    return Comparison((lost,), {}, {})
+    return StateComparison((lost,), {}, {})
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any], type[BaseException]]] = {
     "before Spark writes": ("repartition", broken(OSError("disk full")), RescaleError),
     "before the commit": ("repartition", half_done(OSError("driver lost")), RescaleError),
-    "while it is verified": ("verify", broken(OSError("executor lost")), RescaleError),
-    "another state": ("verify", different, RescaleError),
+    "during verification": ("compare_states", broken(OSError("executor lost")), RescaleError),
+    "a different state": ("compare_states", different, RescaleError),
     "interrupted before the commit": ("repartition", half_done(KeyboardInterrupt()), KeyboardInterrupt),
-    "interrupted while it is verified": ("verify", broken(KeyboardInterrupt()), KeyboardInterrupt),
+    "interrupted during verification": ("compare_states", broken(KeyboardInterrupt()), KeyboardInterrupt),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_failure_leaves_every_byte(
+def test_a_failure_leaves_the_checkpoint_unchanged(
     spark: SparkSession, copy: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Whatever fails, and whoever interrupts: the checkpoint is as it was, and can be rescaled."""
+    """Every file has its old content. The error says that the query can continue."""
     before = tree(copy)
     step, fault, error = FAULTS[name]
     with monkeypatch.context() as patched:
@@ -162,42 +162,45 @@ def test_a_failure_leaves_every_byte(
             ss.rescale(copy, 4, spark=spark)
     assert tree(copy) == before
     if error is RescaleError:
-        assert "as it was, with 2 partitions" in str(raised.value)
+        assert "query can continue from it" in str(raised.value)
 
 
 def test_a_lost_key_is_named(spark: SparkSession, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of a state that is not the same names its rows."""
-    monkeypatch.setattr(rescaling, "verify", different)
-    with pytest.raises(RescaleError, match=r'was not the same:\nop0: 1 rows.*\n  - \{"k":"k1"\}\nAll of it was taken'):
+    """If the repartitioned state differs, the error names the rows."""
+    monkeypatch.setattr(rescaling, "compare_states", different)
+    with pytest.raises(
+        RescaleError,
+        match=r'different after repartitioning:\nop0: 1 rows.*\n  - \{"k":"k1"\}\nThe change was rolled back',
+    ):
         ss.rescale(copy, 4, spark=spark)
 
 
-@pytest.mark.parametrize("step", ["repartition", "verify"])
-def test_a_killed_rescale_is_taken_back_by_the_next(
+@pytest.mark.parametrize("step", ["repartition", "compare_states"])
+def test_a_killed_rescale_is_rolled_back_by_the_next(
     spark: SparkSession, copy: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """A note stays where the process was killed; the next rescale, with any number, begins from what was before."""
+    """A killed process leaves a record of its rescale. The next rescale restores the checkpoint first."""
     before = tree(copy)
-    fault = {"repartition": half_done(OSError()), "verify": broken(OSError())}[step]
+    fault = {"repartition": half_done(OSError()), "compare_states": broken(OSError())}[step]
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, step, fault)
         patched.setattr(rescaling, "recover", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(copy, 4, spark=spark)
     assert (copy / NOTE).exists()
-    left = Path(shutil.copytree(copy, copy.with_name("left")))
-    found = recover(Checkpoint(left), None)
-    assert found is not None
-    assert (found.epoch, found.partitions, found.wanted) == (1, 2, 4)
-    assert tree(left) == before
-    assert recover(Checkpoint(left), None) is None
+    killed = Path(shutil.copytree(copy, copy.with_name("killed")))
+    unfinished = recover(Checkpoint(killed), None)
+    assert unfinished is not None
+    assert (unfinished.epoch, unfinished.partitions, unfinished.target) == (1, 2, 4)
+    assert tree(killed) == before
+    assert recover(Checkpoint(killed), None) is None
     assert ss.rescale(copy, 3, spark=spark).partitions == (2, 3)
 
 
-def test_a_query_that_went_on_keeps_its_partitions(
+def test_a_query_that_continued_keeps_its_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where epochs were committed after a killed rescale, only its note goes."""
+    """If epochs were committed after a rescale was killed, only its record is removed."""
     run = Run(spark, tmp_path)
     run.start(SUMS, epochs=range(1))
     monkeypatch.setattr(Unfinished, "done", lambda *_: None)
@@ -210,24 +213,24 @@ def test_a_query_that_went_on_keeps_its_partitions(
     assert Checkpoint(run.checkpoint).committed() == [0, 1, 2]
 
 
-def test_a_note_that_cannot_be_read(copy: Path) -> None:
-    """It says what the note is and what to do."""
+def test_an_unreadable_record_is_an_error(copy: Path) -> None:
+    """The message suggests deleting the file."""
     (copy / NOTE).write_text("{")
     with pytest.raises(CheckpointError, match=r"cannot be read.*\n.*delete the file"):
         recover(Checkpoint(copy), None)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True, "8"])
-def test_numbers_that_cannot_be_meant(copy: Path, number: Any) -> None:
-    """They are refused before Spark is asked."""
-    with pytest.raises(InvalidArgumentError, match="a whole number from 1 on"):
+def test_an_invalid_number_of_partitions_is_refused(copy: Path, number: Any) -> None:
+    """The error says that an integer of at least 1 is expected."""
+    with pytest.raises(InvalidArgumentError, match=r"Invalid partitions=.*an integer of at least 1"):
         ss.rescale(copy, number)
 
 
-def test_what_cannot_be_rescaled(spark: SparkSession, copy: Path, tmp_path: Path) -> None:
-    """The number it has, what is no checkpoint, an epoch that was begun: told plainly, and nothing is written."""
+def test_an_invalid_rescale_is_refused(spark: SparkSession, copy: Path, tmp_path: Path) -> None:
+    """The current number of partitions, missing checkpoints, epochs in progress and missing state are refused."""
     before = tree(copy)
-    with pytest.raises(InvalidArgumentError, match="has 2 partitions already"):
+    with pytest.raises(InvalidArgumentError, match="already has 2 partitions"):
         ss.rescale(copy, 2, spark=spark)
     with pytest.raises(NotACheckpointError):
         ss.rescale(tmp_path / "nowhere", 2, spark=spark)
@@ -235,7 +238,9 @@ def test_what_cannot_be_rescaled(spark: SparkSession, copy: Path, tmp_path: Path
     for log in ("commits", "offsets"):
         shutil.copytree(copy, tmp_path / log)
     (tmp_path / "commits" / "commits" / "1").unlink()
-    with pytest.raises(CheckpointError, match=r"Epoch 1 of .* was begun and not committed.*\nStart the query once"):
+    with pytest.raises(
+        CheckpointError, match=r"Epoch 1 of .* was begun but not committed.*\nStart the query with the same sink"
+    ):
         ss.rescale(tmp_path / "commits", 4, spark=spark)
     shutil.rmtree(tmp_path / "offsets" / "state")
     with pytest.raises(NoStateError):
@@ -243,27 +248,27 @@ def test_what_cannot_be_rescaled(spark: SparkSession, copy: Path, tmp_path: Path
 
 
 REFUSED = {
-    "HDFS": (SUMS, HDFS, "in RocksDB only"),
-    "no key": (OTHERS["global aggregation"], {}, "in one partition"),
-    "limit": (OTHERS["limit"], {}, "in one partition"),
+    "HDFS": (SUMS, HDFS, "only repartition state in RocksDB"),
+    "no key": (OTHERS["global aggregation"], {}, "a single partition"),
+    "limit": (OTHERS["limit"], {}, "a single partition"),
     "joins of format 4": (JOINS["self"], in_format(4), "state format 4"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_state_that_spark_cannot_spread(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """It is refused before anything is written."""
-    query, settings, words = REFUSED[name]
+def test_unsupported_state_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """State that Spark cannot repartition is refused before anything is written."""
+    query, settings, message = REFUSED[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(1))
     before = tree(run.checkpoint)
-    with pytest.raises(UnsupportedStateError, match=words):
+    with pytest.raises(UnsupportedStateError, match=message):
         ss.rescale(run.checkpoint, 4, spark=spark)
     assert tree(run.checkpoint) == before
 
 
-def test_a_running_query(spark: SparkSession, stopped: Run, copy: Path) -> None:
-    """It has to be stopped first."""
+def test_a_running_query_is_refused(spark: SparkSession, stopped: Run, copy: Path) -> None:
+    """The error says how to stop it."""
     frame = SUMS.build(stopped.inputs.stream(spark))
     writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(copy))
     query = writer.start()

@@ -1,4 +1,4 @@
-"""How many partitions a state should have, and why; no Spark is needed for it."""
+"""Advice on a state's number of partitions, without Spark."""
 
 from __future__ import annotations
 
@@ -9,81 +9,81 @@ import pytest
 import synthetic
 
 import streamstate as ss
-from streamstate.recovery.advice import Facts, advise
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError
+from streamstate.operations.advice import RescaleFacts, advise
 
 MILLION = 1_000_000
 
 
-def facts(rows: list[int], cores: int = 4, **more: Any) -> Facts:
-    """A state with some rows in each partition."""
-    return Facts(len(rows), rows, cores, **more)
+def facts(rows: list[int], cores: int = 4, **more: Any) -> RescaleFacts:
+    """The facts of a state with the given rows per partition."""
+    return RescaleFacts(len(rows), rows, cores, **more)
 
 
-def test_what_fits_is_kept() -> None:
-    """Nothing is suggested where nothing is gained, and the reason says so."""
+def test_a_suitable_number_is_kept() -> None:
+    """No change is suggested, and the reason says why."""
     advice = advise(facts([500_000] * 4))
     assert not advice.changes
-    assert advice.reasons == ("4 partitions fit 2,000,000 rows of state and 4 cores.",)
+    assert advice.reasons == ("4 partitions suit 2,000,000 rows of state and 4 cores.",)
     assert repr(advice).startswith("Keep the 4 partitions.")
 
 
-def test_idle_cores() -> None:
-    """Fewer partitions than cores leave cores without work; of a tiny state that does not matter."""
+def test_idle_cores_get_partitions() -> None:
+    """More partitions are suggested for fewer partitions than cores, unless the state is tiny."""
     advice = advise(facts([400_000, 400_000]))
     assert advice.suggested == 4
-    assert "4 tasks can run at once and 2 partitions keep only 2 of them busy." in advice.reasons
+    assert "4 tasks can run at once, but 2 partitions keep only 2 of them busy." in advice.reasons
     assert advise(facts([40, 50])).suggested == 2
 
 
-def test_a_large_state_is_spread_in_whole_rounds() -> None:
-    """As many partitions as hold it, made a multiple of the cores."""
+def test_a_large_state_gets_a_multiple_of_the_cores() -> None:
+    """The number is rounded up, so that no core is idle in the last round of tasks."""
     advice = advise(facts([5 * MILLION // 2] * 4))
     assert advice.suggested == 12
-    assert "2,500,000 rows; about 1,000,000 a task" in advice.reasons[0]
+    assert "2,500,000 rows; a task should hold about 1,000,000" in advice.reasons[0]
 
 
-def test_many_small_partitions() -> None:
-    """Two hundred tasks for a few rows cost more than they give: scale in."""
+def test_many_small_partitions_are_merged() -> None:
+    """Fewer partitions are suggested for partitions with a few rows each."""
     advice = advise(facts([3] * 200))
     assert advice.suggested == 4
     assert "200 partitions have 3 rows each" in advice.reasons[0]
 
 
-def test_a_heavy_key_cannot_be_split() -> None:
-    """More partitions than the heaviest key leaves room for are not suggested, and the key is named."""
+def test_a_heavy_key_limits_the_partitions() -> None:
+    """A key cannot be split. The reason names the heaviest key and its share of the rows."""
     rows = [400_000 + 150_000, *[150_000] * 3]
     advice = advise(facts(rows, cores=16, heaviest="k='ORD'", heaviest_rows=400_000))
     assert advice.suggested == 4
-    assert any(
-        "One key, k='ORD', has 40% of the rows. A key cannot be split: more than 2" in one for one in advice.reasons
-    )
+    heavy = "A single key, k='ORD', has 40% of the rows. A key cannot be split: more than 2"
+    assert any(heavy in reason for reason in advice.reasons)
 
 
 def test_skew_without_a_heavy_key() -> None:
-    """An uneven spread of many keys is told from one key that is too heavy."""
+    """The reason says that no single key is heavy."""
     (reason,) = advise(facts([900_000, 100_000, 100_000, 100_000])).reasons
-    assert "3.0 times the rows of an average one, and no key is to blame" in reason
+    assert "3.0 times the rows of an average one, although no single key is heavy" in reason
 
 
 @pytest.mark.parametrize(("cores", "helps"), [(2, False), (8, True)])
-def test_times(cores: int, helps: bool) -> None:
-    """Where epochs take too long, more partitions help only while there are cores for them."""
+def test_slow_epochs_get_partitions_for_free_cores(cores: int, helps: bool) -> None:
+    """If the query is behind, more partitions are suggested only if there are cores for them."""
     advice = advise(facts([500_000] * 4, cores, behind=True, epoch_seconds=3.0, state_seconds=2.0))
-    (told,) = (one for one in advice.reasons if "an epoch takes 3.0 s, in which the tasks spend 2.0 s" in one)
-    assert ("more partitions alone will not help" in told) != helps
+    times = "an epoch takes 3.0 s, in which all tasks together spend 2.0 s"
+    (reason,) = (reason for reason in advice.reasons if times in reason)
+    assert ("More partitions alone will not help" in reason) != helps
     assert advice.changes == helps
 
 
 def test_html_is_escaped() -> None:
-    """A key may hold anything."""
+    """Keys are shown as text."""
     advice = advise(facts([100, 100], heaviest="k='<b>'", heaviest_rows=100))
     assert "&lt;b&gt;" in advice._repr_html_()
     assert "<b>Keep" in advice._repr_html_()
 
 
-def test_a_history_alone_will_do(store: ss.Store) -> None:
-    """Rows and skew come from what was captured; the partitions from the checkpoint, where it is still there."""
+def test_a_history_is_enough(store: ss.Store) -> None:
+    """Rows are taken from the captured state, and the number of partitions from the checkpoint."""
     advice = ss.rescale_advice(store["counts"], cores=4)
     assert advice.facts.partitions == 2
     assert sum(advice.facts.rows) == store["counts"].live().table().count()
@@ -93,8 +93,8 @@ def test_a_history_alone_will_do(store: ss.Store) -> None:
         ss.rescale_advice(store["counts"], cores=0)
 
 
-def test_a_checkpoint_that_is_gone(tmp_path: Path) -> None:
-    """The partitions are then those that have rows."""
+def test_advice_without_a_checkpoint(tmp_path: Path) -> None:
+    """The partitions with captured rows are counted."""
     synthetic.write(tmp_path / "store", [{"a": 1, "b": 2}])
     advice = ss.rescale_advice(ss.open_store(tmp_path / "store")["q"], cores=1)
     assert (advice.facts.partitions, [*advice.facts.rows]) == (1, [2])

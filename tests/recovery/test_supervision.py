@@ -1,4 +1,4 @@
-"""A query that fails is started again from its last epoch, less and less eagerly, until there is no hope."""
+"""A failed query is restarted from its last epoch, after increasing waits, until supervision gives up."""
 
 from __future__ import annotations
 
@@ -16,80 +16,80 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import streamstate as ss
+from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
 from streamstate.extension import unload
-from streamstate.recovery.back_off import Restarts
-from streamstate.snapshots.errors import InvalidArgumentError, QueryError, WaitTimeoutError
+from streamstate.operations.restart_policy import Restarts
 
 THREAD = "streamstate-supervision"
 
 
 def waits(restarts: Restarts, count: int, *, progressed: bool = False, step: float = 0.0) -> list[float | None]:
-    """What follows from some failures, ``step`` seconds after each other."""
-    return [restarts.after_failure(progressed=progressed, now=step * at) for at in range(count)]
+    """The waits after several failures, ``step`` seconds apart."""
+    return [restarts.after_failure(progressed=progressed, now=step * failure) for failure in range(count)]
 
 
 def test_waits_double_up_to_the_longest() -> None:
-    """Ten restarts, none of which commits anything."""
+    """Each failure without a committed epoch doubles the wait."""
     restarts = Restarts(ss.BackOff(restarts=10, in_vain=10, first=1, longest=20))
     assert waits(restarts, 7) == [1, 2, 4, 8, 16, 20, 20]
 
 
-def test_an_epoch_begins_the_waits_anew() -> None:
-    """A query that got on is as good as new."""
+def test_an_epoch_resets_the_waits() -> None:
+    """After a committed epoch, the next wait is the first of the series."""
     restarts = Restarts(ss.BackOff(restarts=10))
     assert waits(restarts, 2) == [1, 2]
     assert restarts.after_failure(progressed=True, now=0) == 1
     assert restarts.attempt == 1
 
 
-def test_what_fails_again_and_again_is_given_up() -> None:
-    """Without an epoch in between the same will happen again; it is said how often that was."""
+def test_supervision_gives_up_without_progress() -> None:
+    """The reason has the number of failures in a row without a committed epoch."""
     restarts = Restarts(ss.BackOff(in_vain=2))
     assert waits(restarts, 3) == [1, 2, None]
     assert restarts.given_up == "it failed 3 times in a row without committing an epoch"
 
 
-def test_too_many_restarts_in_a_while_are_given_up() -> None:
-    """Only those within the window count."""
+def test_supervision_gives_up_after_too_many_restarts() -> None:
+    """Only restarts within the period count."""
     restarts = Restarts(ss.BackOff(restarts=2, within=100))
     assert waits(restarts, 3, progressed=True, step=10) == [1, 1, None]
-    assert restarts.given_up == "it was started again 2 times in 100 s"
+    assert restarts.given_up == "it was restarted 2 times within 100 s"
     slow = Restarts(ss.BackOff(restarts=2, within=100))
     assert waits(slow, 5, progressed=True, step=60) == [1] * 5
 
 
-@pytest.mark.parametrize("wrong", [{"restarts": 0}, {"in_vain": 0}, {"first": 5, "longest": 1}, {"within": 0}])
-def test_numbers_that_cannot_be_meant(wrong: dict[str, Any]) -> None:
-    """They are refused when they are given."""
-    with pytest.raises(InvalidArgumentError, match="cannot be meant"):
-        ss.BackOff(**wrong)
+@pytest.mark.parametrize("limits", [{"restarts": 0}, {"in_vain": 0}, {"first": 5, "longest": 1}, {"within": 0}])
+def test_invalid_limits_are_refused(limits: dict[str, Any]) -> None:
+    """The error is raised when the policy is created."""
+    with pytest.raises(InvalidArgumentError, match=r"Invalid BackOff"):
+        ss.BackOff(**limits)
 
 
 @dataclass
 class Clock:
-    """Stands still until it is set."""
+    """A clock that tests set."""
 
     now: float = 0.0
 
     def __call__(self) -> float:
-        """Seconds."""
+        """The time in seconds."""
         return self.now
 
 
 @dataclass
-class Trouble:
-    """A counting query that fails while a file is there."""
+class UnreliableQuery:
+    """A counting query that fails while a file exists."""
 
     source: Source
     folder: Path
 
     @property
     def file(self) -> Path:
-        """What makes it fail."""
+        """The file that makes the query fail."""
         return self.folder / "trouble"
 
     def frame(self) -> DataFrame:
-        """The query."""
+        """The query's streaming DataFrame."""
         file = str(self.file)
 
         @F.udf("string")
@@ -102,48 +102,48 @@ class Trouble:
         return frame
 
     def start(self) -> StreamingQuery:
-        """Start it from its checkpoint."""
+        """Start or resume the query."""
         writer = self.frame().writeStream.format("noop").outputMode("update")
         return writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
 
     def committed(self) -> int:
-        """How many epochs it has committed."""
-        return sum(one.name.isdigit() for one in (self.folder / "checkpoint" / "commits").glob("*"))
+        """The number of committed epochs."""
+        return sum(file.name.isdigit() for file in (self.folder / "checkpoint" / "commits").glob("*"))
 
 
 @pytest.fixture
-def trouble(source: Source, tmp_path: Path) -> Trouble:
-    """With one epoch of input."""
+def unreliable(source: Source, tmp_path: Path) -> UnreliableQuery:
+    """A query that can fail, with one epoch of input."""
     source.add(letters(0))
-    return Trouble(source, tmp_path)
+    return UnreliableQuery(source, tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    """Whatever a test does, supervision leaves no thread."""
+    """Check that supervision leaves no thread behind."""
     yield
-    assert [one.name for one in threading.enumerate() if one.name == THREAD] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == THREAD] == []
 
 
-def until(there: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for a condition."""
-    passed = threading.Event()
+    never = threading.Event()
     for _ in range(int(seconds / 0.05)):
-        if there():
+        if condition():
             return
-        passed.wait(0.05)
-    raise AssertionError("it did not come")
+        never.wait(0.05)
+    raise AssertionError("the condition was not met in time")
 
 
-def test_a_query_goes_on_after_a_failure(trouble: Trouble) -> None:
-    """From its last epoch, once the wait is over; meanwhile the handle says what happened and what comes."""
+def test_a_query_continues_after_a_failure(unreliable: UnreliableQuery) -> None:
+    """It resumes from its last epoch after the wait. Until then the handle shows the error and the next start."""
     clock = Clock()
-    supervised = ss.supervise(trouble.start, clock=clock)
+    supervised = ss.supervise(unreliable.start, clock=clock)
     try:
-        until(lambda: trouble.committed() == 1)
+        until(lambda: unreliable.committed() == 1)
         assert supervised.state == "running"
-        trouble.file.touch()
-        trouble.source.add(letters(1))
+        unreliable.file.touch()
+        unreliable.source.add(letters(1))
         until(lambda: supervised.restarting)
         assert supervised.state == "restarting (attempt 1, in 1 s: ValueError: no luck)"
         assert "restarting (attempt 1" in repr(supervised)
@@ -151,9 +151,9 @@ def test_a_query_goes_on_after_a_failure(trouble: Trouble) -> None:
             supervised.wait(0)
         clock.now = 1
         until(lambda: supervised.next_start == "attempt 2, in 2 s")
-        trouble.file.unlink()
+        unreliable.file.unlink()
         clock.now = 3
-        until(lambda: trouble.committed() == 2)
+        until(lambda: unreliable.committed() == 2)
         assert (supervised.state, supervised.restarts) == ("running", 2)
     finally:
         supervised.stop()
@@ -163,26 +163,26 @@ def test_a_query_goes_on_after_a_failure(trouble: Trouble) -> None:
     supervised.wait()
 
 
-def test_what_would_fail_again_is_left_alone(trouble: Trouble) -> None:
-    """After so many failures without an epoch it says so, and waiting for it raises."""
-    trouble.file.touch()
-    supervised = ss.supervise(trouble.start, back_off=ss.BackOff(first=0, longest=0, in_vain=2))
-    with pytest.raises(QueryError, match=r"failed 3 times in a row .*Last failure: ValueError: no luck\nMend"):
+def test_waiting_raises_if_supervision_gave_up(unreliable: UnreliableQuery) -> None:
+    """The error has the reason and the last failure."""
+    unreliable.file.touch()
+    supervised = ss.supervise(unreliable.start, back_off=ss.BackOff(first=0, longest=0, in_vain=2))
+    with pytest.raises(QueryError, match=r"failed 3 times in a row .*Last failure: ValueError: no luck\nFix"):
         supervised.wait(120)
     assert supervised.state == "failed"
     assert "failed 3 times in a row" in repr(supervised)
 
 
-def test_a_start_that_fails_counts(trouble: Trouble) -> None:
-    """As any failure does."""
-    trouble.file.touch()
+def test_a_failed_start_counts_as_a_failure(unreliable: UnreliableQuery) -> None:
+    """Errors of the start function count towards the limit."""
+    unreliable.file.touch()
     starts: list[int] = []
 
     def start() -> StreamingQuery:
         starts.append(1)
         if len(starts) > 1:
             raise OSError("no disk")
-        return trouble.start()
+        return unreliable.start()
 
     supervised = ss.supervise(start, back_off=ss.BackOff(first=0, longest=0, in_vain=2))
     with pytest.raises(QueryError, match="Last failure: no disk"):
@@ -190,66 +190,66 @@ def test_a_start_that_fails_counts(trouble: Trouble) -> None:
     assert len(starts) == 3
 
 
-def test_stopping_ends_a_wait(trouble: Trouble) -> None:
-    """Nothing is started any more."""
-    trouble.file.touch()
-    supervised = ss.supervise(trouble.start, clock=Clock())
+def test_stopping_ends_a_wait(unreliable: UnreliableQuery) -> None:
+    """The query is not restarted."""
+    unreliable.file.touch()
+    supervised = ss.supervise(unreliable.start, clock=Clock())
     until(lambda: supervised.restarting)
     supervised.stop()
     assert supervised.state == "stopped"
 
 
-def test_a_query_that_another_stops_has_not_failed(trouble: Trouble) -> None:
-    """Supervision ends with it."""
-    supervised = ss.supervise(trouble.start)
+def test_a_query_that_is_stopped_elsewhere_has_not_failed(unreliable: UnreliableQuery) -> None:
+    """Supervision ends, and the state is finished."""
+    supervised = ss.supervise(unreliable.start)
     supervised.query.stop()
     supervised.wait(60)
     assert supervised.state == "finished"
 
 
-def test_restart_in_a_notebook(shell: Shell, trouble: Trouble, tmp_path: Path) -> None:
-    """With --restart a query goes on after a failure, its status says so meanwhile, and its capture goes on too."""
-    shell.names["frame"] = trouble.frame()
+def test_restart_in_a_notebook(shell: Shell, unreliable: UnreliableQuery, tmp_path: Path) -> None:
+    """With --restart, a query and its capture continue after a failure. Until then the status shows the restart."""
+    shell.names["frame"] = unreliable.frame()
     handle = shell.run("%%stream counted --restart=7\nframe")
     assert handle.launch.restart == ss.BackOff(restarts=7)
-    assert handle.wait(epoch=0, timeout=120) == 0
-    trouble.file.touch()
-    trouble.source.add(letters(1))
+    assert handle.wait(epoch=0, timeout=300) == 0
+    unreliable.file.touch()
+    unreliable.source.add(letters(1))
     until(lambda: handle.state == "restarting")
     status = repr(shell.run("%stream status"))
     assert "↻ restarting (attempt" in status
     assert "no luck" in status
-    trouble.file.unlink()
-    assert handle.wait(epoch=1, timeout=120) == 1
+    unreliable.file.unlink()
+    assert handle.wait(epoch=1, timeout=300) == 1
     until(lambda: handle.state == "running")
     shell.run("%stream stop counted")
     assert handle.state == "stopped"
     assert handle.capture.status.state == "stopped"
 
 
-def test_a_notebook_gives_up_too(shell: Shell, trouble: Trouble) -> None:
-    """Then the query has failed, and why it is not started again is said."""
-    trouble.file.touch()
-    shell.names["frame"] = trouble.frame()
+def test_giving_up_in_a_notebook(shell: Shell, unreliable: UnreliableQuery) -> None:
+    """The query has failed, and the message says why it is not restarted."""
+    unreliable.file.touch()
+    shell.names["frame"] = unreliable.frame()
     handle = shell.run("%%stream counted --restart 1\nframe")
     message = shell.fails("%stream wait counted --epoch 0", QueryError)
-    assert "ValueError: no luck (not started again: it was started again once in 600 s)" in message
+    assert "ValueError: no luck (not started again: it was restarted once within 600 s)" in message
     assert handle.state == "failed"
 
 
-def test_an_end_is_an_end(shell: Shell, trouble: Trouble) -> None:
-    """A query that processes what there is finishes, and its capture with it."""
-    shell.names["frame"] = trouble.frame()
+def test_a_query_that_ends_is_not_restarted(shell: Shell, unreliable: UnreliableQuery) -> None:
+    """With the trigger available-now, the query finishes, and its capture stops."""
+    shell.names["frame"] = unreliable.frame()
     handle = shell.run("%%stream counted --restart --trigger available-now\nframe")
-    assert handle.wait(timeout=120) == 0
+    assert handle.wait(timeout=300) == 0
     assert handle.state == "finished"
     until(lambda: handle.capture.status.state == "stopped")
 
 
-def test_unloading_ends_supervision(shell: Shell, trouble: Trouble, spark: SparkSession) -> None:
-    """Nothing is left that could start a query again."""
-    trouble.file.touch()
-    shell.names["frame"] = trouble.frame()
+def test_unloading_ends_supervision(shell: Shell, unreliable: UnreliableQuery, spark: SparkSession) -> None:
+    """No query is restarted afterwards."""
+    unreliable.file.touch()
+    shell.names["frame"] = unreliable.frame()
     shell.run("%%stream counted --restart\nframe")
     unload(shell.ipython)
     assert not spark.streams.active

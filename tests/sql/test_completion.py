@@ -1,4 +1,4 @@
-"""Completing SQL: what a statement names, what may stand at the cursor, and that nothing written ever breaks it."""
+"""Completion of SQL: the relations of a statement, the completions at the cursor, and robustness to any text."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamstate.magics.sql_completion import complete_sql
-from streamstate.magics.sql_words import Named, scan
+from streamstate.magics.sql_scanner import Named, Scan
 
 
 class Names:
-    """Two queries and a frame."""
+    """The names of two queries and a frame."""
 
     travels = True
 
     def relations(self, begun: str) -> list[str]:
-        """Their names; behind a dot the tables."""
+        """All names, or after a dot the tables of a query."""
         if begun.startswith("flights."):
             return ["flights.op0_left", "flights.op0_right"]
         return ["delays", "flights", "airlines"]
 
     def columns(self, relation: str) -> list[str]:
-        """Some columns of each."""
+        """The columns of a relation."""
         known = {
             "delays": ["carrier", "count", "mean delay"],
             "flights.op0_left": ["tail", "carrier"],
@@ -31,16 +31,16 @@ class Names:
         return known[relation]
 
     def epochs(self, relation: str) -> list[str]:
-        """As a store gives them."""
+        """The epochs of a relation, as listed by a store."""
         return ["12", "11", "live", "live-1"] if relation == "delays" else ["3"]
 
     def times(self, relation: str) -> list[str]:
-        """One moment."""
+        """A timestamp."""
         return ["2026-01-01T00:00:00+00:00"]
 
 
-def offered(cell: str) -> list[str]:
-    """What is offered at the ``|``."""
+def completions(cell: str) -> list[str]:
+    """The completions at the ``|``."""
     before, _, after = cell.partition("|")
     return complete_sql(before + after, len(before), Names())[1]
 
@@ -50,7 +50,7 @@ FOLLOWING = ["VERSION AS OF", "TIMESTAMP AS OF", "AS", "JOIN", "LEFT JOIN", "ON"
 
 
 @pytest.mark.parametrize(
-    ("cell", "found"),
+    ("cell", "expected"),
     [
         ("SELECT * FROM |", ["delays", "flights", "airlines"]),
         ("FROM de|", ["delays"]),
@@ -86,15 +86,15 @@ FOLLOWING = ["VERSION AS OF", "TIMESTAMP AS OF", "AS", "JOIN", "LEFT JOIN", "ON"
         ("SELECT nosuch.|", []),
     ],
 )
-def test_what_is_offered(cell: str, found: list[str]) -> None:
-    """Relations where one may stand, columns of those that are named, epochs behind AS OF, keywords."""
-    assert offered(cell) == found
+def test_completions(cell: str, expected: list[str]) -> None:
+    """Relations, columns of the statement's relations, epochs after AS OF, and keywords are completed."""
+    assert completions(cell) == expected
 
 
-def test_behind_a_relation_stands_what_may_follow_it() -> None:
-    """Not every word of SQL."""
-    assert offered("FROM delays |")[:8] == FOLLOWING
-    assert "CASE" not in offered("FROM delays |")
+def test_completions_after_a_relation() -> None:
+    """Only keywords that can follow a relation are listed."""
+    assert completions("FROM delays |")[:8] == FOLLOWING
+    assert "CASE" not in completions("FROM delays |")
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_behind_a_relation_stands_what_may_follow_it() -> None:
     ],
 )
 def test_relations_and_aliases(sql: str, named: list[Named]) -> None:
-    """Wherever in the statement they are named."""
-    assert scan(sql).named == named
+    """They are found at any place of the statement."""
+    assert Scan(sql).named == named
 
 
 WORDS = "SELECT FROM JOIN delays d VERSION AS OF 12 . , ( ) ' ` -- /* */ WITH WHERE = é 🛫 ;"
 
 
 @given(st.lists(st.sampled_from([*WORDS.split(), '"', "\n", " "]), max_size=30), st.integers(0, 200))
-def test_nothing_that_is_written_breaks_it(pieces: list[str], at: int) -> None:
-    """Something or nothing is offered, and what is replaced stands before the cursor."""
-    sql = " ".join(pieces)
+def test_completion_never_fails(tokens: list[str], at: int) -> None:
+    """For any text, completions are unique, and the replaced fragment is before the cursor."""
+    sql = " ".join(tokens)
     cursor = min(at, len(sql))
     fragment, found = complete_sql(sql, cursor, Names())
     assert sql[:cursor].endswith(fragment)

@@ -1,4 +1,4 @@
-"""The same statements give the same rows in the embedded engine and in Spark."""
+"""A statement returns the same rows in DuckDB and in Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from synthetic import START, State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     SessionError,
@@ -46,22 +46,22 @@ STATES: list[State | None] = [
 
 @pytest.fixture(scope="module")
 def gapped(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
-    """A store with one query ``q``: keys come, change and go, epoch 3 is a gap."""
+    """A store with the query ``q``, which adds, changes and removes keys; epoch 3 is a gap."""
     folder = tmp_path_factory.mktemp("gapped [1]")
     write(folder, STATES, keyframe_every=5)
     return ss.open_store(folder)
 
 
-def same_in_both(store: ss.Store, spark: SparkSession, sql: str, **given: Any) -> pd.DataFrame:
-    """The rows, which are equal in both engines, as are the columns' names and the epochs."""
-    embedded = store.sql(sql, **given)
-    distributed = store.sql(sql, engine="spark", spark=spark, **given)
-    assert distributed.columns == embedded.columns
-    assert distributed.epochs == embedded.epochs
+def same_in_both(store: ss.Store, spark: SparkSession, sql: str, **arguments: Any) -> pd.DataFrame:
+    """Check that both engines return the same rows, columns and epochs; return the rows."""
+    in_duckdb = store.sql(sql, **arguments)
+    in_spark = store.sql(sql, engine="spark", spark=spark, **arguments)
+    assert in_spark.columns == in_duckdb.columns
+    assert in_spark.epochs == in_duckdb.epochs
     ordered = " ORDER BY " in sql.upper()
-    assert _rows(distributed, ordered=ordered) == _rows(embedded, ordered=ordered)
-    assert len(distributed) == len(embedded)
-    return embedded.to_pandas()
+    assert _rows(in_spark, ordered=ordered) == _rows(in_duckdb, ordered=ordered)
+    assert len(in_spark) == len(in_duckdb)
+    return in_duckdb.to_pandas()
 
 
 def _rows(result: ss.Result, *, ordered: bool) -> list[tuple[Any, ...]]:
@@ -70,7 +70,7 @@ def _rows(result: ss.Result, *, ordered: bool) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("sql", "given"),
+    ("sql", "arguments"),
     [
         ("SELECT * FROM q", {}),
         ("SELECT * FROM q", {"at": 2}),
@@ -101,15 +101,15 @@ def _rows(result: ss.Result, *, ordered: bool) -> list[tuple[Any, ...]]:
         ("FROM q PIVOT (sum(value) FOR key IN ('a', 'd'))", {}),
     ],
 )  # fmt: skip
-def test_a_statement_gives_the_same_in_both(
-    gapped: ss.Store, spark: SparkSession, sql: str, given: dict[str, Any]
+def test_a_statement_has_the_same_result_in_both(
+    gapped: ss.Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
 ) -> None:
-    """Relations, time travel, parameters and the user's own data mean one thing in DuckDB and in Spark."""
-    assert len(same_in_both(gapped, spark, sql, **given))
+    """Relations, time travel, parameters and the user's own data work in DuckDB and in Spark."""
+    assert len(same_in_both(gapped, spark, sql, **arguments))
 
 
 @pytest.mark.parametrize(
-    ("sql", "given"),
+    ("sql", "arguments"),
     [
         ("SELECT * FROM counts", {}),
         ("SELECT * FROM counts", {"at": "live - 2"}),
@@ -122,16 +122,16 @@ def test_a_statement_gives_the_same_in_both(
         (TOP, {}),
     ],
 )
-def test_a_captured_query_gives_the_same_in_both(
-    store: ss.Store, spark: SparkSession, sql: str, given: dict[str, Any]
+def test_captured_state_has_the_same_result_in_both(
+    store: ss.Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
 ) -> None:
-    """On state that Spark wrote and a capture took, at any epoch."""
-    assert len(same_in_both(store, spark, sql, **given))
+    """State of a real query can be read at any epoch in both engines."""
+    assert len(same_in_both(store, spark, sql, **arguments))
 
 
 @pytest.fixture(scope="module")
 def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
-    """Two queries in one store: the two sides of a join, and windows with values of many types."""
+    """A store with two queries: a join with two tables, and windows with values of many types."""
     folder = tmp_path_factory.mktemp("typed")
     source = Source(spark, folder / "input", "k string, t timestamp, v long")
     for epoch in range(3):
@@ -155,9 +155,9 @@ def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.S
     return ss.open_store(folder / "store")
 
 
-@pytest.mark.slow  # three tables, three ways, at each epoch, in both engines
-def test_all_tables_and_types_give_the_same_in_both(typed: ss.Store, spark: SparkSession) -> None:
-    """Of every state table: each epoch, the history and the changes, with moments, decimals, lists and structs."""
+@pytest.mark.slow  # three relations of three tables, at each epoch, in both engines
+def test_all_tables_and_types_have_the_same_result_in_both(typed: ss.Store, spark: SparkSession) -> None:
+    """The state, history and changes of every table are equal, with timestamps, decimals, lists and structs."""
     seen = set()
     for query in typed.queries():
         for table in typed[query].tables():
@@ -169,8 +169,8 @@ def test_all_tables_and_types_give_the_same_in_both(typed: ss.Store, spark: Spar
     assert any(dtype.startswith("datetime64") for dtype in seen)
 
 
-def test_joins_between_operators_and_queries_give_the_same_in_both(typed: ss.Store, spark: SparkSession) -> None:
-    """Two sides of a join and the windows of another query, each at an epoch of its own."""
+def test_joins_between_operators_and_queries_have_the_same_result_in_both(typed: ss.Store, spark: SparkSession) -> None:
+    """A statement can join tables of two queries at different epochs."""
     keys = typed["windows"].live().table().key_columns
     window, k = (f'"{name}"' for name in keys)
     left = typed["pairs"].live().table("op0_left")
@@ -185,7 +185,7 @@ def test_joins_between_operators_and_queries_give_the_same_in_both(typed: ss.Sto
 
 
 def test_spark_rebuilds_every_epoch(gapped: ss.Store, spark: SparkSession) -> None:
-    """Each is the state that was written, before and after the gap, between keyframes and at them."""
+    """Every epoch has the state that was written, before and after the gap, at and between keyframes."""
     for epoch, state in enumerate(STATES):
         if state is not None:
             found = gapped.sql("SELECT * FROM q", at=epoch, engine="spark", spark=spark).to_arrow().to_pylist()
@@ -193,7 +193,7 @@ def test_spark_rebuilds_every_epoch(gapped: ss.Store, spark: SparkSession) -> No
 
 
 def test_a_spark_result_is_a_lazy_frame(gapped: ss.Store, spark: SparkSession) -> None:
-    """``to_spark`` gives it, of which nothing was run; the other conversions collect; no view is left behind."""
+    """``to_spark`` returns the DataFrame, other conversions collect its rows. No view is left in the session."""
     result = gapped.sql("SELECT key, value FROM q ORDER BY key", engine="spark")
     frame = result.to_spark()
     assert frame.where("value > 2").count() == 2
@@ -205,18 +205,19 @@ def test_a_spark_result_is_a_lazy_frame(gapped: ss.Store, spark: SparkSession) -
 
 
 def test_a_later_capture_does_not_change_a_spark_result(spark: SparkSession, tmp_path: Path) -> None:
-    """Its files are settled when the statement is given."""
+    """The files of a result are fixed when it is created."""
     write(tmp_path, STATES[:2])
     store = ss.open_store(tmp_path)
-    late = [store.sql(f"FROM {one}", engine="spark", spark=spark) for one in ("q", "q.history", "q.changes")]
-    expected = [_rows(store.sql(f"FROM {one}"), ordered=False) for one in ("q", "q.history", "q.changes")]
+    relations = ("q", "q.history", "q.changes")
+    results = [store.sql(f"FROM {relation}", engine="spark", spark=spark) for relation in relations]
+    expected = [_rows(store.sql(f"FROM {relation}"), ordered=False) for relation in relations]
     write(tmp_path, STATES)
     assert len(store.sql("FROM q", engine="spark", spark=spark)) == 3
-    assert [_rows(one, ordered=False) for one in late] == expected
+    assert [_rows(result, ordered=False) for result in results] == expected
 
 
-def test_an_embedded_result_becomes_a_spark_frame(gapped: ss.Store, spark: SparkSession) -> None:
-    """Two columns of one name stay two, and types that Spark lacks become the nearest that holds their values."""
+def test_a_duckdb_result_converts_to_a_spark_dataframe(gapped: ss.Store, spark: SparkSession) -> None:
+    """Columns with equal names are kept. Types that Spark lacks become the nearest type that fits their values."""
     result = gapped.sql("SELECT key, value, value, hash(key) AS h, 1::UTINYINT AS small FROM q ORDER BY key")
     frame = result.to_spark(spark)
     assert frame.columns == ["key", "value", "value", "h", "small"]
@@ -224,25 +225,25 @@ def test_an_embedded_result_becomes_a_spark_frame(gapped: ss.Store, spark: Spark
     assert [int(row[3]) for row in frame.collect()] == result.to_arrow()["h"].to_pylist()
 
 
-def test_frames_of_spark_are_the_users_data_too(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
-    """In both engines, and so are files."""
+def test_spark_dataframes_and_files_are_frames(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+    """Both engines can join them with state."""
     names = spark.createDataFrame([("a", 1), ("z", 2)], "key STRING, n INT")
     names.coalesce(1).write.parquet(str(tmp_path / "names"))
     NAMES.to_csv(tmp_path / "names.csv", index=False)
-    for given in (names, tmp_path / "names", tmp_path / "names.csv"):
+    for frame in (names, tmp_path / "names", tmp_path / "names.csv"):
         sql = "SELECT key, n + value AS x FROM q JOIN names USING (key) WHERE key = 'a'"
-        assert same_in_both(gapped, spark, sql, frames={"names": given})["x"].tolist() == [4]
+        assert same_in_both(gapped, spark, sql, frames={"names": frame})["x"].tolist() == [4]
 
 
-def test_files_in_sql_are_the_same_in_both(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
-    """Where the user allows them."""
+def test_files_in_sql_have_the_same_result_in_both(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+    """Both engines read files if the user allows them."""
     NAMES.to_csv(tmp_path / "names.csv", index=False)
     sql = f"SELECT q.key, n FROM q JOIN '{tmp_path / 'names.csv'}' AS names ON q.key = names.key"
     assert len(same_in_both(gapped, spark, sql, allow_files=True)) == 2
 
 
 @pytest.mark.parametrize(
-    ("sql", "error", "says"),
+    ("sql", "error", "message"),
     [
         ("SELECT nope FROM q", UnknownColumnError, "Column names: key, value"),
         ("SELECT n.nope FROM q AS n", UnknownColumnError, "Column names: key, value"),
@@ -258,30 +259,30 @@ def test_files_in_sql_are_the_same_in_both(gapped: ss.Store, spark: SparkSession
     ],
 )
 def test_errors_are_the_same_with_spark(
-    gapped: ss.Store, spark: SparkSession, sql: str, error: type[Exception], says: str
+    gapped: ss.Store, spark: SparkSession, sql: str, error: type[Exception], message: str
 ) -> None:
-    """What is unknown or not allowed is so in both engines; what Spark lacks is said."""
-    with pytest.raises(error, match=says):
+    """Unknown names and refused statements raise the same errors as in DuckDB. Spark's parse errors are passed on."""
+    with pytest.raises(error, match=message):
         gapped.sql(sql, engine="spark", spark=spark)
 
 
-def test_errors_while_it_runs_are_ours_too(gapped: ss.Store, spark: SparkSession) -> None:
-    """A value that does not convert."""
+def test_runtime_errors_are_invalid_sql_errors(gapped: ss.Store, spark: SparkSession) -> None:
+    """A failed cast is an example."""
     result = gapped.sql("SELECT CAST(key AS INT) AS x FROM q", engine="spark", spark=spark)
     with pytest.raises(InvalidSQLError, match="CAST_INVALID_INPUT"):
         result.to_arrow()
 
 
-def test_an_object_store_that_spark_does_not_know(spark: SparkSession) -> None:
-    """The error says that Spark is set up for object stores by settings of its own."""
+def test_an_object_store_without_spark_settings_is_an_error(spark: SparkSession) -> None:
+    """The error names Spark's settings for object stores."""
     from streamstate.state_inspect.sql.spark_engine import spark_errors
 
     with pytest.raises(SessionError, match=r"spark\.hadoop\.fs\.s3a"), spark_errors():
         spark.read.parquet("s3a://bucket/store/q/op0/part.parquet")
 
 
-def test_files_that_are_gone_are_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """Between the statement and its run."""
+def test_deleted_files_are_a_store_error(spark: SparkSession, tmp_path: Path) -> None:
+    """The error is raised if files are deleted before a result is read."""
     write(tmp_path, STATES)
     result = ss.open_store(tmp_path).sql("FROM q", engine="spark", spark=spark)
     shutil.rmtree(tmp_path / "q" / "op0")
@@ -289,19 +290,19 @@ def test_files_that_are_gone_are_an_error_that_says_so(spark: SparkSession, tmp_
         result.to_arrow()
 
 
-def test_an_engine_there_is_not(gapped: ss.Store) -> None:
-    """The error names those there are."""
+def test_an_unknown_engine_is_refused(gapped: ss.Store) -> None:
+    """The error names the known ones."""
     with pytest.raises(InvalidArgumentError, match="'duckdb'"):
         gapped.sql("FROM q", engine="flink")  # type: ignore[arg-type]
 
 
-def test_without_a_session_it_says_so(gapped: ss.Store) -> None:
-    """In a process that never started Spark."""
+def test_spark_requires_a_running_session(gapped: ss.Store) -> None:
+    """The error says that no session is running."""
     code = (
         "import streamstate as ss\n"
         f"store = ss.open_store({gapped.path!r})\n"
         "try: store.sql('FROM q', engine='spark')\n"
         "except ss.StreamStateError as error: print(type(error).__name__, error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "SessionError No Spark session is running" in done.stdout
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "SessionError No Spark session is running" in process.stdout

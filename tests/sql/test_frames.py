@@ -1,4 +1,4 @@
-"""The user's own data beside state: frames of every kind, and files."""
+"""The user's own data as relations: frames of all kinds, and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownNameError
+from streamstate.errors import InvalidArgumentError, UnknownNameError
 
 ROWS = {"key": ["a", "b", "z"], "name": ["Ann", "Bob", None]}
 JOINED = "SELECT q.key, names.name FROM q JOIN names USING (key) ORDER BY 1"
@@ -23,7 +23,7 @@ JOINED = "SELECT q.key, names.name FROM q JOIN names USING (key) ORDER BY 1"
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
-    """A store with one query ``q``."""
+    """A store with the query ``q``."""
     folder = tmp_path_factory.mktemp("framed")
     write(folder, [{"a": 1}, {"a": 2, "b": 5}])
     return ss.open_store(folder)
@@ -36,7 +36,7 @@ def csv(folder: Path) -> Path:
 
 
 def zipped(folder: Path) -> str:
-    """The rows as compressed CSV, named by a text."""
+    """The rows as compressed CSV, with a string as its path."""
     pd.DataFrame(ROWS).to_csv(folder / "names.csv.gz", index=False)
     return str(folder / "names.csv.gz")
 
@@ -71,8 +71,8 @@ def parquet_folder(folder: Path) -> Path:
         parquet_folder,
     ],
 )
-def test_frames_of_every_kind_are_relations(small: ss.Store, tmp_path: Path, make: Callable[[Path], Any]) -> None:
-    """Joined with state by name, also twice in one statement, and read as often as the result is."""
+def test_frames_of_all_kinds_are_relations(small: ss.Store, tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    """Frames can be joined with state by name, used twice in a statement, and read repeatedly."""
     frames = {"names": make(tmp_path)}
     result = small.sql(JOINED, frames=frames)
     assert result.epochs == {"q": [1]}
@@ -83,35 +83,35 @@ def test_frames_of_every_kind_are_relations(small: ss.Store, tmp_path: Path, mak
         assert small.sql(twice, frames=frames).to_pandas()["n"].tolist() == [2]
 
 
-def test_an_iterator_of_batches_may_be_named_twice(small: ss.Store) -> None:
-    """It is read once, when the statement is given."""
+def test_an_iterator_of_batches_can_be_used_twice(small: ss.Store) -> None:
+    """It is read once, when the result is created."""
     sql = "SELECT count(*) AS n FROM names AS x JOIN names AS y USING (key)"
     assert small.sql(sql, frames={"names": pa.table(ROWS).to_reader()}).to_pandas()["n"].tolist() == [3]
 
 
 def test_a_result_is_a_frame(small: ss.Store) -> None:
-    """So are the rows of a state table."""
+    """Results and state tables can be passed as frames."""
     first = small.sql("SELECT key, value * 10 AS v FROM q VERSION AS OF 0")
-    found = small.sql(
+    joined = small.sql(
         "SELECT v, t.value FROM first JOIN t USING (key)", frames={"first": first, "t": small["q"].live().table()}
     )
-    assert found.to_arrow().to_pylist() == [{"v": 10, "value": 2}]
+    assert joined.to_arrow().to_pylist() == [{"v": 10, "value": 2}]
 
 
-def test_names_are_found_in_any_case_and_quoted(small: ss.Store) -> None:
-    """As those of queries."""
+def test_names_are_case_insensitive_and_can_be_quoted(small: ss.Store) -> None:
+    """Frames have the same rules as queries."""
     for sql in ("FROM NAMES", 'FROM "names" AS x', "SELECT Names.key FROM Names"):
         assert len(small.sql(sql, frames={"names": pd.DataFrame(ROWS)})) == 3
 
 
-def test_what_a_statement_defines_goes_before_a_frame(small: ss.Store) -> None:
-    """As it goes before a query."""
-    found = small.sql("WITH names AS (SELECT 1 AS one) FROM names", frames={"names": pd.DataFrame(ROWS)})
-    assert found.columns == ["one"]
+def test_ctes_take_precedence_over_frames(small: ss.Store) -> None:
+    """A name defined by WITH hides the frame."""
+    result = small.sql("WITH names AS (SELECT 1 AS one) FROM names", frames={"names": pd.DataFrame(ROWS)})
+    assert result.columns == ["one"]
 
 
-def test_variables_are_no_relations_of_their_own(small: ss.Store) -> None:
-    """Only what is given is read: SQL does not look into the caller's variables."""
+def test_variables_are_not_relations(small: ss.Store) -> None:
+    """SQL can read only the frames that are passed, and not the caller's variables."""
     names = pd.DataFrame(ROWS)
     with pytest.raises(UnknownNameError, match="Relation names: q"):
         small.sql("FROM names")
@@ -119,7 +119,7 @@ def test_variables_are_no_relations_of_their_own(small: ss.Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "says"),
+    ("frames", "message"),
     [
         ({"q": pd.DataFrame(ROWS)}, "would hide the query 'q'"),
         ({"Q": pd.DataFrame(ROWS)}, "would hide the query 'q'"),
@@ -131,20 +131,20 @@ def test_variables_are_no_relations_of_their_own(small: ss.Store) -> None:
         ({"x": [1, 2]}, "of type list"),
         ({"x": pd.DataFrame}, "cannot be read as a table"),
         ({"x": pd.DataFrame({"mixed": [1, "a"]})}, "cannot be read as a table"),
-        ({"x": "nowhere.csv"}, "no file"),
+        ({"x": "nowhere.csv"}, "does not exist"),
         ({"x": "https://example.com/x.csv"}, "not on this machine"),
-        ({"x": __file__}, "neither CSV nor Parquet"),
-        ([("x", pd.DataFrame(ROWS))], "give a dict"),
+        ({"x": __file__}, "neither a CSV nor a Parquet suffix"),
+        ([("x", pd.DataFrame(ROWS))], "expected a dict"),
     ],
 )
-def test_frames_that_cannot_be_meant(small: ss.Store, frames: Any, says: str) -> None:
-    """Names that are taken or none, values that are no tables: each is said."""
-    with pytest.raises(InvalidArgumentError, match=says):
+def test_invalid_frames_are_refused(small: ss.Store, frames: Any, message: str) -> None:
+    """Invalid and taken names, and values that are not tables, are refused."""
+    with pytest.raises(InvalidArgumentError, match=message):
         small.sql("FROM x", frames=frames)
 
 
-def test_a_file_that_is_not_what_its_name_says(small: ss.Store, tmp_path: Path) -> None:
-    """An error that names the file."""
+def test_a_file_with_a_wrong_suffix_is_an_error(small: ss.Store, tmp_path: Path) -> None:
+    """The error names the file."""
     (tmp_path / "x.parquet").write_text("no parquet")
     with pytest.raises(InvalidArgumentError, match=r"x\.parquet"):
         small.sql("FROM x", frames={"x": tmp_path / "x.parquet"})

@@ -1,4 +1,4 @@
-"""SQL over state: relations, time travel, and nothing but reading."""
+"""SQL over state: relations, time travel, and read-only access."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from synthetic import START, State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     NaiveTimestampError,
@@ -24,14 +24,14 @@ STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
-    """A store with one query ``q`` of three epochs."""
+    """A store with the query ``q``, with three epochs."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, STATES)
     return ss.open_store(folder)
 
 
 def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tuple[object, ...]]:
-    """What a statement gives."""
+    """The rows of a statement."""
     found = store.sql(sql, at).to_arrow()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -60,31 +60,31 @@ def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tu
     ],
 )
 def test_statements(small: ss.Store, sql: str, expected: list[tuple[object, ...]]) -> None:
-    """Queries are relations; each may stand at an epoch of its own."""
+    """Queries are relations, and each can have its own epoch."""
     assert rows(small, sql) == expected
 
 
-def test_at_is_the_epoch_of_relations_that_do_not_say(small: ss.Store) -> None:
-    """``at`` is a default, by epoch or by moment."""
+def test_at_is_the_default_epoch(small: ss.Store) -> None:
+    """``at`` is an epoch or a time, and applies to relations without an epoch in the SQL."""
     assert rows(small, "SELECT * FROM q", at=0) == [("a", 1)]
     assert rows(small, "SELECT * FROM q", at=START + timedelta(seconds=1)) == [("a", 1)]
     assert rows(small, "SELECT count(*) FROM q VERSION AS OF 2", at=0) == [(2,)]
 
 
-def test_columns_of_one_name_stay_two(small: ss.Store) -> None:
-    """A join may give two columns one name; each keeps its values."""
+def test_columns_with_equal_names_are_kept(small: ss.Store) -> None:
+    """Both columns of a join keep their values."""
     frame = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 o USING (key)").to_pandas()
     assert frame.to_numpy().tolist() == [[6, 5]]
 
 
-def test_sums_of_whole_numbers_are_whole_numbers(small: ss.Store) -> None:
-    """DuckDB adds them up in 128 bits; what fits in 64 comes as such."""
+def test_sums_of_integers_are_integers(small: ss.Store) -> None:
+    """DuckDB's 128-bit sums become 64-bit integers if they fit."""
     assert small.sql("SELECT sum(value) AS s FROM q").to_arrow().schema.field("s").type == pa.int64()
     assert rows(small, "SELECT sum(value) FROM q") == [(13,)]
 
 
-def test_results_as_frames(small: ss.Store) -> None:
-    """A result converts, and says how many rows it has."""
+def test_results_convert_to_dataframes(small: ss.Store) -> None:
+    """A result converts to pandas and Polars, and its forms have the number of rows."""
     result = small.sql("SELECT * FROM q ORDER BY key")
     assert result.to_pandas()["value"].tolist() == result.to_polars()["value"].to_list() == [6, 7]
     assert (len(result), "2 rows" in repr(result), "2 rows" in result._repr_html_()) == (2, True, True)
@@ -114,15 +114,15 @@ def test_results_as_frames(small: ss.Store) -> None:
         "  ",
     ],
 )
-def test_statements_that_do_more_than_read_are_refused(small: ss.Store, sql: str) -> None:
-    """Nothing is written, no file is reached, and the store reads on as before."""
+def test_statements_that_are_not_read_only_are_refused(small: ss.Store, sql: str) -> None:
+    """Statements that write or read files are errors, and the store can still be read."""
     with pytest.raises(InvalidSQLError):
         small.sql(sql)
     assert rows(small, "SELECT count(*) FROM q") == [(2,)]
 
 
 @pytest.mark.parametrize(
-    ("sql", "error", "says"),
+    ("sql", "error", "message"),
     [
         ("SELECT * FROM nope", UnknownNameError, "Relation names: q"),
         ("SELECT * FROM '/etc/hostname'", UnknownNameError, "Relation names: q"),
@@ -131,30 +131,30 @@ def test_statements_that_do_more_than_read_are_refused(small: ss.Store, sql: str
         ('SELECT * FROM "q/op0"', UnknownNameError, "Relation names: q"),
         ("SELECT nope FROM q", UnknownColumnError, "Column names: key, value"),
         ("SELECT * FROM q VERSION AS OF 9", UnknownEpochError, "nearest captured: 2"),
-        ("SELECT * FROM q VERSION AS OF 'x'", InvalidArgumentError, "whole number"),
+        ("SELECT * FROM q VERSION AS OF 'x'", InvalidArgumentError, "expected an integer"),
         ("SELECT * FROM q TIMESTAMP AS OF '2026-01-01'", NaiveTimestampError, "time zone"),
         ("SELECT * FROM q TIMESTAMP AS OF 'soon'", InvalidArgumentError, "ISO 8601"),
         ("SELECT * FROM q TIMESTAMP AS OF '2020-01-01T00:00:00Z'", UnknownEpochError, "first captured epoch, 0"),
     ],
 )
-def test_errors_name_what_would_be_right(small: ss.Store, sql: str, error: type[Exception], says: str) -> None:
-    """Unknown names list the known ones; times and epochs say what is there."""
-    with pytest.raises(error, match=says):
+def test_errors_name_the_valid_choices(small: ss.Store, sql: str, error: type[Exception], message: str) -> None:
+    """Unknown names list the known ones, invalid times and epochs the captured epochs or the format."""
+    with pytest.raises(error, match=message):
         small.sql(sql)
 
 
-def test_a_naive_moment_is_refused(small: ss.Store) -> None:
-    """Also as a Python datetime."""
+def test_a_naive_datetime_is_refused(small: ss.Store) -> None:
+    """A Python datetime requires a time zone, in SQL and in ``History.at``."""
     with pytest.raises(NaiveTimestampError):
         small.sql("SELECT 1 FROM q", at=datetime(2026, 1, 1))  # noqa: DTZ001 (the point of the test)
     with pytest.raises(NaiveTimestampError):
         small["q"].at(timestamp=datetime(2026, 1, 1))  # noqa: DTZ001 (the point of the test)
 
 
-def test_a_moment_in_a_gap_is_not_guessed(tmp_path: Path) -> None:
-    """Which epoch was in force in a gap is not known."""
+def test_a_time_in_a_gap_is_an_error(tmp_path: Path) -> None:
+    """The epoch at that time is unknown."""
     write(tmp_path, [{"a": 1}, None, {"a": 3}])
     history = ss.open_store(tmp_path)["q"]
-    with pytest.raises(UnknownEpochError, match="a gap follows epoch 0"):
+    with pytest.raises(UnknownEpochError, match="there is a gap after epoch 0"):
         history.at(timestamp=START + timedelta(minutes=1))
     assert history.at(timestamp=datetime(2030, 1, 1, tzinfo=UTC)).epoch == 2

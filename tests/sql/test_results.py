@@ -1,4 +1,4 @@
-"""A result runs when it is looked at, and stays what it was."""
+"""A result runs when it is read, and later changes of the store do not affect it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hypothesis import strategies as st
 from synthetic import START, State, write
 
 import streamstate as ss
-from streamstate.snapshots.errors import (
+from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
     NaiveTimestampError,
     StoreError,
     UnknownEpochError,
 )
-from streamstate.state_inspect.moments import FromLive, moment, relative_epoch
+from streamstate.state_inspect.epoch_names import FromLive, moment, relative_epoch
 
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> ss.Store:
-    """A store with one query ``q`` of three epochs."""
+    """A store with the query ``q``, with three epochs."""
     write(tmp_path / "store", STATES)
     return ss.open_store(tmp_path / "store")
 
 
-def test_nothing_runs_before_it_is_looked_at(small: ss.Store) -> None:
-    """What fails on a value fails when the values are read; what cannot be meant fails at once."""
+def test_results_are_lazy(small: ss.Store) -> None:
+    """An invalid value is an error when the rows are read, and an invalid statement immediately."""
     result = small.sql("SELECT CAST(key AS INT) FROM q")
     assert result.columns == ['CAST("key" AS INTEGER)']
     with pytest.raises(InvalidSQLError, match="Could not convert"):
@@ -43,54 +43,54 @@ def test_nothing_runs_before_it_is_looked_at(small: ss.Store) -> None:
 
 
 @pytest.mark.parametrize("relation", ["q", "q.history", "q.changes", "q VERSION AS OF 'live'"])
-def test_a_later_capture_does_not_change_it(small: ss.Store, tmp_path: Path, relation: str) -> None:
-    """Epochs are settled when the statement is given, however late it runs."""
+def test_a_later_capture_does_not_change_a_result(small: ss.Store, tmp_path: Path, relation: str) -> None:
+    """Epochs are fixed when the result is created, even if it is read later."""
     expected = small.sql(f"FROM {relation} ORDER BY ALL").to_arrow()
-    late = small.sql(f"FROM {relation} ORDER BY ALL")
+    result = small.sql(f"FROM {relation} ORDER BY ALL")
     write(tmp_path / "store", [*STATES, {"z": 1}, {"a": 8}], keyframe_every=4)
     assert len(small.sql("FROM q")) == 1  # the index has moved on
-    assert late.to_arrow().equals(expected)
-    assert list(late.epochs.values()) == [[2]]
+    assert result.to_arrow().equals(expected)
+    assert list(result.epochs.values()) == [[2]]
 
 
 @pytest.mark.parametrize("relation", ["q VERSION AS OF 0", "q.history VERSION AS OF 1", "q.changes VERSION AS OF 1"])
-def test_retention_does_not_change_it(small: ss.Store, tmp_path: Path, relation: str) -> None:
-    """A result whose epochs are dropped before it runs gives the rows that it would have given."""
+def test_retention_does_not_change_a_result(small: ss.Store, tmp_path: Path, relation: str) -> None:
+    """A result has the same rows if its epochs are dropped before it is read."""
     expected = ss.open_store(tmp_path / "store").sql(f"FROM {relation} ORDER BY ALL").to_arrow()
-    late = small.sql(f"FROM {relation} ORDER BY ALL")
+    result = small.sql(f"FROM {relation} ORDER BY ALL")
     ss.keep(tmp_path / "store", "q", last=1)
     assert small["q"].captured() == [2]
     assert len(small.sql("FROM q")) == 2
-    assert late.to_arrow().equals(expected)
+    assert result.to_arrow().equals(expected)
 
 
-def test_all_relations_of_a_statement_see_the_same_newest_epoch(small: ss.Store) -> None:
-    """Named twice, with an epoch counted back from the newest beside it."""
+def test_all_relations_of_a_statement_have_the_same_newest_epoch(small: ss.Store) -> None:
+    """This includes relations at an epoch relative to the newest."""
     result = small.sql("SELECT 1 FROM q AS a, q AS b, q VERSION AS OF 'live - 2' AS c")
     assert result.epochs == {"q": [0, 2]}
 
 
-def test_shown_it_has_its_first_rows_and_their_number(tmp_path: Path) -> None:
-    """Twenty of them, in the statement's order, and what is left out."""
+def test_the_display_has_the_first_rows_and_the_number_of_rows(tmp_path: Path) -> None:
+    """The first twenty rows are shown in the statement's order, with the number of hidden rows."""
     write(tmp_path, [{f"k{number:03}": number for number in range(50)}])
     result = ss.open_store(tmp_path).sql("SELECT key, value FROM q ORDER BY value DESC")
-    shown = repr(result)
-    assert "k049" in shown
-    assert "k030" in shown
-    assert "k029" not in shown
-    assert "50 rows, 30 of them not shown" in shown
+    text = repr(result)
+    assert "k049" in text
+    assert "k030" in text
+    assert "k029" not in text
+    assert "50 rows, 30 of them not shown" in text
     assert "50 rows, 30 of them not shown" in result._repr_html_()
-    assert result._rows is None, "nothing was read whole"
+    assert result._rows is None, "the rows were not loaded"
     assert result.rows.num_rows == 50
 
 
-def test_html_escapes(small: ss.Store) -> None:
-    """A value cannot become part of the page."""
+def test_html_is_escaped(small: ss.Store) -> None:
+    """Values are shown as text."""
     assert "<b>" not in small.sql("SELECT '<b>' AS x")._repr_html_()
 
 
-def test_rows_that_differ_each_time_are_drawn_once(small: ss.Store) -> None:
-    """A sample, or a random number, is the same however often the result is looked at."""
+def test_nondeterministic_rows_are_computed_once(small: ss.Store) -> None:
+    """Samples and random values are the same each time the result is read."""
     for sql in ("SELECT random() AS r FROM q", "SELECT * FROM q.changes USING SAMPLE 50%", "SELECT uuid() AS u"):
         result = small.sql(sql)
         repr(result)
@@ -98,8 +98,8 @@ def test_rows_that_differ_each_time_are_drawn_once(small: ss.Store) -> None:
         assert result.to_arrow().equals(result.to_arrow())
 
 
-def test_columns_and_types_are_known_beforehand(small: ss.Store) -> None:
-    """Without running it; those of the rows are the same."""
+def test_the_schema_is_known_before_the_rows(small: ss.Store) -> None:
+    """The columns and types of a result equal those of its rows."""
     result = small.sql("SELECT key, value AS v, sum(value) OVER () AS s, value / 2 AS half FROM q")
     expected = pa.schema([("key", pa.string()), ("v", pa.int64()), ("s", pa.int64()), ("half", pa.float64())])
     assert result.columns == expected.names
@@ -107,15 +107,15 @@ def test_columns_and_types_are_known_beforehand(small: ss.Store) -> None:
     assert result.to_arrow().schema.types == expected.types
 
 
-def test_two_columns_of_one_name(small: ss.Store) -> None:
-    """Each keeps its name and its values, shown and converted."""
+def test_columns_with_equal_names_are_kept(small: ss.Store) -> None:
+    """Both keep their name, in all conversions."""
     result = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 AS o USING (key)")
     assert result.columns == result.to_arrow().column_names == list(result.to_pandas()) == ["value", "value"]
     assert "6" in repr(result)
 
 
-def test_a_store_that_goes_is_an_error_that_says_so(small: ss.Store, tmp_path: Path) -> None:
-    """The index answers on from memory; the change log's files are gone."""
+def test_deleted_files_are_a_store_error(small: ss.Store, tmp_path: Path) -> None:
+    """The changelog cannot be read. The state can, because the index is in memory."""
     changes, state = small.sql("FROM q.changes"), small.sql("FROM q")
     shutil.rmtree(tmp_path / "store" / "q" / "op0")
     assert len(state) == 2
@@ -124,7 +124,7 @@ def test_a_store_that_goes_is_an_error_that_says_so(small: ss.Store, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         (12, 12),
         ("12", 12),
@@ -135,34 +135,34 @@ def test_a_store_that_goes_is_an_error_that_says_so(small: ss.Store, tmp_path: P
         (START, START),
     ],
 )
-def test_moments(given: object, expected: object) -> None:
-    """An epoch is named by its number, its distance from the newest, or a moment with its zone."""
-    assert moment(given) == expected
+def test_moments(value: object, expected: object) -> None:
+    """An epoch is given by its number, its distance from the newest epoch, or a timestamp with a time zone."""
+    assert moment(value) == expected
 
 
-@pytest.mark.parametrize("given", ["noon", "live + 1", "live - x", "", None, 1.5, True, b"12", "2026-13-01T00:00Z"])
-def test_what_is_no_moment(given: object) -> None:
-    """The error says what would be right."""
+@pytest.mark.parametrize("value", ["noon", "live + 1", "live - x", "", None, 1.5, True, b"12", "2026-13-01T00:00Z"])
+def test_an_invalid_moment_is_refused(value: object) -> None:
+    """The error has an example or the format."""
     with pytest.raises(InvalidArgumentError, match=r"live - 10|ISO 8601"):
-        moment(given)
+        moment(value)
 
 
-def test_a_naive_moment_is_refused() -> None:
-    """As everywhere."""
+def test_a_naive_timestamp_is_refused() -> None:
+    """A timestamp requires a time zone."""
     with pytest.raises(NaiveTimestampError):
         moment("2026-01-01T00:00:00")
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
-def test_counting_back_is_arithmetic_on_epoch_numbers(newest: int, back: int) -> None:
-    """Whatever the spaces; whether the epoch was captured is another question."""
+def test_relative_epochs_are_computed_from_epoch_numbers(newest: int, back: int) -> None:
+    """Spaces are optional, and the epoch need not be captured."""
     assert relative_epoch(f"live - {back}", newest) == relative_epoch(f"live-{back}", newest) == newest - back
     assert relative_epoch("live", newest) == newest
     assert relative_epoch(str(back), newest) == back
 
 
-def test_the_epoch_counted_back_has_to_be_captured(tmp_path: Path) -> None:
-    """In a gap, or before the first, the error names the nearest."""
+def test_a_relative_epoch_must_be_captured(tmp_path: Path) -> None:
+    """The error for an epoch in a gap or before the first names the nearest ones."""
     write(tmp_path, [{"a": 1}, None, {"a": 3}, {"a": 4}])
     store = ss.open_store(tmp_path)
     assert store.sql("SELECT value FROM q", at="live - 1").to_pandas()["value"].tolist() == [3]
@@ -171,12 +171,12 @@ def test_the_epoch_counted_back_has_to_be_captured(tmp_path: Path) -> None:
             store.sql("FROM q", at=at)
 
 
-def test_parameters_by_place_and_by_name(small: ss.Store) -> None:
-    """Values, epochs and moments; quotes in them are of no consequence."""
-    by_place = small.sql(
+def test_positional_and_named_parameters(small: ss.Store) -> None:
+    """Values, epochs and timestamps can be parameters. Quotes in values have no effect."""
+    positional = small.sql(
         "SELECT ?::INT + value AS x FROM q VERSION AS OF ? WHERE key = ?", params=[10, "live - 1", "b"]
     )
-    assert by_place.to_arrow()["x"].to_pylist() == [15]
+    assert positional.to_arrow()["x"].to_pylist() == [15]
     named = "SELECT value FROM q TIMESTAMP AS OF $t WHERE key = $key OR key = $other"
     found = small.sql(named, params={"t": START + timedelta(minutes=1), "key": "b", "other": "' OR true --"})
     assert found.to_arrow()["value"].to_pylist() == [5]
@@ -186,25 +186,25 @@ def test_parameters_by_place_and_by_name(small: ss.Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "params", "says"),
+    ("sql", "params", "message"),
     [
         ("SELECT ?", None, "need values: \\$1"),
         ("SELECT ?, ?", [1], "need values: \\$2"),
         ("SELECT $a", {"b": 1}, "need values: \\$a"),
         ("SELECT $a", {"a": 1, "b": 1}, "no parameters \\$b"),
         ("SELECT 1", [1], "no parameters \\$1"),
-        ("SELECT ?", "x", "give a list"),
-        ("SELECT ?", 1, "give a list"),
-        ("FROM q VERSION AS OF ?", ["soon"], "whole number"),
-        ("FROM q VERSION AS OF ?", [True], "whole number"),
-        ("FROM q TIMESTAMP AS OF ?", [5], "no timestamp"),
+        ("SELECT ?", "x", "expected a list"),
+        ("SELECT ?", 1, "expected a list"),
+        ("FROM q VERSION AS OF ?", ["soon"], "expected an integer"),
+        ("FROM q VERSION AS OF ?", [True], "expected an integer"),
+        ("FROM q TIMESTAMP AS OF ?", [5], "Invalid timestamp"),
         ("FROM q TIMESTAMP AS OF ?", [datetime(2026, 1, 1)], "time zone"),  # noqa: DTZ001 (the point of the test)
         ("FROM ?", ["q"], "relation|parse"),
     ],
 )
-def test_parameters_that_do_not_fit(small: ss.Store, sql: str, params: object, says: str) -> None:
-    """Missing, left over, or of the wrong kind: named."""
-    with pytest.raises((InvalidArgumentError, LookupError), match=says):
+def test_invalid_parameters_are_refused(small: ss.Store, sql: str, params: object, message: str) -> None:
+    """Missing, unused and invalid parameters are errors."""
+    with pytest.raises((InvalidArgumentError, LookupError), match=message):
         small.sql(sql, params=params)  # type: ignore[arg-type]
 
 
@@ -245,13 +245,13 @@ def test_parameters_that_do_not_fit(small: ss.Store, sql: str, params: object, s
     ],
 )  # fmt: skip
 def test_every_part_of_a_statement_is_kept(small: ss.Store, sql: str, expected: list[tuple[object, ...]]) -> None:
-    """Aliases, joins, pivots, samples, laterals, windows, quoted names: time travel changes none of them."""
+    """Time travel does not change aliases, joins, pivots, samples, laterals, windows or quoted names."""
     found = small.sql(sql).to_arrow()
     assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
 
 
-def test_what_has_no_epochs_cannot_be_travelled_in(small: ss.Store) -> None:
-    """Neither what WITH defines, nor a table function, nor the user's own data."""
+def test_relations_without_epochs_refuse_time_travel(small: ss.Store) -> None:
+    """CTEs, table functions and frames have no epochs."""
     for sql in (
         "WITH x AS (FROM q) FROM x VERSION AS OF 1",
         "FROM range(3) VERSION AS OF 1",
@@ -261,7 +261,7 @@ def test_what_has_no_epochs_cannot_be_travelled_in(small: ss.Store) -> None:
             small.sql(sql, frames={"mine": pa.table({"a": [1]})})
 
 
-def test_a_moment_as_at(small: ss.Store) -> None:
-    """Text and datetimes alike."""
+def test_at_can_be_text_or_a_datetime(small: ss.Store) -> None:
+    """Both have the same result."""
     for at in (START, "2026-01-01T00:00:00+00:00", datetime(2026, 1, 1, 1, tzinfo=UTC) - timedelta(hours=1)):
         assert small.sql("SELECT value FROM q", at=at).to_arrow()["value"].to_pylist() == [1]

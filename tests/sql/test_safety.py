@@ -1,4 +1,4 @@
-"""SQL over state reads relations and nothing else, however it is put."""
+"""SQL over state can read relations only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError, InvalidSQLError, StreamStateError, UnknownNameError
+from streamstate.errors import InvalidArgumentError, InvalidSQLError, StreamStateError, UnknownNameError
 
 EXAMPLES = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -74,7 +74,7 @@ HOSTILE_VALUES = [
     "json_serialize_sql('SELECT 1')",
     "reflect('java.lang.System', 'exit', 1)",
 ]
-AROUND_RELATIONS = [
+RELATION_TEMPLATES = [
     "SELECT * FROM {}",
     "FROM {} AS x",
     "FROM q, {}",
@@ -101,7 +101,7 @@ AROUND_RELATIONS = [
     "SELECT [x + 1 FOR x IN (SELECT list(1) FROM {})]",
     "SELECT CASE WHEN false THEN (SELECT 1 FROM {}) END FROM q",
 ]
-AROUND_VALUES = [
+VALUE_TEMPLATES = [
     "SELECT {}",
     "SELECT {} FROM q",
     "SELECT key FROM q WHERE {} IS NOT NULL",
@@ -125,14 +125,14 @@ AROUND_VALUES = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file that no statement may read."""
-    found = tmp_path_factory.mktemp("guarded")
-    (found / "secret.csv").write_text("key,value\nsecret,1\n")
-    return found
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "secret.csv").write_text("key,value\nsecret,1\n")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def guarded(folder: Path) -> ss.Store:
-    """A store of one query ``q``, whose index is loaded."""
+    """A store with the query ``q``, whose index is loaded."""
     write(folder / "store", [{"a": 1}, {"a": 2, "b": 5}])
     store = ss.open_store(folder / "store")
     assert len(store.sql("FROM q")) == 2
@@ -140,7 +140,7 @@ def guarded(folder: Path) -> ss.Store:
 
 
 def refused(store: ss.Store, sql: str, folder: Path) -> None:
-    """The statement is an error of ours, left nothing behind, and the store reads on."""
+    """Check that a statement raises a StreamStateError and creates no files."""
     before = sorted(folder.iterdir())
     with pytest.raises(StreamStateError):
         store.sql(sql.replace("{folder}", str(folder))).to_arrow()
@@ -148,35 +148,33 @@ def refused(store: ss.Store, sql: str, folder: Path) -> None:
 
 
 @EXAMPLES
-@given(st.sampled_from(AROUND_RELATIONS), st.sampled_from(HOSTILE_RELATIONS))
-def test_no_relation_but_the_stores_is_reached_from_anywhere(
-    guarded: ss.Store, folder: Path, around: str, hostile: str
-) -> None:
-    """Files, the database's own tables and functions, and the index's relations, wherever in a statement they stand."""
-    refused(guarded, around.replace("{}", hostile), folder)
+@given(st.sampled_from(RELATION_TEMPLATES), st.sampled_from(HOSTILE_RELATIONS))
+def test_only_relations_of_the_store_can_be_read(guarded: ss.Store, folder: Path, template: str, hostile: str) -> None:
+    """Files, system tables, table functions and tables of the index are refused at any place of a statement."""
+    refused(guarded, template.replace("{}", hostile), folder)
     assert len(guarded.sql("FROM q")) == 2
 
 
 @EXAMPLES
-@given(st.sampled_from(AROUND_VALUES), st.sampled_from(HOSTILE_VALUES))
-def test_no_value_tells_of_the_machine_or_the_database(
-    guarded: ss.Store, folder: Path, around: str, hostile: str
+@given(st.sampled_from(VALUE_TEMPLATES), st.sampled_from(HOSTILE_VALUES))
+def test_values_cannot_reveal_the_machine_or_the_database(
+    guarded: ss.Store, folder: Path, template: str, hostile: str
 ) -> None:
-    """Settings, catalogues, sequences, logs and columns of the index, wherever in a statement they stand."""
-    refused(guarded, around.replace("{{", "{").replace("}}", "}").replace("{}", hostile), folder)
+    """Settings, catalogues, sequences, logs and columns of the index are refused at any place of a statement."""
+    refused(guarded, template.replace("{{", "{").replace("}}", "}").replace("{}", hostile), folder)
     assert len(guarded.sql("FROM q")) == 2
 
 
-@pytest.mark.parametrize("around", [one for one in AROUND_RELATIONS if "LATERAL {}" not in one])
-def test_the_places_that_are_tried_are_statements(guarded: ss.Store, around: str) -> None:
-    """With a relation of the store in its place each of them runs, so that its refusal is not for its form."""
-    guarded.sql(around.replace("{}", "q.history")).to_arrow()
+@pytest.mark.parametrize("template", [sql for sql in RELATION_TEMPLATES if "LATERAL {}" not in sql])
+def test_the_statements_around_relations_are_valid(guarded: ss.Store, template: str) -> None:
+    """Each runs with a relation of the store, so it is the other relations that are refused."""
+    guarded.sql(template.replace("{}", "q.history")).to_arrow()
 
 
-@pytest.mark.parametrize("around", AROUND_VALUES)
-def test_the_places_of_values_are_statements(guarded: ss.Store, around: str) -> None:
-    """With a harmless value in its place each of them runs, so that its refusal is not for its form."""
-    guarded.sql(around.replace("{{", "{").replace("}}", "}").replace("{}", "upper('x')")).to_arrow()
+@pytest.mark.parametrize("template", VALUE_TEMPLATES)
+def test_the_statements_around_values_are_valid(guarded: ss.Store, template: str) -> None:
+    """Each runs with an allowed function, so it is the other values that are refused."""
+    guarded.sql(template.replace("{{", "{").replace("}}", "}").replace("{}", "upper('x')")).to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -228,12 +226,12 @@ def test_the_places_of_values_are_statements(guarded: ss.Store, around: str) -> 
     ],
 )  # fmt: skip
 def test_other_statements_are_refused(guarded: ss.Store, folder: Path, sql: str) -> None:
-    """Only what reads is run, and one statement at a time."""
+    """Only a single SELECT statement is allowed."""
     refused(guarded, sql, folder)
     assert len(guarded.sql("FROM q")) == 2
 
 
-CAPTURING = [
+SHADOWING = [
     'WITH RECURSIVE "{}" AS (SELECT * FROM "{}") FROM "{}"',
     'WITH RECURSIVE x AS (FROM "{}"), "{}" AS (SELECT 1) FROM x',
     'WITH x AS (FROM "{}"), "{}" AS (SELECT 1) FROM x',
@@ -244,16 +242,16 @@ CAPTURING = [
 ]
 
 
-@pytest.mark.parametrize("around", CAPTURING)
+@pytest.mark.parametrize("template", SHADOWING)
 @pytest.mark.parametrize("hidden", ["q/op0", "Q/OP0", "duckdb_tables", "sqlite_master", "pragma_database_list"])
-def test_a_definition_lends_no_name_to_what_is_outside(guarded: ss.Store, around: str, hidden: str) -> None:
-    """A name that WITH defines elsewhere, or not yet, leads to nothing of the database's own."""
+def test_a_cte_out_of_scope_does_not_allow_a_system_table(guarded: ss.Store, template: str, hidden: str) -> None:
+    """The name of a system table is refused outside the scope of a CTE with the same name."""
     with pytest.raises((InvalidSQLError, UnknownNameError)):
-        guarded.sql(around.replace("{}", hidden)).to_arrow()
+        guarded.sql(template.replace("{}", hidden)).to_arrow()
 
 
-def test_definitions_may_have_any_name(guarded: ss.Store) -> None:
-    """That of a relation of the database's own too; then that is what it means where it can be seen."""
+def test_ctes_can_have_any_name(guarded: ss.Store) -> None:
+    """In its scope, a CTE hides a system table with the same name."""
     sql = 'WITH "q/op0"(a) AS (SELECT 1), duckdb_tables AS (SELECT a + 1 AS b FROM "q/op0") SELECT "q/op0".a, b FROM'
     assert guarded.sql(f'{sql} "q/op0", duckdb_tables').to_arrow().to_pylist() == [{"a": 1, "b": 2}]
 
@@ -353,23 +351,21 @@ WORDS = [
 
 @EXAMPLES
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14), st.sampled_from([None, "SELECT *", "FROM q"]))
-def test_whatever_is_written_it_runs_or_is_an_error_of_ours(
-    guarded: ss.Store, words: list[str], begin: str | None
-) -> None:
-    """No jumble of words brings an error that is not ours, or changes what the store reads."""
+def test_any_text_runs_or_raises_a_streamstate_error(guarded: ss.Store, words: list[str], prefix: str | None) -> None:
+    """Random words raise no other error, and do not change the store."""
     with contextlib.suppress(StreamStateError):
-        repr(guarded.sql(" ".join([*([begin] if begin else []), *words])))
+        repr(guarded.sql(" ".join([*([prefix] if prefix else []), *words])))
     assert len(guarded.sql("FROM q")) == 2
 
 
-def test_a_name_of_a_files_form_stays_a_name(guarded: ss.Store, folder: Path) -> None:
-    """What is refused says which relations there are."""
+def test_a_path_is_the_name_of_a_relation(guarded: ss.Store, folder: Path) -> None:
+    """The error lists the known relations."""
     with pytest.raises(UnknownNameError, match="Relation names: q"):
         guarded.sql(f"FROM '{folder}/secret.csv'")
 
 
-def test_files_are_read_where_the_user_allows_it(guarded: ss.Store, folder: Path) -> None:
-    """By a reading function or by their path; joined with state as any relation."""
+def test_files_can_be_allowed(guarded: ss.Store, folder: Path) -> None:
+    """With ``allow_files``, files can be read by path or by a function, and joined with state."""
     path = folder / "secret.csv"
     for source in (
         f"'{path}'",
@@ -384,7 +380,7 @@ def test_files_are_read_where_the_user_allows_it(guarded: ss.Store, folder: Path
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
+    ("sql", "message"),
     [
         ("FROM 'https://example.com/x.csv'", "not on this machine"),
         ("FROM read_parquet('s3://bucket/x.parquet')", "not on this machine"),
@@ -398,9 +394,9 @@ def test_files_are_read_where_the_user_allows_it(guarded: ss.Store, folder: Path
         ("ATTACH '{folder}/x.db'", "not allowed"),
     ],
 )
-def test_allowing_files_allows_no_more(guarded: ss.Store, folder: Path, sql: str, says: str) -> None:
-    """Neither the network, nor writing, nor the database's own tables."""
+def test_allowing_files_allows_nothing_else(guarded: ss.Store, folder: Path, sql: str, message: str) -> None:
+    """URLs, writes, system tables and other functions are still refused."""
     before = sorted(folder.iterdir())
-    with pytest.raises((InvalidSQLError, InvalidArgumentError), match=says):
+    with pytest.raises((InvalidSQLError, InvalidArgumentError), match=message):
         guarded.sql(sql.replace("{folder}", str(folder)), allow_files=True)
     assert sorted(folder.iterdir()) == before

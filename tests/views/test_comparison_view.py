@@ -1,4 +1,4 @@
-"""What the comparison view shows of two timelines, without a browser."""
+"""What the comparison view shows for two timelines, tested without a browser."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from branch_stores import counting
 
 import streamstate as ss
 from streamstate.widgets import ComparisonView
-from streamstate.widgets.comparison.drawing import View
+from streamstate.widgets.comparison.drawing import ComparisonDrawing
 from streamstate.widgets.comparison.model import KEYS
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ss.Store:
-    """A query and a fork of it that counts a double from epoch 4 on, and one that is the same."""
+    """A query, a fork whose counts double from epoch 4 on, and an identical fork."""
     states = {epoch: {f"k{at}": epoch * (at + 1) for at in range(8)} for epoch in range(7)}
     doubled = {epoch: {key: n * (1 + (epoch > 3)) for key, n in states[epoch].items()} for epoch in range(2, 7)}
     counting(tmp_path, "delays", states)
@@ -25,25 +25,26 @@ def store(tmp_path: Path) -> ss.Store:
     return ss.open_store(tmp_path)
 
 
-def shown(view: ComparisonView) -> View:
-    """What a view draws now."""
+def shown(view: ComparisonView) -> ComparisonDrawing:
+    """The view's current drawing."""
     drawn = view.model.drawing(view.selection).kept
-    assert isinstance(drawn, View)
+    assert isinstance(drawn, ComparisonDrawing)
     return drawn
 
 
 def test_bars_are_the_keys_that_differ(store: ss.Store) -> None:
-    """By epoch and kind, as the comparison counts them."""
+    """Bars count differing keys by epoch and kind, as the comparison does."""
     comparison = store["delays"].compare(store["what_if"])
     drawn = shown(ComparisonView(comparison))
     assert drawn.epochs is not None
     bars = {(row["epoch"], row["what"]): row["keys"] for row in drawn.epochs.rows}
     frame = comparison.epochs().set_index("epoch")
-    assert bars == {(epoch, "other values"): frame["differing"][epoch] for epoch in (4, 5, 6)} | {(6, "only there"): 1}
+    differing = {(epoch, "different values"): frame["differing"][epoch] for epoch in (4, 5, 6)}
+    assert bars == differing | {(6, "only there"): 1}
 
 
 def test_keys_are_drawn_in_both_timelines(store: ss.Store) -> None:
-    """The first that differ, at each epoch at which either changed; both begin with what they share."""
+    """The first differing keys are drawn at each epoch where either timeline changed, after the shared start."""
     drawn = shown(ComparisonView(store["delays"].compare(store["what_if"])))
     assert (drawn.column, len(drawn.values)) == ("count", KEYS)
     values = {(row["timeline"], row["epoch"]): row["value"] for row in drawn.values[0].rows}
@@ -53,25 +54,25 @@ def test_keys_are_drawn_in_both_timelines(store: ss.Store) -> None:
     assert len(json.dumps(drawn.message())) < 30_000
 
 
-def test_the_same_twice_has_nothing_to_draw(store: ss.Store) -> None:
-    """And says so."""
+def test_identical_timelines_have_nothing_to_draw(store: ss.Store) -> None:
+    """The view says that there are no differences."""
     view = ComparisonView(store["delays"].compare(store["again"]))
     drawn = shown(view)
     assert (drawn.epochs, drawn.values) == (None, ())
     assert "No key differs" in repr(view)
 
 
-def test_the_still_form_has_pictures_and_no_scripts(store: ss.Store) -> None:
-    """Small, and with a label each."""
+def test_the_static_form_has_pictures_and_no_scripts(store: ss.Store) -> None:
+    """The static form is small, and each picture has a label."""
     bundle, _ = ComparisonView(store["delays"].compare(store["what_if"]))._repr_mimebundle_()
-    still = bundle["text/html"]
-    assert still.count("<svg") == 1 + KEYS
-    assert "<script" not in still
-    assert len(still) < 200_000
+    html = bundle["text/html"]
+    assert html.count("<svg") == 1 + KEYS
+    assert "<script" not in html
+    assert len(html) < 200_000
 
 
-def test_what_a_page_cannot_mean_changes_nothing(store: ss.Store) -> None:
-    """Tables and columns that are not offered."""
+def test_invalid_comparison_actions_change_nothing(store: ss.Store) -> None:
+    """Tables and columns that the page does not offer are ignored."""
     view = ComparisonView(store["delays"].compare(store["what_if"]))
     for action, value in (("table", "nobody"), ("column", "nobody"), ("explode", 1), ("column", None)):
         assert view.model.acted(view.selection, action, value, shown(view)) == view.selection

@@ -1,4 +1,4 @@
-"""The query dashboard beside a query of this process: its plan, its end, its failure, and a JVM that is gone."""
+"""The query dashboard of a query in this process: its plan, its end, its failure, and a JVM that has exited."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from pyspark.sql.streaming import StreamingQuery
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError
 from streamstate.widgets import QueryDashboard
-from streamstate.widgets.dashboard.drawing import View
+from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.model import DashboardModel
-from streamstate.widgets.dashboard.sample import Probe
-from streamstate.widgets.dashboard.watcher import Watcher
+from streamstate.widgets.dashboard.watcher import QueryProbe, QueryWatcher
 
 
-def until(condition: Callable[[], Any], what: str, timeout: float = 60) -> Any:
-    """The first true value of ``condition``."""
+def until(condition: Callable[[], Any], what: str, timeout: float = 300) -> Any:
+    """Wait until ``condition`` returns a true value, and return that value."""
     end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, f"waited {timeout} s for {what}"
@@ -33,7 +32,7 @@ def until(condition: Callable[[], Any], what: str, timeout: float = 60) -> Any:
 
 
 def start(frame: DataFrame, folder: Path, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
-    """A query that runs until it is stopped."""
+    """Start a query that runs until it is stopped."""
     writer = frame.writeStream.foreachBatch(sink).outputMode("update")
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
@@ -47,8 +46,8 @@ def fed(spark: SparkSession, tmp_path: Path) -> Source:
     return source
 
 
-class Beside:
-    """A handle of a query and its capture, as ``%%stream`` returns one."""
+class QueryHandle:
+    """A handle of a query and its capture, like the one that ``%%stream`` returns."""
 
     def __init__(self, query: StreamingQuery, capture: object) -> None:
         self.query, self.capture = query, capture
@@ -56,16 +55,16 @@ class Beside:
 
 @pytest.fixture
 def watched() -> Iterator[list[QueryDashboard]]:
-    """Dashboards that are closed afterwards, and leave no thread behind."""
-    made: list[QueryDashboard] = []
-    yield made
-    for one in made:
-        one.model.release()
+    """Dashboards to close after the test; checks that they leave no thread behind."""
+    dashboards: list[QueryDashboard] = []
+    yield dashboards
+    for dashboard in dashboards:
+        dashboard.model.release()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("streamstate-watch-")]
 
 
-def seen(dashboard: QueryDashboard) -> View:
-    """What it shows now, while it is watched."""
+def seen(dashboard: QueryDashboard) -> DashboardDrawing:
+    """The current drawing, while the dashboard watches the query."""
     model = dashboard.model
     assert isinstance(model, DashboardModel)
     model.newest()
@@ -75,7 +74,7 @@ def seen(dashboard: QueryDashboard) -> View:
 def test_a_query_is_shown_while_it_runs_and_when_it_fails(
     spark: SparkSession, fed: Source, tmp_path: Path, watched: list[QueryDashboard]
 ) -> None:
-    """Spark's operators with the state tables of the store; then its error, short, and whole beside it."""
+    """It shows Spark's operators with their state tables; after a failure, a short error and the full text."""
 
     def sink(frame: DataFrame, epoch: int) -> None:
         frame.count()
@@ -84,8 +83,8 @@ def test_a_query_is_shown_while_it_runs_and_when_it_fails(
 
     query = start(counts(fed), tmp_path, sink)
     capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
-    capture.wait(1, timeout=120)
-    dashboard = QueryDashboard(ss.open_store(tmp_path / "store")["counts"], Beside(query, capture))
+    capture.wait(1, timeout=300)
+    dashboard = QueryDashboard(ss.open_store(tmp_path / "store")["counts"], QueryHandle(query, capture))
     watched.append(dashboard)
     view = until(lambda: (now := seen(dashboard)).charts.get("rates") and now, "rates of two batches")
     assert (view.state, view.epoch, view.troubles) == ("running", 1, [])
@@ -112,13 +111,13 @@ def test_a_query_is_shown_while_it_runs_and_when_it_fails(
     capture.stop()
 
 
-def test_a_query_that_was_stopped_is_stopped_and_calm(
+def test_a_stopped_query_shows_no_error(
     spark: SparkSession, fed: Source, tmp_path: Path, watched: list[QueryDashboard]
 ) -> None:
-    """No trouble, its last plan, and no news any more."""
+    """The last plan stays, and nothing triggers a drawing any more."""
     query = start(counts(fed), tmp_path, lambda frame, _: frame.write.format("noop").mode("append").save())
     capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
-    capture.wait(1, timeout=120)
+    capture.wait(1, timeout=300)
     query.stop()
     capture.stop()
     dashboard = QueryDashboard(ss.open_store(tmp_path / "store")["counts"], query)
@@ -128,12 +127,12 @@ def test_a_query_that_was_stopped_is_stopped_and_calm(
     assert (view.state, view.troubles) == ("stopped", [])
     assert dashboard.model.newest() == dashboard.model.newest()
     write(tmp_path / "store", [{"a": 1}])  # a history of another query
-    with pytest.raises(InvalidArgumentError, match="is another query than 'q'"):
+    with pytest.raises(InvalidArgumentError, match="is not the query of 'q'"):
         QueryDashboard(ss.open_store(tmp_path / "store")["q"], query)
 
 
-class _Gone:
-    """The handle of a query whose JVM has ended: every call of it fails as py4j's do."""
+class _ExitedJvmQuery:
+    """A query handle whose JVM has exited: every call raises the error that py4j would."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
@@ -142,16 +141,16 @@ class _Gone:
         raise Py4JNetworkError("Answer from Java side is empty")
 
 
-def test_a_jvm_that_is_gone_is_told_once_and_not_asked_again() -> None:
+def test_an_exited_jvm_is_reported_and_not_called_again() -> None:
     """The loss is a state of the dashboard, not an error of it."""
-    probe = Probe(_Gone())  # type: ignore[arg-type]  # a handle whose JVM is gone
-    found = probe.sample()
-    assert (found.state, found.problem) == ("unreachable", "Spark does not answer: Answer from Java side is empty")
-    assert probe.sample() is found
+    probe = QueryProbe(_ExitedJvmQuery())  # type: ignore[arg-type]  # a handle whose JVM has exited
+    sample = probe.sample()
+    assert (sample.state, sample.problem) == ("unreachable", "Spark does not answer: Answer from Java side is empty")
+    assert probe.sample() is sample
 
 
-class _Busy:
-    """The handle of a query whose JVM does not answer until it is let."""
+class _BusyQuery:
+    """A query handle whose JVM does not answer until the test allows it."""
 
     def __init__(self) -> None:
         self.answers = threading.Event()
@@ -162,13 +161,13 @@ class _Busy:
         raise ConnectionError("gone")
 
 
-def test_a_jvm_that_is_busy_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who draws goes on without an answer; the thread ends with it."""
+def test_a_busy_jvm_does_not_block_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing continues without an answer; the thread ends once the call returns."""
     monkeypatch.setattr("streamstate.widgets.dashboard.watcher._PATIENCE", 0.05)
-    busy = _Busy()
-    watcher = Watcher(busy, None, "busy")  # type: ignore[arg-type]  # as above
+    busy = _BusyQuery()
+    watcher = QueryWatcher(busy, None, "busy")  # type: ignore[arg-type]  # as above
     watcher.start()
-    [thread] = [one for one in threading.enumerate() if one.name == "streamstate-watch-busy"]
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "streamstate-watch-busy"]
     waiting = watcher.sample()
     assert waiting is not None
     assert waiting.state == "waiting"

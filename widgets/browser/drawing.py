@@ -1,40 +1,25 @@
-"""What a browser shows for one selection, as plain data: built in the kernel, drawn elsewhere.
+"""What a state browser shows: the drawing as plain data, as JSON for a page, as text and as still HTML.
 
-Only one page of rows is ever turned into cells; sorting, filtering and counting happen in the state
-table. The same view is drawn by the live page, by the static table of a saved notebook and as text.
+Only one page of rows is ever turned into cells; sorting, filtering and counting happen in the state table.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from streamstate.widgets.browser.marks import Marks
-from streamstate.widgets.browser.selection import Selection
+from streamstate.widgets.browser.actions import BrowserSelection
+from streamstate.widgets.browser.marks import SliderMarks
+from streamstate.widgets.number_text import described, ranges
+from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.values import Cell
 
-__all__ = [
-    "Column",
-    "Counts",
-    "KeyChange",
-    "KeyHistory",
-    "Row",
-    "Rows",
-    "View",
-    "WholeValue",
-    "Window",
-    "described",
-    "ranges",
-]
-
-RUNS = 4
-"""Runs of epochs that are named one by one."""
+_HINT = "Open the notebook in JupyterLab with a running kernel to browse all epochs here."
 
 
 @dataclass(frozen=True)
-class Column:
+class BrowserColumn:
     """A column of the table: its name, and whether it is part of the key."""
 
     name: str
@@ -42,10 +27,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of cells; ``mark`` is ``+``, ``~`` or ``−`` where it differs from the previous epoch.
+class BrowserRow:
+    """A row of cells; ``mark`` is ``+``, ``~`` or ``−`` if it differs from the previous epoch.
 
-    ``was`` holds, for each cell that changed, the old value.
+    ``was`` holds the old value of each cell that changed.
     """
 
     cells: Sequence[Cell]
@@ -54,21 +39,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """One page: where it starts, how many rows there are to page through, the key of each row, the row that is open."""
-
-    columns: Sequence[Column] = ()
-    rows: Sequence[Row] = ()
-    offset: int = 0
-    matching: int = 0
-    keys: Sequence[Mapping[str, Any]] = ()
-    chosen: int | None = None
-    window: Window | None = None
-
-
-@dataclass(frozen=True)
-class Window:
-    """Which of many value columns are shown: so many from the first, of those whose name was looked for."""
+class ColumnWindow:
+    """Which value columns of a wide table are shown: ``shown`` from ``first`` on, of those whose name was found."""
 
     first: int
     shown: int
@@ -78,8 +50,40 @@ class Window:
 
 
 @dataclass(frozen=True)
+class BrowserPage:
+    """A page of rows: where it starts, how many rows match, the key of each row, and the row that is open."""
+
+    columns: Sequence[BrowserColumn] = ()
+    rows: Sequence[BrowserRow] = ()
+    offset: int = 0
+    matching: int = 0
+    keys: Sequence[Mapping[str, Any]] = ()
+    chosen: int | None = None
+    window: ColumnWindow | None = None
+
+    def message(self) -> dict[str, Any]:
+        """The page as JSON types; written out, because ``asdict`` is slow for thousands of cells."""
+        rows = [
+            {
+                "mark": row.mark,
+                "cells": [vars(cell) for cell in row.cells],
+                "was": {at: vars(cell) for at, cell in row.was.items()},
+            }
+            for row in self.rows
+        ]
+        return {
+            "columns": [vars(column) for column in self.columns],
+            "rows": rows,
+            "offset": self.offset,
+            "matching": self.matching,
+            "chosen": self.chosen,
+            "window": vars(self.window) if self.window else None,
+        }
+
+
+@dataclass(frozen=True)
 class WholeValue:
-    """One cell's whole value; ``size`` is its length in characters, which may be more than the text has."""
+    """A cell's whole value; ``size`` is its length in characters, even if the text is cut."""
 
     column: str
     key: str
@@ -88,7 +92,7 @@ class WholeValue:
 
 
 @dataclass(frozen=True)
-class Counts:
+class ChangeCounts:
     """How many keys differ from the previous epoch."""
 
     since: int
@@ -106,18 +110,8 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class KeyHistory:
-    """The changes of one key, newest first; ``more`` are not listed."""
-
-    key: Sequence[tuple[str, Cell]]
-    columns: Sequence[str]
-    changes: Sequence[KeyChange]
-    more: int = 0
-
-
-@dataclass(frozen=True)
-class KeyChange:
-    """One change of a key: the epoch it happened in, when that was committed, and the values after it."""
+class KeyPanelRow:
+    """A change of a key: its epoch, when that was committed, and the values after it."""
 
     epoch: int
     mark: str
@@ -128,8 +122,18 @@ class KeyChange:
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything one drawing needs; ``counting`` says that the counts are still to come."""
+class KeyPanel:
+    """The history of one key, newest change first; ``more`` changes are not listed."""
+
+    key: Sequence[tuple[str, Cell]]
+    columns: Sequence[str]
+    changes: Sequence[KeyPanelRow]
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class BrowserDrawing:
+    """Everything that a drawing needs; with ``counting``, the counts of changes follow in the next drawing."""
 
     name: str
     tables: Sequence[str] = ()
@@ -138,80 +142,68 @@ class View:
     captured: Sequence[int] = ()
     epoch: int | None = None
     facts: Sequence[tuple[str, str]] = ()
-    marks: Marks = field(default_factory=Marks)
+    marks: SliderMarks = field(default_factory=SliderMarks)
     total: int = 0
-    counts: Counts | None = None
+    counts: ChangeCounts | None = None
     counting: bool = False
-    page: Rows = field(default_factory=Rows)
-    history: KeyHistory | None = None
+    page: BrowserPage = field(default_factory=BrowserPage)
+    history: KeyPanel | None = None
     value: WholeValue | None = None
     problem: str = ""
-    selection: Selection = field(default_factory=Selection)
+    selection: BrowserSelection = field(default_factory=BrowserSelection)
 
     @property
     def waiting(self) -> bool:
-        """Whether there is no epoch to show yet."""
+        """Whether no epoch has been captured yet."""
         return self.epoch is None
 
     def message(self) -> dict[str, Any]:
-        """The view as JSON types, epochs as ranges: what goes to a page."""
+        """The drawing as JSON types, epochs as ranges."""
         chosen = dict(vars(self.selection))
         for large in ("key", "cell"):
             del chosen[large]
         content = dict(vars(self)) | {"captured": ranges(self.captured), "following": self.selection.following}
         content |= {
             "selection": chosen,
-            "page": _rows_message(self.page),
-            "marks": [vars(one) for one in self.marks.drawn],
-            "told": self.marks.facts,
+            "page": self.page.message(),
+            "marks": [vars(mark) for mark in self.marks.drawn],
+            "mark_facts": self.marks.facts,
         }
         for part in ("counts", "value", "history"):
             known = content[part]
             content[part] = asdict(known) if known else None
         return content
 
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return f"{self.name}: " + " · ".join(self._parts())
 
-def _rows_message(page: Rows) -> dict[str, Any]:
-    """Written out, because ``asdict`` takes its time over thousands of cells."""
-    rows = [
-        {
-            "mark": row.mark,
-            "cells": [vars(cell) for cell in row.cells],
-            "was": {at: vars(cell) for at, cell in row.was.items()},
-        }
-        for row in page.rows
-    ]
-    return {
-        "columns": [vars(column) for column in page.columns],
-        "rows": rows,
-        "offset": page.offset,
-        "matching": page.matching,
-        "chosen": page.chosen,
-        "window": vars(page.window) if page.window else None,
-    }
+    def html(self) -> str:
+        """The drawing as a table, without scripts."""
+        return frame(self.name, self._parts(), "" if self.waiting else self._table(), "".join(self._notes()))
 
+    def _parts(self) -> Iterator[str]:
+        if self.waiting:
+            yield "no epoch captured yet"
+            return
+        yield f"table {self.table}"
+        yield f"epoch {self.epoch} (captured: {described(self.captured)})"
+        yield f"{self.total:,} rows"
+        if self.counts:
+            yield str(self.counts)
+        yield from (f"{label} {value}" for label, value in (*self.facts, *self.marks.facts))
 
-def ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers as inclusive runs; ten thousand epochs are a few pairs.
+    def _notes(self) -> Iterator[str]:
+        if not self.waiting and self.page.matching > len(self.page.rows):
+            yield f"The first {len(self.page.rows)} of {self.page.matching:,} rows. "
+        if window := self.page.window:
+            yield f"{window.shown} of {window.total} value columns. "
+        yield _HINT
 
-    Example:
-        >>> ranges([0, 1, 2, 5, 6])
-        [[0, 2], [5, 6]]
-    """
-    return [[run[0], run[-1]] for run in _runs(numbers)]
-
-
-def described(captured: Sequence[int]) -> str:
-    """Which epochs there are, with the gaps between them.
-
-    Example:
-        >>> described([0, 1, 2, 5, 6])
-        '0–2, 5–6'
-    """
-    runs = [f"{a}–{b}" if a != b else f"{a}" for a, b in ranges(captured)]
-    return ", ".join(runs) if len(runs) <= RUNS else f"{runs[0]}, …, {runs[-1]} ({len(runs) - 1} gaps)"
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        yield [number for _, number in run]
+    def _table(self) -> str:
+        return table(
+            f"State table {self.table} of {self.name} at epoch {self.epoch}",
+            [f"{column.name} (key)" if column.key else column.name for column in self.page.columns],
+            ([td(cell, changed=at in row.was) for at, cell in enumerate(row.cells)] for row in self.page.rows),
+            [row.mark for row in self.page.rows],
+        )

@@ -1,30 +1,39 @@
-"""Builds the state browser's drawings from a history, keeping what two in a row have in common."""
+"""The state browser: one query's state through its epochs."""
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
+import time
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.browser import static
-from streamstate.widgets.browser.drawing import View
-from streamstate.widgets.browser.reader import Reader, chosen_epoch
-from streamstate.widgets.browser.selection import Selection, changed
-from streamstate.widgets.model import Drawing, Focus, ViewModel
+from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.widgets.browser.actions import BrowserSelection, acted
+from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
+from streamstate.widgets.browser.marks import SliderMarks, slider_marks
+from streamstate.widgets.browser.rows import RowReader, key_panel, remember, shown_columns, table_at, whole_value
+from streamstate.widgets.model import Drawing, Focus, ViewModel, chosen_table, clicked
+from streamstate.widgets.values import timestamp
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect import History
+    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.registry import ForkPoint
+    from streamstate.state_inspect import History, Snapshot, StateTable
 
-__all__ = ["BrowserModel"]
-
+_QUICK = 0.03
+"""Seconds: counting that takes less is done before the rows are shown, otherwise after."""
+_FORKS = 5.0
+"""Seconds between two look-ups of forks: they are rare, and there may be five epochs a second."""
 _SAVED_PAGES = 5
-"""Pages of a table that a saved file is worth filling with."""
+"""Pages of a table that a saved file offers at most."""
 
 
-class BrowserModel(ViewModel[Selection]):
-    """Reads one history, one drawing at a time whichever threads ask."""
+class BrowserModel(ViewModel[BrowserSelection]):
+    """Reads one history; a lock allows one drawing at a time."""
 
     kind = "browser"
 
@@ -32,52 +41,44 @@ class BrowserModel(ViewModel[Selection]):
         self.history = history
         self.name = history.name
         self._lock = threading.Lock()
-        self._reader = Reader(history)
+        self._rows = RowReader(history)
+        self._counts: dict[tuple[str, int, int], ChangeCounts] = {}
+        self._took = 0.0
+        self._marked: tuple[object, SliderMarks] = (None, SliderMarks())
+        self._forks: tuple[float, list[ForkPoint]] = (0.0, [])
 
     def newest(self) -> object:
-        """The epochs there are now."""
+        """The captured epochs."""
         with self._lock:
             return self.history.captured()
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """The table at its epoch, and what changed.
+    def view(self, selection: BrowserSelection, *, whole: bool = True) -> BrowserDrawing:
+        """The table at its epoch, and what changed; without ``whole``, slow counts are left out."""
+        with self._lock:
+            return self._view(selection, whole=whole)
 
-        Raises:
-            UnknownTableError: the history has no such table.
-            UnknownEpochError: the epoch was never captured.
-        """
-        view = self.view(selection)
-        return Drawing(view.message(), view)
-
-    def quick(self, selection: Selection) -> Drawing:
-        """The same without counts that take long: they come next."""
+    @consistent_read()
+    def quick(self, selection: BrowserSelection) -> Drawing:
+        """The drawing without counts that take long; the next drawing has them."""
         view = self.view(selection, whole=False)
         return Drawing(view.message(), view, unfinished=view.counting)
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """Rows are named by number, never by value."""
+    def acted(self, selection: BrowserSelection, action: str, value: Any, kept: Any) -> BrowserSelection:
+        """The selection after an action. A page names rows by number, never by value."""
         if action in ("key", "cell") and value is not None:
-            value = _meant(value, kept) if kept else getattr(selection, action)
-        return changed(selection, action, value)
+            value = _clicked(value, kept) if kept else getattr(selection, action)
+        return acted(selection, action, value)
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
-    def html(self, drawing: Drawing) -> str:
-        """The drawing as a table."""
-        return static.html(drawing.kept)
-
-    def playing(self, selection: Selection) -> bool:
-        """Whether the next epoch comes by itself."""
+    def playing(self, selection: BrowserSelection) -> bool:
+        """Whether the epochs play."""
         return selection.playing
 
-    def paused(self, selection: Selection) -> Selection:
-        """The epoch stays."""
+    def paused(self, selection: BrowserSelection) -> BrowserSelection:
+        """The same epoch, paused."""
         return replace(selection, playing=False)
 
-    def played(self, selection: Selection) -> Selection:
-        """The next epoch that was captured; at the end it stops."""
+    def played(self, selection: BrowserSelection) -> BrowserSelection:
+        """The next captured epoch; playing stops at the last one."""
         with self._lock:
             captured = self.history.captured()
         after = bisect_right(captured, selection.epoch or 0)
@@ -85,25 +86,25 @@ class BrowserModel(ViewModel[Selection]):
             return replace(selection, playing=False)
         return replace(selection, epoch=captured[after])
 
-    def focus(self, selection: Selection) -> Focus:
+    def focus(self, selection: BrowserSelection) -> Focus:
         """The epoch, the table and the key."""
         return Focus(selection.epoch, table=selection.table, key=selection.key, live=selection.following)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """Another table has other columns and keys; of two epochs the later is shown."""
+    def focused(self, selection: BrowserSelection, focus: Focus) -> BrowserSelection:
+        """The table, epoch and key of another view; of two epochs the later."""
         moved = selection
-        if focus.table is not None and focus.table != self._reader.table_name(selection.table):
-            moved = changed(moved, "table", focus.table)
+        if focus.table is not None and focus.table != chosen_table(self.history, selection.table):
+            moved = acted(moved, "table", focus.table)
         if focus.live:
-            moved = changed(moved, "follow", None)
+            moved = acted(moved, "follow", None)
         epoch = focus.between[1] if focus.between and focus.epoch is None else focus.epoch
         if epoch is not None:
-            moved = changed(moved, "epoch", epoch)
+            moved = acted(moved, "epoch", epoch)
         return moved if focus.key is None else replace(moved, key=focus.key)
 
-    def saved_actions(self, selection: Selection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """The changes, the other tables, each order, the next pages, and the history of each row."""
-        view: View = drawing.kept
+    def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
+        """What changed, the other tables, each order, the next pages, and the history of each row."""
+        view: BrowserDrawing = drawing.kept
         yield "rows", "all" if selection.rows == "changed" else "changed"
         yield from (("table", name) for name in view.tables if name != view.table)
         yield from (("sort", column.name) for column in view.page.columns)
@@ -112,35 +113,131 @@ class BrowserModel(ViewModel[Selection]):
         yield "key", None
         yield from (("key", row) for row in range(len(view.page.rows)))
 
-    def check(self, selection: Selection) -> None:
-        """Raise what :meth:`drawing` would for a table or an epoch that does not exist."""
-        captured = self.history.captured()
-        if captured:
-            chosen_epoch(selection, captured)
-            self._reader.table_name(selection.table)
-
-    def view(self, selection: Selection, *, whole: bool = True) -> View:
-        """What ``selection`` shows now; without ``whole``, counts that take long are left for later.
-
-        Raises:
-            UnknownTableError: the history has no such table.
-            UnknownEpochError: the epoch was never captured.
-        """
-        with self._lock:
-            return self._reader.view(selection, whole=whole)
+    def check(self, selection: BrowserSelection) -> None:
+        """Raise what :meth:`view` raises for a table or an epoch that does not exist."""
+        if self.history.captured():
+            if selection.epoch is not None:
+                self.history.recorded.entry(selection.epoch)
+            chosen_table(self.history, selection.table)
 
     def release(self) -> None:
-        """Let go of what is kept between views."""
+        """Drop what is cached between drawings."""
         with self._lock:
-            self._reader.forget()
+            self._rows.forget()
+            self._counts.clear()
+            self._marked = (None, SliderMarks())
+            self._forks = (0.0, [])
+
+    def _view(self, selection: BrowserSelection, *, whole: bool) -> BrowserDrawing:
+        entries = self.history.recorded.entries()
+        captured = [entry.epoch for entry in entries if entry.captured]
+        if not captured:
+            return BrowserDrawing(self.history.name, selection=selection)
+        epoch = captured[-1] if selection.epoch is None else self.history.recorded.entry(selection.epoch).epoch
+        snapshot = self.history.at(epoch)
+        name = chosen_table(self.history, selection.table)
+        before = captured[captured.index(epoch) - 1] if epoch != captured[0] else None
+        counts = self._counted(name, before, epoch, whole=whole or selection.rows == "changed")
+        table, total = snapshot.table(name), snapshot.rows()[name]
+        columns, window = shown_columns(table.key_columns, table.value_columns, selection)
+        if selection.rows == "all":
+            page, problem = self._rows.state_page(table, before, columns, selection, total)
+        elif before is None or counts is None:
+            page, problem = BrowserPage(columns), ""
+        else:
+            page, problem = self._rows.changed_page(table, before, columns, selection, counts.total)
+        names = None if window is None else {column.name for column in columns}
+        return BrowserDrawing(
+            name=self.history.name,
+            tables=self.history.tables(),
+            table=name,
+            columns=[*table.key_columns, *table.value_columns],
+            captured=captured,
+            epoch=epoch,
+            facts=_facts(snapshot),
+            marks=self._marks(entries),
+            total=total,
+            counts=counts,
+            counting=counts is None and before is not None,
+            page=replace(page, window=window),
+            history=key_panel(self.history, name, selection.key, names) if selection.key else None,
+            value=self._value(table, before, selection),
+            problem=problem,
+            selection=selection,
+        )
+
+    def _counted(self, table: str, before: int | None, epoch: int, *, whole: bool) -> ChangeCounts | None:
+        """How many keys differ from the previous epoch; None if there is none, or if counting is left for later."""
+        if before is None:
+            return None
+        known = self._counts.get((table, before, epoch))
+        if known is None and (whole or self._took < _QUICK):
+            began = time.monotonic()
+            found = self.history.diff(before, epoch, table=table).counts
+            self._took = time.monotonic() - began
+            known = ChangeCounts(before, found["added"], found["changed"], found["removed"])
+            remember(self._counts, (table, before, epoch), known)
+        return known
+
+    def _value(self, table: StateTable, before: int | None, selection: BrowserSelection) -> WholeValue | None:
+        """The whole value of the cell that is open; if its key was just removed, the value before."""
+        if selection.cell is None:
+            return None
+        key, column = selection.cell
+        held = table.lookup(key=key)
+        if held is None and before is not None and (earlier := table_at(self.history, table.name, before)) is not None:
+            held = earlier.lookup(key=key)
+        return None if held is None or column not in held else whole_value(column, key, held[column])
+
+    def _marks(self, entries: Sequence[Entry]) -> SliderMarks:
+        """The marks of the slider, updated when there are new epochs."""
+        now = time.monotonic()
+        if not self._forks[0] or now - self._forks[0] > _FORKS:
+            self._forks = now, self.history.forks()
+        state = (len(entries), entries[-1].epoch, entries[0].epoch, self._forks[1])
+        if self._marked[0] != state:
+            self._marked = state, slider_marks(self.history.name, entries, self._forks[1])
+        return self._marked[1]
 
 
-def _meant(value: Any, kept: View) -> Any:
-    """The key of a row, or the cell of a row and a column; None where there is no such row."""
-    row = int(value["row"] if isinstance(value, Mapping) else value)
-    if not 0 <= row < len(kept.page.keys):
-        return None
+def _clicked(value: Any, kept: BrowserDrawing) -> Any:
+    """The key of a row, or the key and column of a cell; None if there is no such row."""
     if not isinstance(value, Mapping):
-        return kept.page.keys[row]
-    column = int(value["column"])
-    return (kept.page.keys[row], kept.page.columns[column].name) if 0 <= column < len(kept.page.columns) else None
+        return clicked(kept.page.keys, value)
+    key, column = clicked(kept.page.keys, value.get("row")), clicked(kept.page.columns, value.get("column"))
+    return None if key is None or column is None else (key, column.name)
+
+
+def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What the manifest records for the epoch."""
+    known = (("committed", snapshot.committed_at), ("watermark", snapshot.watermark))
+    return [(label, _moment(value)) for label, value in known if value is not None]
+
+
+def _moment(value: dt.datetime) -> str:
+    return "none yet" if value.timestamp() <= 0 else timestamp(value)
+
+
+class StateBrowser(View[BrowserSelection]):
+    """Shows the state of a query: an epoch slider, the table at that epoch, and what changed.
+
+    In JupyterLab the view is live: it follows new epochs while the query runs, pages, sorts and filters in the
+    kernel, and shows a key's history when its row is clicked. In a saved notebook and in exported HTML it is a
+    still table; elsewhere, a line of text.
+
+    Args:
+        history: the query, ``store[name]``.
+        table: the state table to show first; by default the query's first.
+        epoch: the epoch to show first; by default the newest is followed.
+
+    Raises:
+        UnknownTableError: the query has no such table.
+        UnknownEpochError: the epoch was not captured.
+
+    Example:
+        >>> StateBrowser(store["delays"])  # doctest: +SKIP
+        delays: table op0 · epoch 41 (captured: 0–41) · 34 rows · +0 ~5 −0 since epoch 40
+    """
+
+    def __init__(self, history: History, table: str | None = None, *, epoch: int | None = None) -> None:
+        super().__init__(BrowserModel(history), BrowserSelection(table=table, epoch=epoch))

@@ -1,36 +1,30 @@
-"""What a comparison shows, as plain data and plots: which epochs differ, and a column in both timelines."""
+"""What a comparison shows: the drawing as plain data and plots, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from html import escape
 from typing import Any
 
 import pandas as pd
 
 from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, Chart
-from streamstate.widgets.values import plain
-
-__all__ = ["BINS", "KINDS", "View", "differing_chart", "values_chart"]
+from streamstate.widgets.front import resource
+from streamstate.widgets.still import figure
+from streamstate.widgets.values import number
 
 BINS = 200
-"""Bars at most; where there are more epochs, a bar stands for several of them and shows the most of one."""
-KINDS = {"differing": "other values", "only_here": "only here", "only_there": "only there"}
+"""The most bars; beyond that, a bar stands for several epochs and shows the largest of them."""
+KINDS = {"differing": "different values", "only_here": "only here", "only_there": "only there"}
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything one drawing needs.
+class ComparisonDrawing:
+    """The comparison of one table in words, the plot of how many keys differ, and the plots of single keys' values.
 
-    Attributes:
-        names: what the two timelines are called.
-        table: the state table that is shown, one of ``tables``.
-        column: the column whose values are drawn, one of ``columns``; None where no numbers differ.
-        told: what is said of both, in sentences.
-        epochs: the plot of how many keys differ.
-        values: the plots of single keys.
+    ``tables`` and ``columns`` can be chosen; ``column`` is None if no numbers differ.
     """
 
     names: tuple[str, str]
@@ -38,7 +32,7 @@ class View:
     table: str
     columns: Sequence[str]
     column: str | None
-    told: Sequence[str]
+    sentences: Sequence[str]
     epochs: Chart | None = None
     values: Sequence[Chart] = ()
 
@@ -48,39 +42,46 @@ class View:
         return f"{self.names[0]} and {self.names[1]}"
 
     def message(self) -> dict[str, Any]:
-        """The view as JSON types."""
+        """The drawing as JSON types."""
         return {
             "name": self.name,
             "tables": list(self.tables),
             "table": self.table,
             "columns": list(self.columns),
             "column": self.column,
-            "told": list(self.told),
+            "sentences": list(self.sentences),
             "epochs": self.epochs and self.epochs.message(),
             "values": [chart.message() for chart in self.values],
         }
 
+    def text(self) -> str:
+        """The comparison in sentences."""
+        return " ".join(self.sentences)
+
+    def html(self) -> str:
+        """The comparison as still pictures, without scripts."""
+        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        charts = [*([self.epochs] if self.epochs else []), *self.values]
+        pictures = "".join(figure(chart, 560) for chart in charts)
+        return f"<style>{resource('static.css')}</style>{paragraphs}{pictures}"
+
 
 def differing_chart(frame: pd.DataFrame, table: str) -> Chart:
-    """How many keys differ at each epoch, and how.
-
-    Args:
-        frame: the rows of :meth:`Comparison.epochs` that are of one table.
-        table: which one.
-    """
+    """How many keys of a table differ at each epoch, and how, from its rows of :meth:`Comparison.epochs`."""
     width = math.ceil(len(frame) / BINS)
     rows = []
     for start in range(0, len(frame), width):
         part = frame.iloc[start : start + width]
         for kind, word in KINDS.items():
-            if number := int(part[kind].max()):
-                rows.append({"epoch": int(part["epoch"].iloc[0]), "keys": number, "what": word})
-    binned = "" if width == 1 else f", the most of {width:,} epochs a bar"
+            if keys := int(part[kind].max()):
+                rows.append({"epoch": int(part["epoch"].iloc[0]), "keys": keys, "what": word})
+    binned = "" if width == 1 else f", the most in {width:,} epochs per bar"
     bar = max(2, min(18, 480 // max(1, math.ceil(len(frame) / width))))
+    scale = _scale(int(frame["epoch"].min()), int(frame["epoch"].max()))
     spec = {
         "mark": {"type": "bar", "tooltip": True, "width": bar},
         "encoding": {
-            "x": {"field": "epoch", "type": "quantitative", "title": "epoch", "axis": _WHOLE, "scale": _scale(frame)},
+            "x": {"field": "epoch", "type": "quantitative", "title": "epoch", "axis": _WHOLE, "scale": scale},
             "y": {"field": "keys", "type": "quantitative", "title": "keys"},
             "color": {
                 "field": "what",
@@ -97,25 +98,28 @@ def differing_chart(frame: pd.DataFrame, table: str) -> Chart:
 def values_chart(
     label: str, names: tuple[str, str], epochs: Sequence[int], both: Sequence[Mapping[int, Any]]
 ) -> Chart | None:
-    """One key's values in both timelines; None where neither has a number.
+    """One key's values in both branches; None if neither has a number.
 
-    Args:
-        label: the column and the key, in words.
-        names: what the two timelines are called.
-        epochs: those that are compared, ascending.
-        both: what each timeline's value became, at the epochs at which it changed.
+    ``both`` holds, for each branch, the values at the epochs at which they changed.
     """
     rows = list(_steps(names, epochs, both))
     if not any(row["value"] is not None for row in rows):
         return None
     legend = {"orient": "top", "symbolType": "stroke", "symbolSize": 200}
+    branch = {"field": "timeline", "type": "nominal", "title": None, "legend": legend, "sort": None}
     spec = {
         "mark": {"type": "line", "interpolate": "step-after", "point": len(epochs) < 40, "tooltip": True},
         "encoding": {
-            "x": {"field": "epoch", "type": "quantitative", "title": None, "axis": _WHOLE, "scale": _nice(epochs)},
+            "x": {
+                "field": "epoch",
+                "type": "quantitative",
+                "title": None,
+                "axis": _WHOLE,
+                "scale": _scale(epochs[0], epochs[-1]),
+            },
             "y": {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False}},
-            "color": {"field": "timeline", "type": "nominal", "title": None, "legend": legend, "sort": None},
-            "strokeDash": {"field": "timeline", "type": "nominal", "title": None, "legend": legend, "sort": None},
+            "color": branch,
+            "strokeDash": branch,
         },
     }
     return Chart(label, spec, rows, height=80)
@@ -124,32 +128,19 @@ def values_chart(
 _WHOLE = {"format": ",d", "tickMinStep": 1}
 
 
-def _scale(frame: pd.DataFrame) -> dict[str, Any]:
-    return _nice([int(frame["epoch"].min()), int(frame["epoch"].max())])
-
-
-def _nice(epochs: Sequence[int]) -> dict[str, Any]:
-    return {"domain": [epochs[0] - 0.5, epochs[-1] + 0.5], "nice": False}
+def _scale(first: int, last: int) -> dict[str, Any]:
+    return {"domain": [first - 0.5, last + 0.5], "nice": False}
 
 
 def _steps(
     names: tuple[str, str], epochs: Sequence[int], both: Sequence[Mapping[int, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Where each timeline's value became another, and the last epoch."""
+    """The epochs at which a branch's value changed, and the first and last epoch."""
     for name, changes in zip(names, both, strict=True):
-        now = None
-        earlier = [epoch for epoch in changes if epoch <= epochs[0]]
-        if earlier:
-            now = _number(changes[max(earlier)])
+        current = max((epoch for epoch in changes if epoch <= epochs[0]), default=None)
         for epoch in epochs:
-            changed = epoch in changes
-            now = _number(changes[epoch]) if changed else now
-            if changed or epoch in (epochs[0], epochs[-1]):
-                yield {"epoch": epoch, "value": now, "timeline": name}
-
-
-def _number(value: Any) -> float | None:
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or not math.isfinite(value):
-        return None
-    return float(value)
+            if epoch in changes:
+                current = epoch
+            if epoch in changes or epoch in (epochs[0], epochs[-1]):
+                value = None if current is None else number(changes[current])
+                yield {"epoch": epoch, "value": value, "timeline": name}

@@ -1,70 +1,96 @@
-"""What a dashboard shows for one selection, as plain data."""
+"""What a dashboard shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.dashboard.operators import Operators
-from streamstate.widgets.dashboard.spread import Spread
-
-__all__ = ["Trouble", "View"]
+from streamstate.widgets.dashboard.spread import StateSpread
+from streamstate.widgets.model import chosen_row
+from streamstate.widgets.still import figure, frame, table, td
 
 _WHOLE = 4_000
+"""Characters of an error that a page gets."""
+_HINT = "Open the notebook in JupyterLab with a running kernel for a dashboard that follows the query."
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Something that is wrong: who has it, in a line, and all of it."""
+class QueryTrouble:
+    """Something that is wrong: what it concerns, a summary in a line, and the whole error."""
 
     what: str
     short: str
     whole: str = ""
 
     def message(self) -> dict[str, str]:
-        """In JSON types, cut to what a person reads."""
+        """As JSON types, cut to a readable length."""
         cut = self.whole if len(self.whole) <= _WHOLE else self.whole[:_WHOLE] + "…"
         return {"what": self.what, "short": self.short, "whole": cut if cut != self.short else ""}
 
 
 @dataclass(frozen=True)
-class View:
-    """The dashboard at one moment."""
+class DashboardDrawing:
+    """The dashboard at one moment, with the state tables to choose from, and the key that was clicked.
+
+    Example:
+        >>> DashboardDrawing("delays").text()
+        'delays: no epoch captured yet'
+    """
 
     name: str
     epoch: int | None = None
-    """The newest captured epoch."""
     state: str = ""
-    """What the query does, in a word; empty where nobody in this process runs it."""
+    """What the query does, in a word; empty if it does not run in this process."""
     facts: Sequence[tuple[str, str]] = ()
-    troubles: Sequence[Trouble] = ()
+    """Figures with their labels."""
+    troubles: Sequence[QueryTrouble] = ()
     operators: Operators | None = None
     charts: Mapping[str, Chart] = field(default_factory=dict)
     tables: Sequence[str] = ()
-    spread: Spread | None = None
+    spread: StateSpread | None = None
     key: Mapping[str, Any] | None = None
 
     def message(self) -> dict[str, Any]:
-        """In JSON types."""
+        """The drawing as JSON types."""
         return {
             "name": self.name,
             "epoch": self.epoch,
             "state": self.state,
             "facts": [list(fact) for fact in self.facts],
-            "troubles": [one.message() for one in self.troubles],
-            "operators": self.operators.message() if self.operators else None,
+            "troubles": [trouble.message() for trouble in self.troubles],
+            "operators": asdict(self.operators) if self.operators else None,
             "charts": {name: chart.message() for name, chart in self.charts.items()},
             "tables": list(self.tables),
-            "spread": _spread(self.spread, self.key) if self.spread else None,
+            "spread": _spread_message(self.spread, self.key) if self.spread else None,
         }
 
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return f"{self.name}: " + " · ".join(self._parts())
 
-def _spread(spread: Spread, key: Mapping[str, Any] | None) -> dict[str, Any]:
-    from streamstate.widgets.values import canonical
+    def html(self) -> str:
+        """The drawing as tables and still pictures, without scripts."""
+        troubles = "".join(
+            f"<p><strong>{escape(trouble.what)}:</strong> {escape(trouble.short)}</p>" for trouble in self.troubles
+        )
+        operators = _still_operators(self.operators) if self.operators else ""
+        pictures = "".join(map(figure, self.charts.values()))
+        spread = _still_spread(self.spread) if self.spread else ""
+        return frame(self.name, self._parts(), troubles + operators + pictures + spread, _HINT)
 
-    wanted = None if key is None else canonical(key)
+    def _parts(self) -> Iterator[str]:
+        if self.state:
+            yield self.state
+        yield "no epoch captured yet" if self.epoch is None else f"epoch {self.epoch}"
+        yield from (f"{label} {value}" for label, value in self.facts)
+
+
+def _spread_message(spread: StateSpread, key: Mapping[str, Any] | None) -> dict[str, Any]:
+    chosen = chosen_row([heavy.key for heavy in spread.keys], key)
     return {
         "table": spread.table,
         "epoch": spread.epoch,
@@ -74,11 +100,27 @@ def _spread(spread: Spread, key: Mapping[str, Any] | None) -> dict[str, Any]:
         "columns": list(spread.columns),
         "keys": [
             {
-                "cells": [asdict(each) for each in one.cells],
-                "writes": one.writes,
-                "last": one.last,
-                "chosen": wanted is not None and canonical(one.key) == wanted,
+                "cells": [asdict(cell) for cell in heavy.cells],
+                "writes": heavy.writes,
+                "last": heavy.last,
+                "chosen": row == chosen,
             }
-            for one in spread.keys
+            for row, heavy in enumerate(spread.keys)
         ],
     }
+
+
+def _still_operators(operators: Operators) -> str:
+    rows = ([box.label, box.detail, box.figures(), ", ".join(box.tables), box.feeds] for box in operators.boxes)
+    heads = ["operator", "of", "figures", "state tables", "feeds"]
+    note = f"<p><small>{escape(operators.note)}</small></p>"
+    return table("Operators", heads, (list(map(td, row)) for row in rows)) + note
+
+
+def _still_spread(spread: StateSpread) -> str:
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in spread.sentences)
+    picture = f"<figure>{spread.chart().svg()}</figure>" if len(spread.rows) > 1 else ""
+    rows = [[*(cell.text for cell in heavy.cells), f"{heavy.writes:,}", f"{heavy.last}"] for heavy in spread.keys]
+    heads = [*spread.columns, "writes", "last in epoch"]
+    keys = table("Keys written most often", heads, (list(map(td, row)) for row in rows)) if rows else ""
+    return f"<p><strong>{escape(spread.table)}</strong></p>{sentences}{picture}{keys}"

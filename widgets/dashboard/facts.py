@@ -1,42 +1,42 @@
-"""The numbers at the head of a dashboard, and what is wrong."""
+"""The figures at the head of a dashboard, what is wrong, and the plots of its rates."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.dashboard.drawing import Trouble
-from streamstate.widgets.dashboard.figures import amount, milliseconds, rate, size, span
-from streamstate.widgets.dashboard.rates import watermark_lag
+from streamstate.widgets.chart import ACCENT, CHANGED, Chart
+from streamstate.widgets.dashboard.drawing import QueryTrouble
+from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
+from streamstate.widgets.number_text import amount, rate, size, span, unit_for
+from streamstate.widgets.timeline.epochs import seconds_between, watermark_lag
 from streamstate.widgets.values import timestamp
 
 if TYPE_CHECKING:
-    from streamstate.snapshots import CaptureStatus
+    from streamstate.snapshots.follow import CaptureStatus
     from streamstate.snapshots.manifest import Entry
-    from streamstate.widgets.dashboard.sample import Batch, Sample
-    from streamstate.widgets.dashboard.spread import Spread
-
-__all__ = ["facts_of", "troubles_of"]
+    from streamstate.widgets.dashboard.spread import StateSpread
 
 _PYTHON = "Traceback (most recent call last):"
 _SHORT = 240
+_INTEGERS = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''"  # epochs have no fractions
+
+
+def newest_entry(entries: Sequence[Entry]) -> Entry | None:
+    """The newest captured epoch of a manifest; None if there is none."""
+    return next((entry for entry in reversed(entries) if entry.captured), None)
 
 
 def facts_of(
-    entries: Sequence[Entry], sample: Sample | None, captured: CaptureStatus | None, spreads: Sequence[Spread]
+    entries: Sequence[Entry], sample: QuerySample | None, captured: CaptureStatus | None, spread: StateSpread | None
 ) -> list[tuple[str, str]]:
-    """What is known now, label and value; what is not known is left out.
-
-    Args:
-        entries: the manifest, ascending.
-        sample: the query of this process.
-        captured: its capture.
-        spreads: state tables that were looked at, for their sizes on disk.
-    """
-    newest = next((entry for entry in reversed(entries) if entry.captured), None)
+    """The figures with their labels; unknown figures are left out. ``spread`` has the size of a table on disk."""
+    newest = newest_entry(entries)
     facts = list(_of_epoch(newest)) if newest is not None else []
-    facts += [(f"log of {spread.table}", f"{size(spread.bytes)} on disk") for spread in spreads]
+    if spread is not None:
+        facts.append((f"log of {spread.table}", f"{size(spread.bytes)} on disk"))
     if sample is not None and sample.batches:
         facts += _of_batch(sample.batches[-1])
     facts += _of_capture(newest, captured)
@@ -44,28 +44,22 @@ def facts_of(
     return [*facts, ("gaps", amount(gaps, "epoch"))] if gaps else facts
 
 
-def troubles_of(sample: Sample | None, captured: CaptureStatus | None, *, late: bool) -> list[Trouble]:
-    """What is wrong with the query and its capture; nothing where all is well.
-
-    Args:
-        sample: the query of this process.
-        captured: its capture.
-        late: whether Spark keeps those waiting who ask it.
-    """
+def troubles_of(sample: QuerySample | None, captured: CaptureStatus | None, *, late: bool) -> list[QueryTrouble]:
+    """What is wrong with the query and its capture; ``late`` says that Spark takes long to answer."""
     found = []
     if sample is not None and sample.problem:
         what = {"failed": "The query failed", "unreachable": "Spark does not answer"}.get(
-            sample.state, "Spark cannot say how the query is"
+            sample.state, "Spark cannot report the query's state"
         )
-        found.append(Trouble(what, _line(sample.problem), sample.problem))
+        found.append(QueryTrouble(what, _line(sample.problem), sample.problem))
     if late:
-        found.append(Trouble("Spark is busy", "it has not answered for some seconds; its figures are older."))
+        found.append(QueryTrouble("Spark is busy", "it has not answered for some seconds; its figures are outdated."))
     for what, error in (
-        ("The capture reports", captured.error if captured else None),
-        ("Keeping the store tidy failed", captured.tidy_error if captured else None),
+        ("Capture failed", captured.error if captured else None),
+        ("Store maintenance failed", captured.tidy_error if captured else None),
     ):
         if error:
-            found.append(Trouble(what, _line(error), error))
+            found.append(QueryTrouble(what, _line(error), error))
     return found
 
 
@@ -73,22 +67,20 @@ def _of_epoch(entry: Entry) -> Iterator[tuple[str, str]]:
     if entry.committed_at is not None:
         yield "committed", timestamp(entry.committed_at)
     yield "state", amount(sum(facts.rows for facts in entry.tables.values()), "row")
-    changes = sum(facts.changes for facts in entry.tables.values())
-    yield "changed", amount(changes, "row")
+    yield "changed", amount(sum(facts.changes for facts in entry.tables.values()), "row")
     if entry.input_rows is not None:
         yield "input", amount(entry.input_rows, "row")
     if entry.watermark is not None:
         lag = watermark_lag(entry)
-        behind = "" if lag is None else f" ({span(lag)} behind)"
-        yield "watermark", "none yet" if lag is None else f"{timestamp(entry.watermark)}{behind}"
+        yield "watermark", "none yet" if lag is None else f"{timestamp(entry.watermark)} ({span(lag)} behind)"
 
 
-def _of_batch(batch: Batch) -> Iterator[tuple[str, str]]:
+def _of_batch(batch: BatchReport) -> Iterator[tuple[str, str]]:
     if batch.input_per_second is not None:
         yield "arriving", rate(batch.input_per_second)
     if batch.processed_per_second is not None:
         yield "processed", rate(batch.processed_per_second)
-    yield "batch", milliseconds(batch.milliseconds)
+    yield "batch", span(batch.milliseconds / 1_000)
 
 
 def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterator[tuple[str, str]]:
@@ -102,11 +94,75 @@ def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterato
 
 
 def _line(problem: str) -> str:
-    """The line that says what went wrong: a Python error's is the last of its traceback."""
+    """The line that says what went wrong; for a Python error, the last of its traceback."""
     text = problem.partition("=== Streaming Query ===")[0].rpartition("terminated with exception: ")[2]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     if _PYTHON in text:
         after = text.partition(_PYTHON)[2].splitlines()
         lines = [line for line in after if line.strip() and not line.startswith((" ", "\t", "SQLSTATE"))][-1:]
-    said = re.sub(r"\s*SQLSTATE:.*", "", lines[0] if lines else problem.strip())
-    return said if len(said) <= _SHORT else said[: _SHORT - 1] + "…"
+    line = re.sub(r"\s*SQLSTATE:.*", "", lines[0] if lines else problem.strip())
+    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+
+
+def charts(entries: Sequence[Entry], batches: Sequence[BatchReport]) -> dict[str, Chart]:
+    """The plots of the newest epochs, by name; plots without data are left out.
+
+    Without Spark's reports, because the query does not run in this process, the manifest's times are plotted.
+    """
+    newest = entries[-BATCHES:]
+    found: dict[str, Chart] = {}
+    rates = list(_rates(newest, batches))
+    if len({row["epoch"] for row in rates}) > 1:
+        found["rates"] = Chart("Rows per second, by epoch", _lines("rows per second", colours=True), rates, height=84)
+    if len(batches) > 1:
+        found["duration"] = _plot("Batch duration", [(batch.epoch, batch.milliseconds / 1_000) for batch in batches])
+    elif len(gaps := _between_commits(newest)) > 1:
+        found["duration"] = _plot("Time between commits", gaps)
+    lags = [(entry.epoch, lag) for entry in newest if (lag := watermark_lag(entry)) is not None]
+    if len(lags) > 1:
+        found["watermark"] = _plot("Watermark behind the commit", lags)
+    return found
+
+
+def _rates(entries: Sequence[Entry], batches: Sequence[BatchReport]) -> Iterator[Mapping[str, Any]]:
+    """Input and processed rows per second; without Spark's reports, input between two commits."""
+    for batch in batches:
+        for what, value in (("input", batch.input_per_second), ("processed", batch.processed_per_second)):
+            if value is not None:
+                yield {"epoch": batch.epoch, "value": round(value, 3), "what": what}
+    for before, entry in pairwise(entries if not batches else ()):
+        seconds = seconds_between(before.committed_at, entry.committed_at)
+        if entry.captured and before.captured and entry.input_rows is not None and seconds:
+            yield {"epoch": entry.epoch, "value": round(entry.input_rows / seconds, 3), "what": "input"}
+
+
+def _between_commits(entries: Sequence[Entry]) -> list[tuple[int, float]]:
+    found = ((entry, seconds_between(before.committed_at, entry.committed_at)) for before, entry in pairwise(entries))
+    return [(entry.epoch, seconds) for entry, seconds in found if seconds is not None]
+
+
+def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
+    """A line, in the unit that fits its largest value."""
+    unit, seconds = unit_for(max(abs(value) for _, value in points))
+    rows = [{"epoch": epoch, "value": round(value / seconds, 3), "what": label.lower()} for epoch, value in points]
+    return Chart(f"{label} in {unit}, by epoch", _lines(unit, colours=False), rows, height=60)
+
+
+def _lines(title: str, *, colours: bool) -> dict[str, Any]:
+    scale, axis = {"zero": False, "nice": False}, {"labelExpr": _INTEGERS, "grid": False}
+    encoding: dict[str, Any] = {
+        "x": {"field": "epoch", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
+        "y": {"field": "value", "type": "quantitative", "title": title, "axis": {"tickCount": 3, "minExtent": 40}},
+        "color": {"value": ACCENT},
+        "tooltip": [
+            {"field": "epoch", "title": "epoch", "format": ",d"},
+            {"field": "what", "title": "what"},
+            {"field": "value", "title": title, "format": ",.3~f"},
+        ],
+    }
+    if colours:
+        what = {"field": "what", "legend": {"title": None, "orient": "top", "symbolType": "stroke"}}
+        names = ["input", "processed"]
+        encoding["color"] = what | {"scale": {"domain": names, "range": [ACCENT, CHANGED]}}
+        encoding["strokeDash"] = what | {"scale": {"domain": names, "range": [[1, 0], [4, 3]]}}
+    return {"mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.5}, "encoding": encoding}

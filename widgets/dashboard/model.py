@@ -1,176 +1,208 @@
-"""Builds the dashboard's drawings from a history and, where there is one, the query of this process."""
+"""The query dashboard: how one query runs, and how its state is spread over partitions and keys."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import UnknownTableError
-from streamstate.widgets.dashboard import static
-from streamstate.widgets.dashboard.drawing import View
-from streamstate.widgets.dashboard.facts import facts_of, troubles_of
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.registry import required_query
+from streamstate.widgets.dashboard.drawing import DashboardDrawing
+from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
 from streamstate.widgets.dashboard.operators import Operators, from_plan, from_store
-from streamstate.widgets.dashboard.rates import charts
-from streamstate.widgets.dashboard.selection import Selection
-from streamstate.widgets.dashboard.spread import Spread, spread_of
-from streamstate.widgets.dashboard.watcher import Watcher
-from streamstate.widgets.model import Drawing, Focus, ViewModel
+from streamstate.widgets.dashboard.spread import StateSpread, spread_of
+from streamstate.widgets.dashboard.watcher import QuerySample, QueryWatcher
+from streamstate.widgets.model import Focus, ViewModel, chosen_table
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect import History
-    from streamstate.widgets.dashboard.sample import Sample
-
-__all__ = ["PAUSE", "DashboardModel"]
 
 PAUSE = 2.0
-"""Seconds between two looks at how a state is spread, at least: that reads the whole state."""
+"""The least seconds between two reads of how a state is spread, because each reads the whole state."""
 
 
-class DashboardModel(ViewModel[Selection]):
-    """Reads one history, and what its watcher heard of the query.
+@dataclass(frozen=True)
+class DashboardSelection:
+    """What a person chose.
 
-    Args:
-        history: the query in the store.
-        watcher: asks the query of this process.
+    Attributes:
+        table: the state table whose spread is shown; None for the one with the most rows.
+        key: the key columns and values of the row that was clicked.
     """
+
+    table: str | None = None
+    key: Mapping[str, Any] | None = None
+
+
+class DashboardModel(ViewModel[DashboardSelection]):
+    """Reads one history, and what its watcher knows of the running query."""
 
     kind = "dashboard"
 
-    def __init__(self, history: History, watcher: Watcher) -> None:
+    def __init__(self, history: History, watcher: QueryWatcher) -> None:
         self.history = history
         self.name = history.name
         self._watcher = watcher
         self._lock = threading.Lock()
-        self._spreads: dict[str, Spread] = {}
-        self._looked = -PAUSE
+        self._known: StateSpread | None = None
+        self._read_at = -PAUSE
 
     def newest(self) -> object:
-        """The newest epoch, the query as it was asked last, and the epoch of the spread that would be shown."""
+        """The newest epoch, the last sample of the query, and the epoch whose spread would be shown."""
         self._watcher.start()
-        entries = self.history.entries()
-        newest = _newest(entries)
+        entries = self.history.recorded.entries()
+        newest = newest_entry(entries)
         epoch = None if newest is None else newest.epoch
         with self._lock:
-            kept = next(iter(self._spreads.values()), None)
-            shown = kept.epoch if kept is not None and self._resting() else epoch
+            shown = self._known.epoch if self._known is not None and self._pausing() else epoch
         return len(entries), epoch, self._watcher.sample(), self._watcher.captured, self._watcher.late, shown
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """The dashboard now; what Spark has not answered is left out.
+    def view(self, selection: DashboardSelection) -> DashboardDrawing:
+        """The dashboard now, without what Spark has not answered yet.
 
         Raises:
-            UnknownTableError: the history has no such table.
-        """
-        view = self.view(selection)
-        return Drawing(view.message(), view)
-
-    def view(self, selection: Selection) -> View:
-        """The dashboard now, before it is put into a message.
-
-        Raises:
-            UnknownTableError: the history has no such table.
+            UnknownTableError: the query has no such table.
         """
         with self._lock:
             sample = self._watcher.sample()
-            entries = self.history.entries()
+            entries = self.history.recorded.entries()
             captured = self._watcher.captured
-            view = View(
+            newest = newest_entry(entries)
+            spread = None if newest is None else self._spread(self._table(selection.table, newest), entries, newest)
+            return DashboardDrawing(
                 self.name,
-                state="" if sample is None else sample.state,
-                troubles=troubles_of(sample, captured, late=self._watcher.late),
-                charts=charts(entries, sample.batches if sample else ()),
-                facts=facts_of(entries, sample, captured, ()),
-            )
-            newest = _newest(entries)
-            if newest is None:
-                return replace(view, operators=self._operators(None, sample, ()))
-            tables = list(newest.tables)
-            spread = self._spread(_table(selection.table, self.history.tables(), newest), entries)
-            return replace(
-                view,
-                epoch=newest.epoch,
-                facts=facts_of(entries, sample, captured, list(self._spreads.values())),
-                operators=self._operators(newest, sample, tables),
-                tables=tables,
-                spread=spread,
-                key=selection.key,
+                None if newest is None else newest.epoch,
+                "" if sample is None else sample.state,
+                facts_of(entries, sample, captured, spread),
+                troubles_of(sample, captured, late=self._watcher.late),
+                _operators(newest, sample),
+                charts(entries, sample.batches if sample else ()),
+                [] if newest is None else list(newest.tables),
+                spread,
+                selection.key,
             )
 
-    def check(self, selection: Selection) -> None:
-        """Raise what :meth:`drawing` would for a table that does not exist."""
-        newest = _newest(self.history.entries())
+    def check(self, selection: DashboardSelection) -> None:
+        """Raise what :meth:`view` raises for a table that does not exist."""
+        newest = newest_entry(self.history.recorded.entries())
         if newest is not None:
-            _table(selection.table, self.history.tables(), newest)
+            self._table(selection.table, newest)
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """A table by its name, a key by its number on the page."""
-        if action == "table" and isinstance(kept, View) and value in kept.tables:
-            return selection if value == selection.table else Selection(table=value)
-        if action == "key" and isinstance(kept, View) and kept.spread and isinstance(value, int):
-            keys = kept.spread.keys
-            if 0 <= value < len(keys):
-                return Selection(table=kept.spread.table, key=keys[value].key)
+    def acted(self, selection: DashboardSelection, action: str, value: Any, kept: Any) -> DashboardSelection:
+        """The selection after an action. A page names a table by its name, and a key by its row."""
+        if not isinstance(kept, DashboardDrawing):
+            return selection
+        match action, value:
+            case "table", str() if value in kept.tables and value != selection.table:
+                return DashboardSelection(table=value)
+            case "key", int() if kept.spread and 0 <= value < len(kept.spread.keys):
+                return DashboardSelection(table=kept.spread.table, key=kept.spread.keys[value].key)
         return selection
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
-    def html(self, drawing: Drawing) -> str:
-        """The drawing as tables and still pictures."""
-        return static.html(drawing.kept)
-
-    def focus(self, selection: Selection) -> Focus:
-        """The table and the key; a dashboard always shows the newest epoch, and asks no other view to."""
+    def focus(self, selection: DashboardSelection) -> Focus:
+        """The table and the key; the dashboard always shows the newest epoch, and does not move other views to it."""
         return Focus(table=selection.table, key=selection.key)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """Another view's table and key; its epoch changes nothing here."""
+    def focused(self, selection: DashboardSelection, focus: Focus) -> DashboardSelection:
+        """The table and key of another view; its epoch is ignored."""
         table = focus.table if focus.table in self.history.tables() else selection.table
         if table != selection.table:
-            return Selection(table=table, key=focus.key)
+            return DashboardSelection(table=table, key=focus.key)
         return selection if focus.key is None else replace(selection, key=focus.key)
 
     def release(self) -> None:
-        """Ask the query no longer, and let go of what was read."""
+        """Stop polling the query, and drop what is cached."""
         self._watcher.stop()
         with self._lock:
-            self._spreads.clear()
-            self._looked = -PAUSE
+            self._known = None
 
-    def _operators(self, newest: Entry | None, sample: Sample | None, tables: Sequence[str]) -> Operators | None:
-        if sample is not None and sample.graph is not None and sample.graph.nodes:
-            return from_plan(sample.graph, complete=sample.complete, progress=sample.progress, tables=tables)
-        return None if newest is None else from_store(newest)
+    def _table(self, name: str | None, newest: Entry) -> str:
+        """The chosen table; the largest if none is chosen, or if the newest epoch does not have it."""
+        if name is not None and chosen_table(self.history, name) in newest.tables:
+            return name
+        return max(newest.tables, key=lambda table: newest.tables[table].rows)
 
-    def _spread(self, table: str, entries: Sequence[Entry]) -> Spread:
-        """The table's spread at the newest epoch, or the one before where that was looked at just now."""
-        newest = _newest(entries)
-        known = self._spreads.get(table)
-        current = known is not None and newest is not None and known.epoch == newest.epoch
-        if known is None or not (current or self._resting()):
-            known = spread_of(self.history, table, entries)
-            self._spreads = {table: known}
-            self._looked = time.monotonic()
+    def _spread(self, table: str, entries: Sequence[Entry], newest: Entry) -> StateSpread:
+        """The table's spread at the newest epoch, or a cached one that was read a moment ago."""
+        known = self._known
+        if known is None or known.table != table or not (known.epoch == newest.epoch or self._pausing()):
+            self._known = known = spread_of(self.history, table, entries)
+            self._read_at = time.monotonic()
         return known
 
-    def _resting(self) -> bool:
-        return time.monotonic() - self._looked < PAUSE
+    def _pausing(self) -> bool:
+        return time.monotonic() - self._read_at < PAUSE
 
 
-def _newest(entries: Sequence[Entry]) -> Entry | None:
-    return next((entry for entry in reversed(entries) if entry.captured), None)
+def _operators(newest: Entry | None, sample: QuerySample | None) -> Operators | None:
+    if sample is not None and sample.graph is not None and sample.graph.nodes:
+        tables = [] if newest is None else list(newest.tables)
+        return from_plan(sample.graph, complete=sample.complete, progress=sample.progress, tables=tables)
+    return None if newest is None else from_store(newest)
 
 
-def _table(name: str | None, known: Sequence[str], newest: Entry) -> str:
-    """The table that was chosen; the largest where none was, or where it is gone from the newest epoch."""
-    if name is not None and name not in known:
-        raise UnknownTableError.among("table", name, known, where="in this query")
-    facts: Mapping[str, Any] = newest.tables
-    if name is not None and name in facts:
-        return name
-    return max(facts, key=lambda table: facts[table].rows)
+class QueryDashboard(View[DashboardSelection]):
+    """Shows how a query runs: its operators with rows, bytes and time, its rates, and where its state is heavy.
+
+    With the running query, the operators are those of Spark's plan of the newest finished batch, and rates and
+    durations come from Spark; if the query fails or stops, the dashboard says so. Without it, everything comes from
+    the store, and Spark is not needed: state operators, changes, watermark, gaps, and input rows if the capture
+    recorded them. The dashboard shows the newest epoch. Clicking a state table shows how it is spread over
+    partitions, and which keys are written most.
+
+    Args:
+        history: the query in the store, ``store[name]``.
+        query: the same query, if it runs in this process: what ``%%stream`` returned, or Spark's ``StreamingQuery``.
+            A separate thread polls Spark.
+        table: the state table whose spread is shown first; by default the largest.
+
+    Raises:
+        UnknownTableError: the query has no such table.
+        InvalidArgumentError: ``query`` is not a running query, or not the query of the history.
+
+    Example:
+        >>> QueryDashboard(store["delays"])  # doctest: +SKIP
+        delays: epoch 41 · committed 2026-03-01 12:00:00 +00:00 · state 34 rows · changed 5 rows
+    """
+
+    def __init__(self, history: History, query: Any = None, *, table: str | None = None) -> None:
+        running, capture = _parts(query)
+        if running is not None:
+            _check_same(history, running)
+        model = DashboardModel(history, QueryWatcher(running, capture, history.name))
+        super().__init__(model, DashboardSelection(table=table))
+
+
+def _parts(query: Any) -> tuple[Any, Any]:
+    """Spark's handle and the capture."""
+    if query is None:
+        return None, None
+    if hasattr(query, "capture") and hasattr(query, "query"):
+        return query.query, query.capture
+    if hasattr(query, "lastProgress") and hasattr(query, "isActive"):
+        return query, None
+    raise InvalidArgumentError(
+        f"Invalid query: expected what %%stream returned, or a StreamingQuery, not {type(query).__name__}.\n"
+        "Leave it out to show what the store alone knows."
+    )
+
+
+def _check_same(history: History, query: Any) -> None:
+    """Check that the query's id is the one that the store recorded from its checkpoint."""
+    from py4j.protocol import Py4JError
+
+    captured = required_query(history.recorded.layout, history.name).query_id
+    try:
+        running = str(query.id)
+    except (Py4JError, OSError):
+        return  # its JVM is gone, which the dashboard shows by itself
+    if running != captured:
+        raise InvalidArgumentError(
+            f"query={running!r} is not the query of {history.name!r}, which is {captured!r}.\n"
+            "Pass the history that this query is captured as, or leave the query out to show what the store knows."
+        )

@@ -1,7 +1,7 @@
 """The operators of a query as boxes in layers, from its sources down to its sink.
 
-With a query of this process the boxes are those of Spark's plan. A store alone does not say how operators are
-connected; then there is one box for each source and each stateful operator, and no line between them.
+If the query runs in this process, the boxes are those of Spark's plan. The store alone does not know how operators are
+connected: it has a box for each source and each stateful operator, without lines between them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.dashboard.figures import amount, milliseconds, size
+from streamstate.snapshots.source_progress import by_source
+from streamstate.widgets.number_text import amount, size, span
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
     from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
 
-__all__ = ["Box", "Operators", "from_plan", "from_store"]
-
 _FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}
-"""Operators that choose columns or turn them into rows: they have nothing to tell."""
+"""Operators without figures of interest: they only select columns or convert them to rows."""
 _OPERATOR = re.compile(r"^op(\d+)")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12},? ?")
 _TIMES = ("pipelineTime", "scanTime", "sortTime", "aggTime")
@@ -31,13 +30,13 @@ _DETAIL = 60
 
 
 @dataclass(frozen=True)
-class Box:
-    """One operator as it is drawn."""
+class OperatorBox:
+    """An operator as it is drawn."""
 
     id: int
     label: str
     detail: str
-    """What it reads, groups by or writes, cut."""
+    """What it reads, groups by or writes, cut to a short text."""
     whole: str
     kind: str
     rows: str = ""
@@ -51,58 +50,47 @@ class Box:
     row: int = 1
     column: int = 1
     columns: int = 1
-    """How many columns it spans: those of all that feeds it."""
+    """How many columns it spans: those of all its inputs."""
 
-    def told(self) -> str:
+    def figures(self) -> str:
         """Its figures in a line."""
         return " · ".join(part for part in (self.rows, self.bytes, self.time, self.state) if part)
 
 
 @dataclass(frozen=True)
 class Operators:
-    """All boxes, those that feed others before them, and what has to be known to read them."""
+    """All boxes, inputs first, and a note on how to read them."""
 
     note: str
-    boxes: tuple[Box, ...] = ()
+    boxes: tuple[OperatorBox, ...] = ()
     linked: bool = True
-
-    def message(self) -> dict[str, Any]:
-        """In JSON types."""
-        return {"note": self.note, "linked": self.linked, "boxes": [asdict(box) for box in self.boxes]}
 
 
 def from_plan(
     graph: PlanGraph, *, complete: bool, progress: Mapping[str, Any] | None, tables: Sequence[str]
 ) -> Operators:
-    """The boxes of a plan.
-
-    Args:
-        graph: the plan.
-        complete: whether its batch has ended.
-        progress: Spark's report of a batch, for the names of sources and sink.
-        tables: the query's state tables.
-    """
+    """The boxes of a plan, whose batch may still run; Spark's ``progress`` names its sources and its sink."""
     kept = _without_folded(graph.nodes)
-    sources = _sources(progress, sum(node.kind == "source" for node in kept))
-    names = iter(sources or ())
+    names = iter(_sources(progress, sum(node.kind == "source" for node in kept)))
     boxes = [_box(node, next(names, "") if node.kind == "source" else "", tables) for node in kept]
     if boxes and boxes[-1].kind != "sink":
-        boxes.append(Box(boxes[-1].id + 1, "Sink", "", "", "sink", inputs=(boxes[-1].id,)))
+        boxes.append(OperatorBox(boxes[-1].id + 1, "Sink", "", "", "sink", inputs=(boxes[-1].id,)))
     boxes[-1] = _named(boxes[-1], "Sink", str(((progress or {}).get("sink") or {}).get("description", "")))
-    ran = "" if complete else ", which is still running: the figures grow"
-    note = f"Spark's plan of epoch {graph.epoch:,}{ran}. Times are summed over tasks and hold what was waited for."
+    running = "" if complete else ", which is still running: the figures grow"
+    note = f"Spark's plan of epoch {graph.epoch:,}{running}. Times are summed over tasks and include waiting."
     return Operators(note, tuple(_placed(boxes)))
 
 
 def from_store(entry: Entry) -> Operators:
-    """A box for each source and each stateful operator that an epoch's row in the manifest names."""
-    offsets: list[Any] = json.loads(entry.offsets or "[]")
+    """A box for each source and each stateful operator of an epoch in the manifest."""
+    offsets = by_source(json.loads(entry.offsets or "[]"))
     rows = "" if entry.input_rows is None or len(offsets) != 1 else f"{amount(entry.input_rows, 'row')} in"
     boxes = []
-    for at, offset in enumerate(offsets):
-        told = "" if offset is None else f"up to {json.dumps(offset)}"
-        label = "Source" if len(offsets) == 1 else f"Source {at + 1}"
-        boxes.append(Box(at, label, _cut(told), told, "source", rows=rows, column=at + 1))
+    for at, (source, offset) in enumerate(offsets.items()):
+        detail = "" if offset is None else f"up to {json.dumps(offset)}"
+        number = "Source" if len(offsets) == 1 else f"Source {at + 1}"
+        label = f"Source {source}" if isinstance(source, str) else number
+        boxes.append(OperatorBox(at, label, _cut(detail), detail, "source", rows=rows, column=at + 1))
     operators: dict[str, list[str]] = {}
     for table in entry.tables:
         found = _OPERATOR.match(table)
@@ -111,7 +99,7 @@ def from_store(entry: Entry) -> Operators:
         held = sum(entry.tables[name].rows for name in names)
         changed = sum(entry.tables[name].changes for name in names)
         boxes.append(
-            Box(
+            OperatorBox(
                 len(offsets) + at,
                 f"Operator {number}",
                 "stateful",
@@ -124,18 +112,18 @@ def from_store(entry: Entry) -> Operators:
             )
         )
     note = (
-        f"Epoch {entry.epoch:,}, as the store has it. How operators are connected, and their times, are known"
-        " where the query runs: QueryDashboard(history, query)."
+        f"Epoch {entry.epoch:,}, from the store. For the connections between operators and their times, pass the"
+        " running query: QueryDashboard(history, query)."
     )
     return Operators(note, tuple(boxes), linked=False)
 
 
 def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
-    """The nodes that have something to tell, each fed by the next such ones below it."""
+    """The nodes that are drawn, each connected to the nearest drawn nodes below it."""
     stands_for: dict[int, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
-        inputs = tuple(one for below in node.inputs for one in stands_for[below])
+        inputs = tuple(drawn for below in node.inputs for drawn in stands_for[below])
         if node.name in _FOLDED and node.inputs:
             stands_for[node.id] = inputs
         else:
@@ -144,17 +132,16 @@ def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
     return kept
 
 
-def _sources(progress: Mapping[str, Any] | None, count: int) -> list[str] | None:
-    """What the sources are called, where the report has as many as the plan: Spark keeps their order."""
+def _sources(progress: Mapping[str, Any] | None, count: int) -> list[str]:
+    """The names of the sources, in Spark's order, if the report lists as many as the plan has."""
     listed = [str(source.get("description", "")) for source in (progress or {}).get("sources") or []]
-    return listed if len(listed) == count else None
+    return listed if len(listed) == count else []
 
 
-def _box(node: PlanNode, source: str, tables: Sequence[str]) -> Box:
+def _box(node: PlanNode, source: str, tables: Sequence[str]) -> OperatorBox:
     metrics = node.metrics
-    detail = node.text.removeprefix(node.name).strip().removeprefix("!" + node.name).strip()
-    detail = _UUID.sub("", detail)
-    box = Box(node.id, node.name, _cut(detail), node.text, node.kind, inputs=node.inputs, time=_time(node))
+    detail = _UUID.sub("", node.text.removeprefix(node.name).strip().removeprefix("!" + node.name).strip())
+    box = OperatorBox(node.id, node.name, _cut(detail), node.text, node.kind, inputs=node.inputs, time=_time(node))
     rows = metrics.get("numOutputRows", metrics.get("shuffleRecordsWritten"))
     found = next(((metrics[name], word) for name, word in _BYTES if metrics.get(name)), None)
     box = replace(
@@ -175,8 +162,8 @@ def _box(node: PlanNode, source: str, tables: Sequence[str]) -> Box:
     return replace(box, detail=keys, state=held, tables=mine)
 
 
-def _named(box: Box, label: str, description: str) -> Box:
-    """A source or a sink under the name that Spark's reports give it."""
+def _named(box: OperatorBox, label: str, description: str) -> OperatorBox:
+    """A source or a sink with its name from Spark's reports."""
     if not description:
         return box
     name, _, rest = description.partition("[")
@@ -186,19 +173,19 @@ def _named(box: Box, label: str, description: str) -> Box:
 def _time(node: PlanNode) -> str:
     metrics = node.metrics
     if node.kind == "state":
-        return milliseconds(sum(metrics.get(name, 0) for name in _STATE_TIMES))
+        return span(sum(metrics.get(name, 0) for name in _STATE_TIMES) / 1_000)
     found = next((metrics[name] for name in _TIMES if name in metrics), None)
     if found is None and "shuffleWriteTime" in metrics:
         found = round(metrics["shuffleWriteTime"] / 1_000_000)
-    return "" if found is None else milliseconds(found)
+    return "" if found is None else span(found / 1_000)
 
 
-def _placed(boxes: Sequence[Box]) -> list[Box]:
-    """Each box in its layer, above the one that it feeds; a tree needs no more."""
+def _placed(boxes: Sequence[OperatorBox]) -> list[OperatorBox]:
+    """Each box in its layer, above the box that it feeds; plans are trees."""
     places: dict[int, tuple[int, int]] = {}
     taken = 1
     for box in boxes:
-        below = [places[one] for one in box.inputs]
+        below = [places[source] for source in box.inputs]
         if not below:
             places[box.id] = (taken, 1)
             taken += 1
@@ -208,9 +195,9 @@ def _placed(boxes: Sequence[Box]) -> list[Box]:
     depth = {boxes[-1].id: 0}
     feeds: dict[int, str] = {}
     for box in reversed(boxes):
-        for one in box.inputs:
-            depth[one] = depth[box.id] + 1
-            feeds[one] = box.label
+        for source in box.inputs:
+            depth[source] = depth[box.id] + 1
+            feeds[source] = box.label
     deepest = max(depth.values())
     return [
         replace(

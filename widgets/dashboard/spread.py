@@ -1,4 +1,4 @@
-"""How one state table is spread: over partitions and over keys. What it costs follows the state, so it is kept."""
+"""How a state table is spread over partitions and keys. Its cost grows with the state, so that callers cache it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamstate.widgets.chart import ACCENT, Chart
-from streamstate.widgets.dashboard.figures import amount, percent
+from streamstate.widgets.number_text import amount, percent
 from streamstate.widgets.values import Cell, cell, records
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect import History
 
-__all__ = ["EPOCHS", "KEYS", "HeavyKey", "Spread", "spread_of", "window"]
-
 EPOCHS = 20
-"""Epochs back that writes are counted over, at most."""
+"""The most epochs over which writes are counted."""
 WRITES = 300_000
-"""Writes that are looked at, at most: with more an epoch, fewer epochs."""
+"""The most writes that are counted; with many writes per epoch, fewer epochs are."""
 KEYS = 8
-"""Keys that are listed."""
+"""The most keys that are listed."""
 CELLS = 200
-"""Partitions that get a cell each; beyond that neighbours share one, which shows the fullest of them."""
+"""The most cells; with more partitions, neighbours share a cell, which shows the fullest of them."""
 _LABELLED = 12
 _EVEN = 1.2
 
@@ -33,7 +31,7 @@ Rows = Mapping[int, int]
 
 @dataclass(frozen=True)
 class HeavyKey:
-    """One of the keys that were written most often."""
+    """One of the keys with the most writes."""
 
     key: Mapping[str, Any]
     cells: Sequence[Cell]
@@ -43,15 +41,15 @@ class HeavyKey:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """One state table at one epoch."""
+class StateSpread:
+    """The spread of a state table at an epoch."""
 
     table: str
     epoch: int
     since: int
     """Writes are counted from the epoch after this one."""
     epochs: int
-    """Captured epochs since."""
+    """The number of captured epochs after it."""
     columns: Sequence[str] = ()
     rows: Rows = field(default_factory=dict)
     """Live rows by partition."""
@@ -59,21 +57,21 @@ class Spread:
     """Writes by partition."""
     keys: Sequence[HeavyKey] = ()
     bytes: int = 0
-    """Of the change log on disk."""
+    """The size of the changelog on disk."""
 
     @property
     def sentences(self) -> list[str]:
-        """What the map shows, in words."""
-        lately = f"in the last {amount(self.epochs, 'epoch')}" if self.epochs > 1 else "in the newest epoch"
+        """The spread in words."""
+        when = f"in the last {amount(self.epochs, 'epoch')}" if self.epochs > 1 else "in the newest epoch"
         return [
             _sentence(self.rows, "row", "holds", ""),
-            _sentence(_over(self.writes, self.rows), "write", "took", f" {lately}"),
+            _sentence(_over(self.writes, self.rows), "write", "took", f" {when}"),
         ]
 
     def chart(self) -> Chart:
-        """Partitions against rows and writes: the stronger the colour, the more than its even share."""
+        """Rows and writes by partition: the darker a cell, the more it exceeds an even share."""
         cells = [
-            {"partition": name, "what": what, "count": count, "share": share, "times": times, "told": percent(share)}
+            {"partition": name, "what": what, "count": count, "share": share, "times": times, "label": percent(share)}
             for what, counted in (("rows", self.rows), ("writes", _over(self.writes, self.rows)))
             for name, count, share, times in _cells(counted)
         ]
@@ -82,12 +80,7 @@ class Spread:
 
 
 def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
-    """The epoch after which writes are counted, and how many captured epochs those are.
-
-    Args:
-        entries: the manifest, ascending.
-        table: the state table.
-    """
+    """The epoch after which writes are counted, and the number of captured epochs after it."""
     changes = taken = 0
     since = -1
     for entry in reversed(entries):
@@ -101,25 +94,24 @@ def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
     return since, taken
 
 
-def spread_of(history: History, table: str, entries: Sequence[Entry]) -> Spread:
-    """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that counts."""
-    from streamstate.state_inspect.analytics.busy_partitions import busy_partitions
-    from streamstate.state_inspect.analytics.skew import busy_keys
+def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSpread:
+    """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
+    from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
 
     since, epochs = window(entries, table)
-    intervals = history.interval_table(table, since + 1)
+    intervals, index = history.recorded.interval_table(table, since + 1), history.recorded.index
     newest = next(entry for entry in reversed(entries) if entry.captured)
-    log = history.change_log(table)
-    told = records(history.at(newest.epoch).table(table).skew())
-    return Spread(
+    log = history.recorded.change_log(table)
+    skew = records(history.at(newest.epoch).table(table).skew())
+    return StateSpread(
         table,
         newest.epoch,
         since,
         epochs,
         intervals.key_columns,
-        {int(one["partition"]): int(one["rows"]) for one in told},
-        busy_partitions(intervals, history.index, since),
-        [_heavy(one, intervals.key_columns) for one in records(busy_keys(intervals, history.index, since, KEYS))],
+        {int(row["partition"]): int(row["rows"]) for row in skew},
+        busy_partitions(intervals, index, since),
+        [_heavy(row, intervals.key_columns) for row in records(busy_keys(intervals, index, since, KEYS))],
         sum(file.size for file in log.version.files("_epoch")),
     )
 
@@ -130,26 +122,26 @@ def _heavy(found: Mapping[str, Any], columns: Sequence[str]) -> HeavyKey:
 
 
 def _over(writes: Rows, rows: Rows) -> Rows:
-    """Writes of all partitions, also of those that had none."""
+    """Writes of all partitions, including those without any."""
     return {partition: writes.get(partition, 0) for partition in sorted({*rows, *writes})}
 
 
-def _sentence(counted: Rows, one: str, verb: str, when: str) -> str:
+def _sentence(counted: Rows, unit: str, verb: str, when: str) -> str:
     total = sum(counted.values())
     if not total:
-        return f"No {one}s{when}."
+        return f"No {unit}s{when}."
     if len(counted) == 1:
-        return f"All {amount(total, one)}{when} are in one partition."
+        return f"All {amount(total, unit)}{when} are in a single partition."
     fullest = max(counted, key=lambda partition: counted[partition])
     share, even = counted[fullest] / total, 1 / len(counted)
-    start = f"Partition {fullest} {verb} {percent(share)} of {amount(total, one)}{when}"
+    start = f"Partition {fullest} {verb} {percent(share)} of {amount(total, unit)}{when}"
     if share / even < _EVEN:
         return f"Even: {start[0].lower()}{start[1:]}, the most of {len(counted):,} (even would be {percent(even)})."
     return f"{start} (even would be {percent(even)})."
 
 
 def _cells(counted: Rows) -> list[tuple[str, int, float, float]]:
-    """Of each cell: its partitions, and the count, the share and the multiple of the even share of the fullest."""
+    """For each cell, its partitions, and the count, share and multiple of an even share of the fullest one."""
     total, wide = sum(counted.values()) or 1, math.ceil(len(counted) / CELLS) or 1
     partitions = list(counted)
     cells = []
@@ -162,9 +154,10 @@ def _cells(counted: Rows) -> list[tuple[str, int, float, float]]:
 
 
 def _spec(cells: Sequence[Mapping[str, Any]], *, labelled: bool) -> dict[str, Any]:
-    x = {"field": "partition", "type": "ordinal", "sort": None, "title": "partition", "axis": _axis(len(cells) // 2)}
+    axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "domain": False}
+    x = {"field": "partition", "type": "ordinal", "sort": None, "title": "partition", "axis": axis}
     y = {"field": "what", "type": "nominal", "sort": ["rows", "writes"], "title": None}
-    most = max([2.0, *(one["times"] for one in cells)])
+    most = max([2.0, *(cell["times"] for cell in cells)])
     strength = {
         "field": "times",
         "type": "quantitative",
@@ -174,17 +167,11 @@ def _spec(cells: Sequence[Mapping[str, Any]], *, labelled: bool) -> dict[str, An
     tooltip = [
         {"field": "partition", "title": "partition"},
         {"field": "count", "format": ",", "title": "count"},
-        {"field": "told", "title": "share"},
-        {"field": "times", "format": ".2f", "title": "times its even share"},
+        {"field": "label", "title": "share"},
+        {"field": "times", "format": ".2f", "title": "times an even share"},
     ]
-    map_ = {"mark": {"type": "rect", "color": ACCENT, "cornerRadius": 2}, "encoding": {"opacity": strength}}
-    layers: list[dict[str, Any]] = [map_ | {"encoding": {"opacity": strength, "tooltip": tooltip}}]
+    rect = {"type": "rect", "color": ACCENT, "cornerRadius": 2}
+    layers: list[dict[str, Any]] = [{"mark": rect, "encoding": {"opacity": strength, "tooltip": tooltip}}]
     if labelled:
-        layers.append({"mark": {"type": "text", "fontSize": 10}, "encoding": {"text": {"field": "told"}}})
+        layers.append({"mark": {"type": "text", "fontSize": 10}, "encoding": {"text": {"field": "label"}}})
     return {"layer": layers, "encoding": {"x": x, "y": y}}
-
-
-def _axis(count: int) -> dict[str, Any]:
-    """A label for each of few partitions, and for some of many."""
-    axis: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "domain": False}
-    return axis | ({"labels": False} if count > CELLS else {})

@@ -1,12 +1,15 @@
-"""The thread that asks a running query how it is, so that nobody who draws has to wait for the JVM."""
+"""The thread that polls a running query, so that drawing never waits for the JVM."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.widgets.dashboard.sample import Probe, Sample
+from streamstate.snapshots.plan_graph import PlanGraph, graph_of, last_execution
 from streamstate.widgets.settings import refresh
 
 if TYPE_CHECKING:
@@ -14,21 +17,142 @@ if TYPE_CHECKING:
 
     from streamstate.snapshots.follow import Capture, CaptureStatus
 
-__all__ = ["LATE", "Watcher"]
+BATCHES = 120
+"""The most batches whose durations and rates are kept; Spark itself keeps a hundred."""
+
+QueryState = Literal["waiting", "running", "stopped", "failed", "unreachable"]
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What Spark reported about a batch."""
+
+    epoch: int
+    milliseconds: int
+    input_per_second: float | None
+    processed_per_second: float | None
+
+
+@dataclass(frozen=True)
+class QuerySample:
+    """A query at one moment; equal to another sample if nothing is new."""
+
+    state: QueryState
+    batches: tuple[BatchReport, ...] = ()
+    progress: Mapping[str, Any] | None = None
+    """Spark's newest report of a batch."""
+    graph: PlanGraph | None = None
+    complete: bool = False
+    """Whether the graph has the figures of a finished batch."""
+    problem: str | None = None
+    """Why the query failed or cannot be read, in full."""
+
+
+class QueryProbe:
+    """Reads the state of a query that runs in this process. Not thread-safe."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._batches: dict[int, BatchReport] = {}
+        self._progress: Mapping[str, Any] | None = None
+        self._planned: Any = None
+        self._graph: PlanGraph | None = None
+        self._complete = False
+        self._over: QuerySample | None = None
+
+    def sample(self) -> QuerySample:
+        """The query now. A query that ended, or no longer answers, is not read again."""
+        if self._over is None:
+            try:
+                return self._asked()
+            except Exception as problem:  # noqa: BLE001 (py4j raises many errors when the JVM is gone; the dashboard shows them)
+                if not _gone(problem):
+                    return self._sample("running" if self._query.isActive else "stopped", f"{problem}")
+                self._over = self._sample("unreachable", f"Spark does not answer: {problem}")
+        return self._over
+
+    def _asked(self) -> QuerySample:
+        active = bool(self._query.isActive)  # first, so that a query that ends meanwhile is read again
+        self._read_progress()
+        self._read_graph(active=active)
+        if active:
+            return self._sample("running")
+        failure = self._query.exception()
+        self._over = self._sample("stopped") if failure is None else self._sample("failed", str(failure))
+        return self._over
+
+    def _sample(self, state: QueryState, problem: str | None = None) -> QuerySample:
+        batches = tuple(self._batches.values())
+        return QuerySample(state, batches, self._progress, self._graph, self._complete, problem)
+
+    def _read_progress(self) -> None:
+        """Read new reports, through the JVM's own objects, because PySpark would parse all hundred of them."""
+        events = self._query._jsq.recentProgress()
+        known = max(self._batches, default=-1)
+        fresh: list[Mapping[str, Any]] = []
+        for at in range(len(events) - 1, -1, -1):
+            event = events[at]
+            if int(event.batchId()) <= known:
+                break
+            if event.durationMs().containsKey("addBatch"):  # a waiting query reports, too
+                fresh.append(json.loads(event.json()))
+        for report in reversed(fresh):
+            self._progress = report
+            self._batches[int(report["batchId"])] = _batch(report)
+        for old in list(self._batches)[:-BATCHES]:
+            del self._batches[old]
+
+    def _read_graph(self, *, active: bool) -> None:
+        """Read the plan of the newest finished batch; of a running batch only if none has finished."""
+        newest = last_execution(self._query)
+        if newest is None:
+            return
+        epoch = int(newest.currentBatchId())
+        ended = not active or epoch <= max(self._batches, default=-1)
+        if ended:
+            self._take(newest, complete=True)
+        elif self._planned is not None and int(self._planned.currentBatchId()) < epoch:
+            self._take(self._planned, complete=True)  # it was running at the last look, and has finished since
+        elif not self._complete:
+            self._take(newest, complete=False)
+        self._planned = None if ended else newest
+
+    def _take(self, execution: Any, *, complete: bool) -> None:
+        known = self._graph
+        if not (known is not None and self._complete and known.epoch == int(execution.currentBatchId())):
+            self._graph, self._complete = graph_of(execution), complete
+
+
+def _batch(report: Mapping[str, Any]) -> BatchReport:
+    return BatchReport(
+        int(report["batchId"]),
+        int(report["durationMs"].get("triggerExecution", 0)),
+        _number(report.get("inputRowsPerSecond")),
+        _number(report.get("processedRowsPerSecond")),
+    )
+
+
+def _number(value: Any) -> float | None:
+    """A rate; Spark writes NaN and Infinity after a division by zero."""
+    return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
+
+
+def _gone(problem: Exception) -> bool:
+    """Whether the JVM is gone."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(problem, Py4JJavaError):
+        return False
+    return isinstance(problem, Py4JError | OSError)
+
 
 LATE = 5.0
-"""Seconds without an answer after which it is said that the figures are older."""
+"""Seconds without an answer after which the dashboard says that figures are outdated."""
 _PATIENCE = 2.0
 
 
-class Watcher:
-    """Keeps the newest sample of a query; any thread may ask for it, and none waits for long.
-
-    Args:
-        query: Spark's handle; None where the query runs elsewhere.
-        capture: the capture in the background; None where there is none.
-        name: the query's name, for the thread's.
-    """
+class QueryWatcher:
+    """Keeps the newest sample of a query, unless that runs elsewhere. Any thread may read it, and none waits long."""
 
     def __init__(self, query: StreamingQuery | None, capture: Capture | None, name: str) -> None:
         self._capture = capture
@@ -36,15 +160,15 @@ class Watcher:
         self._lock = threading.Lock()
         self._stopping: threading.Event | None = None
         self._thread: threading.Thread | None = None
-        self._probe = None if query is None else Probe(query)
-        self._sample: Sample | None = None
+        self._probe = None if query is None else QueryProbe(query)
+        self._sample: QuerySample | None = None
         self._asking = threading.Lock()
         self._asked: float | None = None
         self._first = threading.Event()
 
     @property
     def captured(self) -> CaptureStatus | None:
-        """How the capture stands; needs no JVM."""
+        """The state of the capture; does not need the JVM."""
         return None if self._capture is None else self._capture.status
 
     @property
@@ -54,7 +178,7 @@ class Watcher:
         return asked is not None and time.monotonic() - asked > LATE
 
     def start(self) -> None:
-        """Ask again and again, from a thread of its own. Idempotent."""
+        """Poll the query from a separate thread. Idempotent."""
         with self._lock:
             if self._probe is not None and self._thread is None:
                 self._stopping = threading.Event()
@@ -64,7 +188,7 @@ class Watcher:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one that waits for a JVM which is busy ends as soon as that answers. Idempotent."""
+        """End the thread; if it waits for a busy JVM, it ends as soon as that answers. Idempotent."""
         with self._lock:
             thread, self._thread = self._thread, None
             if self._stopping:
@@ -72,10 +196,10 @@ class Watcher:
         if thread is not None and thread is not threading.current_thread():
             thread.join(_PATIENCE)
 
-    def sample(self) -> Sample | None:
-        """The newest sample; None where there is no query in this process.
+    def sample(self) -> QuerySample | None:
+        """The newest sample; None if the query does not run in this process.
 
-        Where nobody asks again and again, the query is asked now, and given a moment to answer.
+        If no thread polls the query, it is read now, and gets a moment to answer.
         """
         if self._probe is None:
             return None
@@ -87,7 +211,7 @@ class Watcher:
             once = threading.Thread(target=self._ask, name=f"streamstate-ask-{self._name}", daemon=True)
             once.start()
             once.join(_PATIENCE)
-        return self._sample or Sample("waiting")
+        return self._sample or QuerySample("waiting")
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -95,7 +219,7 @@ class Watcher:
             stopping.wait(refresh())
 
     def _ask(self) -> None:
-        """Ask once, however long that takes."""
+        """Read the query once, however long that takes."""
         with self._asking:
             if self._probe is not None:
                 self._asked = time.monotonic()

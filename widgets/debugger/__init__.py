@@ -1,1 +1,1 @@
-"""The debugger view: a session that steps through a query's epochs, seen and steered."""
+"""The debugger view: a session that steps through a query's epochs, shown and driven."""

@@ -1,121 +1,120 @@
-"""What a debugger shows for one selection, as plain data: built in the kernel, drawn elsewhere."""
+"""What a debugger shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.debugger.seen import Seen
-from streamstate.widgets.debugger.tree import Tree
-from streamstate.widgets.debugger.watched import Watched
-from streamstate.widgets.debugger.worker import Doing, Trouble
-from streamstate.widgets.timeline.spans import span
-from streamstate.widgets.values import timestamp
+from streamstate.widgets.debugger.session import SessionState, WatchedValue
+from streamstate.widgets.debugger.tree import Lane, Tree
+from streamstate.widgets.debugger.worker import ActionProblem, RunningAction
+from streamstate.widgets.number_text import span
+from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.values import Cell, key_text, timestamp
 
 if TYPE_CHECKING:
-    from streamstate.debugger.report import StepReport
     from streamstate.widgets.dashboard.operators import Operators
     from streamstate.widgets.diffs.drawing import DiffDrawing
 
-__all__ = ["Look", "View"]
+_HINT = "Open the notebook in JupyterLab with a running kernel to use the debugger here."
+_ACROSS, _DOWN = 22, 24
+_SIDE = 160  # pixels for the names of branches
+_INPUT = {
+    "planned": "planned by the original and never committed",
+    "new": "new, not the original's",
+    "none": "none: the state was repartitioned",
+}
 
 
 @dataclass(frozen=True)
-class Look:
-    """The epoch that is looked at: of which branch, whether the session stands there, and how it could go there.
-
-    Attributes:
-        branch: the branch.
-        epoch: its epoch.
-        here: whether the session stands there.
-        go: what going there is called; empty where it cannot be gone to.
-        told: what is known of the epoch, in a few words each.
-    """
+class ViewedEpoch:
+    """The epoch that is looked at, with what is known about it in short texts."""
 
     branch: str
     epoch: int
     here: bool
+    """Whether it is the session's current epoch."""
     go: str = ""
-    told: tuple[str, ...] = ()
+    """The label of the button that goes there; empty if the session cannot."""
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything one drawing needs.
+class DebuggerDrawing:
+    """Everything that a drawing needs."""
 
-    Attributes:
-        seen: where the session stands.
-        tree: its branches.
-        look: what is looked at.
-        doing: what runs now.
-        trouble: what went wrong.
-        said: what came of the last action, where that was no step.
-        watched: the watched expressions at the epoch ``watched_at``.
-        diff: what the epoch that is looked at changed; None where that is not known, and ``no_diff`` says why.
-        key: the key that was chosen among those, in words.
-        operators: the query's operators.
-    """
-
-    seen: Seen
+    state: SessionState
     tree: Tree
-    look: Look
-    doing: Doing | None = None
-    trouble: Trouble | None = None
-    said: str = ""
-    watched: Sequence[Watched] = ()
+    look: ViewedEpoch
+    doing: RunningAction | None = None
+    trouble: ActionProblem | None = None
+    action_outcome: str = ""
+    """The outcome of the last action, if it was not a step."""
+    watched: Sequence[WatchedValue] = ()
     watched_at: int | None = None
     diff: DiffDrawing | None = None
     no_diff: str = ""
+    """Why it is not known what the viewed epoch changed."""
     key: Mapping[str, Any] | None = None
     operators: Operators | None = None
 
     @property
     def name(self) -> str:
-        """The branch on which the session stands."""
-        return self.seen.name
+        """The session's current branch."""
+        return self.state.name
 
     def message(self) -> dict[str, Any]:
-        """The view as JSON types: what goes to a page."""
+        """The drawing as JSON types."""
         diff = None if self.diff is None else self.diff.message() | {"captured": [], "movers": None}
         return {
             "name": self.name,
-            "epoch": self.seen.epoch,
+            "epoch": self.state.epoch,
             "facts": list(self.facts()),
             "doing": self.doing and asdict(self.doing),
             "trouble": self.trouble and asdict(self.trouble),
-            "said": self.outcome(),
+            "outcome": self.outcome(),
             "ran": [list(pair) for pair in self.ran()],
             "tree": self.tree.message(),
             "look": asdict(self.look),
-            "watches": [one.message() for one in self.watched],
+            "watches": [asdict(value) for value in self.watched],
             "watched_at": self.watched_at,
             "diff": diff,
             "no_diff": self.no_diff,
             "key": None if self.key is None else key_text(self.key),
-            "operators": self.operators and self.operators.message(),
-            "first": self.seen.epoch <= self.tree.oldest,
+            "operators": self.operators and asdict(self.operators),
+            "first": self.state.epoch <= self.tree.oldest,
         }
 
+    def text(self) -> str:
+        """The drawing as a line of text: ``what_if: at epoch 14 · forked from delays after epoch 12``."""
+        return f"{self.name}: " + " · ".join(self._parts())
+
+    def html(self) -> str:
+        """The drawing as a picture of the branches and a table of what the last step changed, without scripts."""
+        changed = f"<p>{escape(self.no_diff)}</p>" if self.diff is None else self.diff.inner_html()
+        return frame(self.name, self._parts(), self.picture() + self._watches() + changed, _HINT)
+
     def facts(self) -> Iterator[str]:
-        """What is said of the session."""
-        branch = self.seen.branch(self.name)
-        yield f"stands at epoch {self.seen.epoch:,}"
+        """What the head says about the session."""
+        branch = self.state.branch(self.name)
+        yield f"at epoch {self.state.epoch:,}"
         if branch is not None and branch.parent is not None:
             yield f"forked from {branch.parent} after epoch {branch.epoch:,}"
         elif branch is not None:
-            yield "the original; a step begins a branch"
+            yield "the original; the next step starts a branch"
 
     def outcome(self) -> str:
-        """What came of the last action, in a sentence."""
-        report = self.seen.report
-        told = "" if report is None or self.trouble is not None else report.reason
-        return self.said or told
+        """The outcome of the last action, in a sentence."""
+        report = self.state.report
+        reason = "" if report is None or self.trouble is not None else report.reason
+        return self.action_outcome or reason
 
     def ran(self) -> Iterator[tuple[str, str]]:
-        """What is known of the last epoch that was run."""
-        run = None if self.seen.report is None else self.seen.report.last
-        if run is None or run.epoch != self.seen.epoch:
+        """What is known about the last epoch that was run."""
+        run = None if self.state.report is None else self.state.report.last
+        if run is None or run.epoch != self.state.epoch:
             return
         yield "epoch", f"{run.epoch:,}"
         if run.input_rows is not None:
@@ -126,23 +125,73 @@ class View:
         if run.watermark is not None and run.watermark.timestamp() > 0:
             yield "watermark", timestamp(run.watermark)
 
+    def picture(self) -> str:
+        """The branches as inline SVG, in the colour of the text around it."""
+        tree = self.tree
+        wide = _SIDE + (tree.last - tree.first + 2) * _ACROSS
+        high = (len(tree.lanes) + 1) * _DOWN
+        described = "; ".join(lane.description for lane in tree.lanes)
+        label = f"Branches, epochs {tree.first:,} to {tree.last:,}: {described}"
+        lanes = "".join(self._lane(at, lane) for at, lane in enumerate(tree.lanes))
+        every = 1 if tree.last - tree.first < 12 else 5
+        numbers = "".join(
+            f'<text x="{_x(tree, epoch)}" y="{high - 8}" text-anchor="middle" fill="currentColor" opacity="0.7">'
+            f"{epoch}</text>"
+            for epoch in range(tree.first, tree.last + 1)
+            if epoch % every == 0
+        )
+        head = f'<svg viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" role="img"'
+        style = "max-width:100%;height:auto;font:12px system-ui,sans-serif"
+        cut = f"<p><small>{tree.left_out:,} more branches are not drawn.</small></p>" if tree.left_out else ""
+        return f'{head} aria-label="{escape(label)}" style="{style}">{lanes}{numbers}</svg>{cut}'
 
-_INPUT = {
-    "planned": "planned by the original and never committed",
-    "new": "new, not the original's",
-    "none": "none: the state was spread anew",
-}
+    def _parts(self) -> Iterator[str]:
+        yield from self.facts()
+        if self.doing is not None:
+            yield f"{self.doing.what}…"
+        elif self.trouble is not None:
+            yield f"{self.trouble.what}: {self.trouble.short}"
+        elif self.outcome():
+            yield self.outcome()
+        yield from (f"{value.expression} = {value.now.text}" for value in self.watched)
+
+    def _lane(self, at: int, lane: Lane) -> str:
+        tree, y = self.tree, _y(at)
+        own = lane.name == self.name
+        weight = ' font-weight="600"' if own else ""
+        name = lane.name if len(lane.name) <= 20 else lane.name[:19] + "…"
+        anchor = f'x="{_SIDE - 8}" y="{y + 4}" text-anchor="end"'
+        parts = [f'<text {anchor} fill="currentColor"{weight}>{escape(name)}</text>']
+        places = [_x(tree, dot.epoch) for dot in lane.dots]
+        if places:
+            parts.append(_line(places[0], y, places[-1], y))
+        if lane.parent is not None and lane.dots and lane.dots[0].kind == "start":
+            parts.append(_line(places[0], _y(lane.parent), places[0], y))
+        for dot, x in zip(lane.dots, places, strict=True):
+            here = own and dot.epoch == self.state.epoch
+            fill = "currentColor" if dot.kind == "epoch" or here else "none"
+            ring = f'<circle cx="{x}" cy="{y}" r="8" fill="none" stroke="#3b82c4" stroke-width="2"/>' if here else ""
+            parts.append(
+                f'{ring}<circle cx="{x}" cy="{y}" r="4" fill="{fill}" stroke="currentColor">'
+                f"<title>{escape(lane.name)}, epoch {dot.epoch}{', here' if here else ''}</title></circle>"
+            )
+        return "".join(parts)
+
+    def _watches(self) -> str:
+        if not self.watched:
+            return ""
+        rows = ([td(value.expression), td(value.now), td(Cell(value.change, "number"))] for value in self.watched)
+        caption = "Watched" if self.watched_at is None else f"Watched, at epoch {self.watched_at}"
+        return table(caption, ["watched", "value", "change"], rows)
 
 
-def key_text(key: Mapping[str, Any]) -> str:
-    """A key in words: ``carrier UA, origin EWR``."""
-    from streamstate.widgets.values import cell
-
-    return ", ".join(f"{name} {cell(value).text}" for name, value in key.items())
+def _x(tree: Tree, epoch: int) -> int:
+    return _SIDE + (epoch - tree.first) * _ACROSS + _ACROSS // 2
 
 
-def error_of(report: StepReport | None) -> Trouble | None:
-    """What the query's own code raised, where steps stopped at that."""
-    if report is None or report.error is None:
-        return None
-    return Trouble.of(f"Epoch {report.epoch + 1:,} failed", report.error)
+def _y(at: int) -> int:
+    return at * _DOWN + _DOWN // 2
+
+
+def _line(x: int, y: int, to_x: int, to_y: int) -> str:
+    return f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="currentColor" opacity="0.5" stroke-width="2"/>'

@@ -1,202 +1,197 @@
-"""Builds a debugger's drawings from its session and the session's store."""
+"""The debugger: a session that steps through a query's epochs, shown and driven."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import StreamStateError
-from streamstate.widgets.debugger import static
-from streamstate.widgets.debugger.drawing import Look, View, error_of
-from streamstate.widgets.debugger.looking import Looking
-from streamstate.widgets.debugger.seen import Seen, Session
-from streamstate.widgets.debugger.selection import Selection
-from streamstate.widgets.debugger.steering import STEERS, steer
-from streamstate.widgets.debugger.tree import WINDOW, tree
-from streamstate.widgets.debugger.watched import watched
-from streamstate.widgets.debugger.worker import Worker
-from streamstate.widgets.diffs.selection import changed as diff_changed
-from streamstate.widgets.model import Drawing, Focus, ViewModel
+from streamstate.errors import StreamStateError
+from streamstate.widgets.debugger.actions import BUTTONS, MOVES, DebuggerSelection, acted
+from streamstate.widgets.debugger.drawing import DebuggerDrawing, ViewedEpoch
+from streamstate.widgets.debugger.session import SessionState, watched
+from streamstate.widgets.debugger.session_store import SessionStore
+from streamstate.widgets.debugger.tree import tree
+from streamstate.widgets.debugger.worker import ActionProblem, SessionWorker
+from streamstate.widgets.model import Focus, ViewModel
+from streamstate.widgets.view import View
 
-__all__ = ["DebuggerModel"]
+if TYPE_CHECKING:
+    from streamstate.replay.debugging.session import DebugSession
+    from streamstate.replay.stepping.step_report import StepReport
 
 
-class DebuggerModel(ViewModel[Selection]):
-    """Shows one session, and has its steps done in a thread of their own.
-
-    Args:
-        session: what is shown and steered.
-    """
+class DebuggerModel(ViewModel[DebuggerSelection]):
+    """Shows a session, and runs its steps in a separate thread."""
 
     kind = "debugger"
 
-    def __init__(self, session: Session) -> None:
-        self.worker = Worker(session)
-        self.name = self.worker.seen.name
-        self._looking = Looking()
+    def __init__(self, session: DebugSession) -> None:
+        self.worker = SessionWorker(session)
+        self.name = self.worker.state.name
+        self._store = SessionStore(self.worker.state.store)
         self._lock = threading.Lock()
         self._counts: Sequence[int] = ()
 
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever there is something new to draw, from whatever thread."""
-        self.worker.changed = changed
-
     def newest(self) -> object:
-        """What the worker knows, and how many epochs each branch has; what came from elsewhere is looked at anew."""
-        now = self.worker.seen
+        """The worker's version and the number of epochs of each branch; reads steps that were made elsewhere."""
+        state = self.worker.state
         with self._lock:
-            counts = [len(self._looking.captured(now.store, one.name)) for one in now.branches]
+            counts = [len(self._store.captured(branch.name)) for branch in state.branches]
             moved = self._counts and counts != self._counts and len(counts) == len(self._counts)
             self._counts = counts
         if moved:
             self.worker.start("Look", lambda _progress: None, quiet=True)
         return self.worker.version, tuple(counts)
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """The session as it is, and what is looked at."""
-        view = self.view(selection)
-        return Drawing(view.message(), view)
-
-    def view(self, selection: Selection) -> View:
-        """The same before it is put into a message."""
+    def view(self, selection: DebuggerSelection) -> DebuggerDrawing:
+        """The session, and the epoch that is looked at."""
         worker = self.worker
-        now, doing, trouble, said = worker.seen, worker.doing, worker.trouble, worker.said
+        state, doing, trouble, outcome = worker.state, worker.doing, worker.trouble, worker.outcome
         with self._lock:
-            drawn = tree(now, partial(self._looking.captured, now.store), selection.upto)
-            branch, epoch = _looked_at(now, selection)
-            whose = _owner(now, branch, epoch)
-            if epoch not in self._looking.captured(now.store, whose):
-                whose = branch  # which holds the epoch that it shares with its parent, too
-            look = Look(branch, epoch, (branch, epoch) == (now.name, now.epoch), _way(now, branch, epoch))
-            look = replace(look, told=self._looking.told(now.store, whose, epoch))
+            branches = tree(state, self._store.captured, selection.upto)
+            branch, epoch = _viewed(state, selection)
+            owner = _owner(state, branch, epoch)
+            if epoch not in self._store.captured(owner):
+                owner = branch  # it also holds the epoch that it shares with its parent
+            look = ViewedEpoch(
+                branch,
+                epoch,
+                (branch, epoch) == (state.name, state.epoch),
+                _go_label(state, branch, epoch),
+                self._store.facts(owner, epoch),
+            )
             try:
-                diff, why = self._looking.diff(now.store, whose, epoch, selection)
+                diff, no_diff = self._store.diff(owner, epoch, selection.diff, selection.key)
             except StreamStateError as problem:
-                diff, why = None, str(problem)
-            at, values = watched(now, epoch)
-            operators = self._looking.operators(now, whose, epoch)
-        return View(
-            now,
-            drawn,
+                diff, no_diff = None, str(problem)
+            watched_at, values = watched(state, epoch)
+            operators = self._store.operators(state, owner, epoch)
+        return DebuggerDrawing(
+            state,
+            branches,
             look,
             doing=None if doing is None or doing.what == "Look" else doing,
-            trouble=trouble or error_of(now.report),
-            said=said,
+            trouble=trouble or _error_of(state.report),
+            action_outcome=outcome,
             watched=values,
-            watched_at=at,
+            watched_at=watched_at,
             diff=diff,
-            no_diff=why,
+            no_diff=no_diff,
             key=selection.key,
             operators=operators,
         )
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """Steps and the like are begun, not waited for; rows are named by number, never by value."""
-        view = kept if isinstance(kept, View) else None
-        if action in STEERS:
-            moves = steer(self.worker, action, value, view)
-            return replace(selection, look=None, upto=None) if moves else selection
-        return selection if view is None else _looked(selection, action, value, view)
+    def acted(self, selection: DebuggerSelection, action: str, value: Any, kept: Any) -> DebuggerSelection:
+        """The selection after an action. Steps are started, not awaited; a page names rows by number."""
+        view = kept if isinstance(kept, DebuggerDrawing) else None
+        if action in BUTTONS:
+            started = BUTTONS[action](self.worker, value, view)
+            return replace(selection, look=None, upto=None) if started and action in MOVES else selection
+        return selection if view is None else acted(selection, action, value, view)
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
-    def html(self, drawing: Drawing) -> str:
-        """The drawing as a picture of the branches and a table of what the last step changed."""
-        return static.html(drawing.kept)
-
-    def focus(self, selection: Selection) -> Focus:
+    def focus(self, selection: DebuggerSelection) -> Focus:
         """The epoch that is looked at, and the key."""
-        _, epoch = _looked_at(self.worker.seen, selection)
+        _, epoch = _viewed(self.worker.state, selection)
         return Focus(epoch=epoch, table=selection.diff.table, key=selection.key)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """Another view's epoch, where the session's branch has it."""
-        now = self.worker.seen
-        if focus.epoch is None or focus.epoch not in self._known(now):
+    def focused(self, selection: DebuggerSelection, focus: Focus) -> DebuggerSelection:
+        """The epoch of another view, if the session's branch has it."""
+        state = self.worker.state
+        with self._lock:
+            captured = self._store.captured(state.name)
+        if focus.epoch is None or focus.epoch not in captured:
             return selection
-        return replace(selection, look=None if focus.epoch == now.epoch else (now.name, focus.epoch))
+        return replace(selection, look=None if focus.epoch == state.epoch else (state.name, focus.epoch))
 
     def epochs(self) -> Sequence[int]:
-        """None: a saved file shows the session as it stands."""
+        """None: a saved file shows the session at its current epoch."""
         return ()
 
     def release(self) -> None:
-        """Let go of the diff that is held; what runs goes on."""
+        """Drop the cached diff; a running step goes on."""
         with self._lock:
-            self._looking.release()
+            self._store.release()
 
     def close(self) -> None:
-        """Interrupt what runs, and begin nothing any more."""
+        """Interrupt what runs, and start nothing more."""
         self.worker.close()
         self.release()
 
-    def _known(self, now: Seen) -> Sequence[int]:
-        with self._lock:
-            return self._looking.captured(now.store, now.name)
 
-
-def _looked_at(now: Seen, selection: Selection) -> tuple[str, int]:
-    """The branch and epoch: those that were chosen while they are there, else where the session stands."""
-    if selection.look is not None and now.branch(selection.look[0]) is not None:
+def _viewed(state: SessionState, selection: DebuggerSelection) -> tuple[str, int]:
+    """The chosen branch and epoch, if the branch still exists; otherwise the session's current ones."""
+    if selection.look is not None and state.branch(selection.look[0]) is not None:
         return selection.look
-    return now.name, now.epoch
+    return state.name, state.epoch
 
 
-def _owner(now: Seen, branch: str, epoch: int) -> str:
-    """The branch that ran an epoch: an early one of a fork is its parent's."""
-    one, passed = now.branch(branch), {branch}
-    while one is not None and one.parent is not None and one.epoch is not None and epoch <= one.epoch:
-        if one.parent in passed or now.branch(one.parent) is None:
-            break
-        passed.add(one.parent)
-        one = now.branch(one.parent)
-    return branch if one is None else one.name
+def _owner(state: SessionState, name: str, epoch: int) -> str:
+    """The branch that ran an epoch: early epochs of a fork belong to its parent."""
+    line = state.line(name)
+    ran = (branch.name for branch in line if branch.epoch is None or epoch > branch.epoch)
+    return next(ran, line[-1].name if line else name)
 
 
-def _way(now: Seen, branch: str, epoch: int) -> str:
-    """What going to an epoch is called; empty where the session cannot: it stands there, or left that branch."""
-    original = now.original
-    line = {now.name, _owner(now, now.name, epoch), "" if original is None else original.name}
-    if branch not in line or epoch == now.epoch:
+def _go_label(state: SessionState, branch: str, epoch: int) -> str:
+    """The label of the button that goes to an epoch; empty if the session is there, or cannot go there."""
+    originals = (known.name for known in state.branches if known.parent is None)
+    if epoch == state.epoch or branch not in {state.name, _owner(state, state.name, epoch), *originals}:
         return ""
-    return f"Go back to epoch {epoch:,}" if epoch < now.epoch else f"Run to epoch {epoch:,}"
+    return f"Go back to epoch {epoch:,}" if epoch < state.epoch else f"Run to epoch {epoch:,}"
 
 
-def _looked(selection: Selection, action: str, value: Any, view: View) -> Selection:
-    """The selection after a person looked elsewhere."""
-    match action, value:
-        case "look", [str(branch), int(epoch)] if _is_dot(view, branch, epoch):
-            here = (branch, epoch) == (view.seen.name, view.seen.epoch)
-            return replace(selection, look=None if here else (branch, epoch), key=None)
-        case "here", _:
-            return replace(selection, look=None, upto=None)
-        case "window", "earlier":
-            return replace(selection, upto=view.tree.last - WINDOW // 2)
-        case "window", "later":
-            return replace(selection, upto=view.tree.last + WINDOW // 2)
-        case "diff", [str(what), inner]:
-            return _in_diff(selection, what, inner, view)
-    return selection
+def _error_of(report: StepReport | None) -> ActionProblem | None:
+    """The error of the query's own code, if that stopped the last steps."""
+    if report is None or report.error is None:
+        return None
+    return ActionProblem.of(f"Epoch {report.epoch + 1:,} failed", report.error)
 
 
-def _is_dot(view: View, branch: str, epoch: int) -> bool:
-    lane = view.tree.lane(branch)
-    return lane is not None and any(dot.epoch == epoch for dot in lane.dots)
+class Debugger(View[DebuggerSelection]):
+    """Shows a debugging session: its branches, what its last step changed, watched values, the query's operators.
 
+    Buttons step, go back, and run until a condition holds. Their work runs in a separate thread, shows its progress,
+    and can be interrupted. Choosing an epoch of any branch shows what that epoch changed. In a saved notebook and in
+    exported HTML the view is still: the branches and the changes; elsewhere, a line of text.
 
-def _in_diff(selection: Selection, what: str, value: Any, view: View) -> Selection:
-    """What was done in the table of differences."""
-    if view.diff is None:
-        return selection
-    if what == "key":
-        if isinstance(value, int) and 0 <= value < len(view.diff.keys):
-            key = view.diff.keys[value]
-            return replace(selection, key=None if key == selection.key else key)
-        return selection
-    moved = diff_changed(selection.diff, what, value, view.diff.captured)
-    return replace(selection, diff=moved, key=None if what == "table" else selection.key)
+    Closing the view interrupts what it started; the session stays as it is.
+
+    Args:
+        session: what ``ss.debug(…)`` returned.
+
+    Example:
+        >>> Debugger(ss.debug(build, "checkpoints/delays", at=12))  # doctest: +SKIP
+        debug_delays: at epoch 12 · forked from delays after epoch 12
+    """
+
+    def __init__(self, session: DebugSession) -> None:
+        model = DebuggerModel(session)
+        super().__init__(model, DebuggerSelection())
+        self._driven = model
+        model.worker.changed = self._live.wake
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the work that a button started is done.
+
+        Args:
+            timeout: the most seconds to wait.
+
+        Returns:
+            Whether nothing runs any more.
+
+        Example:
+            >>> debugger.wait(timeout=60)  # doctest: +SKIP
+            True
+        """
+        return self._driven.worker.wait(timeout)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Interrupt what runs, stop following, and leave the still form. Idempotent.
+
+        Args:
+            wait: wait for the drawing in progress.
+        """
+        self._driven.close()
+        super().close(wait=wait)

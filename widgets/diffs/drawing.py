@@ -1,24 +1,29 @@
-"""What a diff view shows for one selection, as plain data: built in the kernel, drawn elsewhere."""
+"""What a diff view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
-from streamstate.widgets.browser.drawing import ranges
 from streamstate.widgets.chart import Chart
-from streamstate.widgets.diffs.selection import Selection
+from streamstate.widgets.diffs.actions import DiffSelection
+from streamstate.widgets.number_text import ranges
+from streamstate.widgets.still import MARKS, frame, table, td
 from streamstate.widgets.values import Cell
 
-__all__ = ["MARKS", "Column", "DiffDrawing", "Movers", "Row", "Rows", "Side", "Value"]
-
-MARKS = {"added": "+", "changed": "~", "removed": "−"}
+_STILL_COLUMNS = 20
+"""Value columns in a saved notebook; the live view shows all."""
+_HINT = "Open the notebook in JupyterLab with a running kernel to browse all keys here."
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two epochs: ``asked`` where it is not the one that was asked for, ``query`` where they are two."""
+class DiffSide:
+    """One of the two epochs, and the number of the table's rows.
+
+    ``asked`` is the requested epoch, if another one is shown; ``query`` is set if the sides are of different queries.
+    """
 
     epoch: int
     rows: int
@@ -34,17 +39,25 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the state table; ``moves`` where its values can be subtracted."""
+class DiffColumn:
+    """A column of the state table; ``moves`` if its values can be subtracted.
+
+    ``places`` are its places in a row of a diff: one for a key; old, new and, if it moves, difference for a value.
+    """
 
     name: str
-    key: bool = False
-    moves: bool = False
+    key: bool
+    moves: bool
+    places: Sequence[int]
+
+    def message(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {"name": self.name, "key": self.key, "moves": self.moves}
 
 
 @dataclass(frozen=True)
-class Value:
-    """A value column's cell: what it is, what it was where it changed, and how far it moved where that is a number."""
+class DiffCell:
+    """A value: the new one, the old one if it changed, and how far it moved if it is a number."""
 
     now: Cell
     was: Cell | None = None
@@ -52,21 +65,21 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One key that differs; ``epochs`` are those at which it changed."""
+class DiffRow:
+    """A key that differs; ``epochs`` are those at which it changed."""
 
     mark: str
     keys: Sequence[Cell]
-    values: Sequence[Value]
+    values: Sequence[DiffCell]
     cause: str = ""
     epochs: str = ""
 
 
 @dataclass(frozen=True)
-class Rows:
-    """One page: where it starts, how many rows there are to page through, and the row that is chosen."""
+class DiffPage:
+    """A page of rows: where it starts, how many rows match, and the row that is chosen."""
 
-    rows: Sequence[Row] = ()
+    rows: Sequence[DiffRow] = ()
     offset: int = 0
     matching: int = 0
     chosen: int | None = None
@@ -74,31 +87,36 @@ class Rows:
 
 @dataclass(frozen=True)
 class Movers:
-    """The keys in which one column moved the most; ``total`` keys moved."""
+    """The keys whose value of one column moved the most."""
 
     column: str
     columns: Sequence[str]
     chart: Chart | None = None
     shown: int = 0
 
+    def message(self) -> dict[str, Any]:
+        """As JSON types."""
+        return vars(self) | {"chart": self.chart and self.chart.message()}
+
 
 @dataclass(frozen=True)
 class DiffDrawing:
-    """Everything one drawing needs; ``keys`` are those of the rows, ``moved`` those of the movers.
+    """Everything that a drawing needs.
 
-    ``others`` are the epochs that the second side can have, where it is of another query.
+    ``keys`` are those of the rows, ``moved`` those of the movers. ``others`` are the epochs of the second side, if it
+    is of another query.
     """
 
     name: str
-    selection: Selection
+    selection: DiffSelection
     tables: Sequence[str] = ()
     table: str | None = None
     captured: Sequence[int] = ()
     others: Sequence[int] = ()
-    sides: tuple[Side, Side] | None = None
+    sides: tuple[DiffSide, DiffSide] | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    columns: Sequence[Column] = ()
-    page: Rows = field(default_factory=Rows)
+    columns: Sequence[DiffColumn] = ()
+    page: DiffPage = field(default_factory=DiffPage)
     movers: Movers | None = None
     keys: Sequence[Mapping[str, Any]] = ()
     moved: Sequence[Mapping[str, Any]] = ()
@@ -109,9 +127,8 @@ class DiffDrawing:
         return sum(self.counts.values())
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types, epochs as ranges: what goes to a page."""
-        chosen = self.selection
-        movers = self.movers
+        """The drawing as JSON types, epochs as ranges."""
+        chosen = ("change", "text", "order_by", "by_size", "descending", "size", "following")
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -120,17 +137,63 @@ class DiffDrawing:
             "others": ranges(self.others) if self.others else None,
             "sides": [asdict(side) for side in self.sides or ()],
             "counts": dict(self.counts),
-            "columns": [asdict(column) for column in self.columns],
+            "columns": [column.message() for column in self.columns],
             "page": asdict(self.page),
-            "movers": movers
-            and {
-                "column": movers.column,
-                "columns": list(movers.columns),
-                "shown": movers.shown,
-                "chart": movers.chart and movers.chart.message(),
-            },
-            "selection": {
-                name: getattr(chosen, name)
-                for name in ("change", "text", "order_by", "by_size", "descending", "size", "following")
-            },
+            "movers": self.movers and self.movers.message(),
+            "selection": {name: getattr(self.selection, name) for name in chosen},
         }
+
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return f"{self.name}: " + " · ".join(self._parts())
+
+    def html(self) -> str:
+        """The drawing as a table and a still picture, without scripts."""
+        chart = self.movers.chart if self.movers else None
+        picture = "" if chart is None else f"<p>{escape(chart.label)}</p>{chart.svg()}"
+        body = self._table() + picture if self.total else ""
+        return frame(self.name, self._parts(), body, "".join([*self._left_out(), _HINT]))
+
+    def inner_html(self) -> str:
+        """The counts and the first keys alone, without the frame, as part of another view."""
+        counts = f"<p>{' · '.join(escape(part) for part in self._parts())}</p>"
+        note = "".join(self._left_out())
+        return counts + (self._table() if self.total else "") + (f"<p><small>{note}</small></p>" if note else "")
+
+    def _parts(self) -> Iterator[str]:
+        if self.sides is None:
+            yield "no epoch captured yet"
+            return
+        a, b = self.sides
+        yield f"table {self.table}"
+        yield f"{a.named} → {b.named if b.query else b.epoch}"
+        yield " ".join(f"{MARKS[kind]}{self.counts[kind]:,}" for kind in MARKS) + " (added, changed, removed)"
+        yield f"{a.rows:,} → {b.rows:,} rows"
+        for side in self.sides:
+            if side.asked is not None:
+                yield f"epoch {side.asked} was not captured, showing epoch {side.epoch}"
+
+    def _left_out(self) -> Iterator[str]:
+        if self.page.matching > len(self.page.rows):
+            yield f"The first {len(self.page.rows)} of {self.page.matching:,} keys. "
+        values = sum(not column.key for column in self.columns)
+        if values > _STILL_COLUMNS:
+            yield f"The first {_STILL_COLUMNS} of {values} value columns. "
+
+    def _table(self) -> str:
+        sides = " to ".join(side.named for side in self.sides or ())
+        keys = [f"{column.name} (key)" for column in self.columns if column.key]
+        values = [column.name for column in self.columns if not column.key][:_STILL_COLUMNS]
+        return table(
+            f"Differences in {self.table} of {self.name}, {sides}",
+            [*keys, *values, "cause"],
+            ([*map(td, row.keys), *map(_td, row.values[:_STILL_COLUMNS]), td(row.cause)] for row in self.page.rows),
+            [row.mark for row in self.page.rows],
+        )
+
+
+def _td(value: DiffCell) -> str:
+    if value.was is None:
+        return td(value.now)
+    kind = "number" if "number" in (value.now.kind, value.was.kind) else value.now.kind
+    return td(Cell(f"{value.was.text} → {value.now.text}", kind), changed=True)

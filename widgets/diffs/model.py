@@ -1,4 +1,4 @@
-"""Builds a diff view's drawings from a history, holding the diff while the same epochs are looked at."""
+"""The diff view: what differs between two epochs of a state table."""
 
 from __future__ import annotations
 
@@ -8,32 +8,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import UnknownTableError
-from streamstate.state_inspect.branches.ancestry import branch_names
-from streamstate.state_inspect.moments import relative_epoch
-from streamstate.widgets.diffs import static
-from streamstate.widgets.diffs.drawing import Column, DiffDrawing, Movers, Rows, Side
-from streamstate.widgets.diffs.movers import MOVERS, movers_chart
-from streamstate.widgets.diffs.rows import DIFFERENCE, Record, finite, key_of, page_columns, record_rows, records_of
-from streamstate.widgets.diffs.selection import LIVE, Selection, changed, previous, resolved
-from streamstate.widgets.model import Drawing, Focus, ViewModel
-from streamstate.widgets.values import canonical, timestamp
+from streamstate.state_inspect.branches.ancestors import branch_names
+from streamstate.state_inspect.epoch_names import relative_epoch
+from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
+from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
+from streamstate.widgets.diffs.rows import (
+    DIFFERENCE,
+    MOVERS,
+    DiffRecord,
+    finite,
+    key_of,
+    movers_chart,
+    record_row,
+)
+from streamstate.widgets.model import Focus, ViewModel, chosen_row, chosen_table, clicked, first_row
+from streamstate.widgets.values import row_tuples, timestamp
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Diff, History
     from streamstate.state_inspect.differences.held_rows import HeldRows
 
-__all__ = ["DiffModel"]
+Keys = list[Mapping[str, Any]]
 
 
-class DiffModel(ViewModel[Selection]):
-    """Reads one history, or two branches, one drawing at a time whichever threads ask."""
+class DiffModel(ViewModel[DiffSelection]):
+    """Reads one history, or two branches; a lock allows one drawing at a time."""
 
     kind = "diffs"
 
     def __init__(self, history: History, other: History | None = None) -> None:
         self.history = history
-        self.other = other or history
+        self.second_history = other or history
         self.branches = other is not None
         self.name = " → ".join(branch_names(history, other)) if other else history.name
         self._lock = threading.Lock()
@@ -41,53 +47,62 @@ class DiffModel(ViewModel[Selection]):
         self._held: HeldRows | None = None
 
     def newest(self) -> object:
-        """The epochs there are now."""
+        """The captured epochs."""
         with self._lock:
-            return self.history.captured(), self.other.captured()
+            return self.history.captured(), self.second_history.captured()
 
-    def check(self, selection: Selection) -> None:
-        """Raise where an epoch cannot be meant or was not captured, or there is no such table."""
-        for history, epoch in ((self.history, selection.a), (self.other, selection.b)):
+    def check(self, selection: DiffSelection) -> None:
+        """Raise if an epoch is invalid or was not captured, or if there is no such table."""
+        for history, epoch in ((self.history, selection.a), (self.second_history, selection.b)):
             captured = history.captured()
             if isinstance(epoch, str):
                 relative_epoch(epoch, captured[-1] if captured else 0)
             if captured:
                 history.at(epoch)
         if self.history.captured():
-            self._table_name(selection.table)
+            chosen_table(self.history, selection.table)
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """What differs between the two epochs.
-
-        Raises:
-            UnknownTableError: the history has no such table.
-            InvalidArgumentError: an epoch cannot be meant.
-        """
+    def view(self, selection: DiffSelection) -> DiffDrawing:
+        """What differs between the two epochs."""
         with self._lock:
-            drawn = self._drawing(selection)
-        return Drawing(drawn.message(), drawn)
+            captured, second_captured = self.history.captured(), self.second_history.captured()
+            if not captured or not second_captured:
+                return DiffDrawing(self.name, selection)
+            name = chosen_table(self.history, selection.table)
+            a, b = resolved(selection.a, captured), resolved(selection.b, second_captured)
+            diff, held = self._compared(a[1], b[1], name)
+            columns = _columns(diff)
+            page, keys = _page(held, columns, selection)
+            movers, moved = _movers(held, columns, selection.mover)
+            return DiffDrawing(
+                name=self.name,
+                selection=selection,
+                tables=self.history.tables(),
+                table=name,
+                captured=captured,
+                others=second_captured if self.branches else (),
+                sides=(self._side(self.history, *a, name), self._side(self.second_history, *b, name)),
+                counts=diff.counts,
+                columns=columns,
+                page=page,
+                movers=movers,
+                keys=keys,
+                moved=moved,
+            )
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """Rows and bars are named by number, never by value."""
+    def acted(self, selection: DiffSelection, action: str, value: Any, kept: Any) -> DiffSelection:
+        """The selection after an action. A page names rows and bars by number, never by value."""
         if action in ("key", "mover"):
-            key = _key_at(action, value, kept)
+            key = clicked((kept.keys if action == "key" else kept.moved) if kept else (), value)
             return selection if key is None else replace(selection, key=key)
         if self.branches and action in ("swap", "previous"):
-            return selection  # the sides are two queries'
+            return selection  # the sides are of different queries
         with self._lock:
-            captured = (self.other if action == "follow" else self.history).captured()
-        return changed(selection, action, value, captured)
+            captured = (self.second_history if action == "follow" else self.history).captured()
+        return acted(selection, action, value, captured)
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
-    def html(self, drawing: Drawing) -> str:
-        """The drawing as a table and a still picture."""
-        return static.html(drawing.kept)
-
-    def focus(self, selection: Selection) -> Focus:
-        """The two epochs, the table and the key; while it follows, only that."""
+    def focus(self, selection: DiffSelection) -> Focus:
+        """The two epochs, the table and the key; while following the newest epoch, no epochs."""
         with self._lock:
             captured = self.history.captured()
             table = selection.table or next(iter(self.history.tables()), None)
@@ -96,75 +111,43 @@ class DiffModel(ViewModel[Selection]):
         a, b = sorted(resolved(epoch, captured)[1] for epoch in (selection.a, selection.b))
         return Focus(between=(a, b), table=table, key=selection.key)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """Of one epoch, what led to it: the later of the two becomes that epoch."""
+    def focused(self, selection: DiffSelection, focus: Focus) -> DiffSelection:
+        """The epochs, table and key of another view; a single epoch becomes the later of the two."""
         with self._lock:
             captured, tables = self.history.captured(), self.history.tables()
         moved = selection
         if focus.table in tables and focus.table != (moved.table or tables[0]):
-            moved = changed(moved, "table", focus.table, captured)
+            moved = acted(moved, "table", focus.table, captured)
         if self.branches:
-            pass  # another view's epochs are of one query
+            pass  # the epochs of another view are those of one query
         elif focus.between is not None:
             moved = replace(moved, a=focus.between[0], b=focus.between[1], page=0)
         elif focus.live:
             moved = moved if moved.following else replace(moved, b=LIVE, page=0)
         elif focus.epoch is not None and captured:
-            moved = _led_to(moved, focus.epoch, captured)
+            moved = _until(moved, focus.epoch, captured)
         return moved if focus.key is None else replace(moved, key=focus.key)
 
     def release(self) -> None:
-        """Let go of the diff that is held."""
+        """Drop the cached diff."""
         with self._lock:
-            self._let_go()
+            self._drop()
 
-    def _let_go(self) -> None:
+    def _drop(self) -> None:
         if self._held is not None:
             self._held.close()
         self._diff = self._held = None
 
-    def _table_name(self, name: str | None) -> str:
-        tables = self.history.tables()
-        if name is not None and name not in tables:
-            raise UnknownTableError.among("table", name, tables, where=f"in {self.name!r}")
-        return name or tables[0]
-
-    def _drawing(self, selection: Selection) -> DiffDrawing:
-        captured, others = self.history.captured(), self.other.captured()
-        if not captured or not others:
-            return DiffDrawing(self.name, selection)
-        name = self._table_name(selection.table)
-        a, b = resolved(selection.a, captured), resolved(selection.b, others)
-        diff, held = self._compared(a[1], b[1], name)
-        columns = _columns(diff)
-        page, keys = _page(held, columns, selection)
-        movers, moved = _movers(held, columns, selection.mover)
-        return DiffDrawing(
-            name=self.name,
-            selection=selection,
-            tables=self.history.tables(),
-            table=name,
-            captured=captured,
-            others=others if self.branches else (),
-            sides=(self._side(self.history, *a, name), self._side(self.other, *b, name)),
-            counts=diff.counts,
-            columns=columns,
-            page=page,
-            movers=movers,
-            keys=keys,
-            moved=moved,
-        )
-
     def _compared(self, a: int, b: int, table: str) -> tuple[Diff, HeldRows]:
-        """The diff, kept while the same epochs are looked at."""
-        kept = self._diff
-        if kept is None or self._held is None or (kept.a, kept.b, kept.table) != (a, b, table):
-            self._let_go()
-            self._diff = kept = self.history.diff(a, self.other.at(b), table)
-            self._held = kept.held()
-        return kept, self._held
+        """The diff, cached until other epochs or another table are shown."""
+        diff = self._diff
+        if diff is None or self._held is None or (diff.a, diff.b, diff.table) != (a, b, table):
+            self._drop()
+            self._diff = diff = self.history.diff(a, self.second_history.at(b), table)
+            self._held = diff.held()
+        return diff, self._held
 
-    def _side(self, history: History, asked: int, epoch: int, table: str) -> Side:
+    def _side(self, history: History, asked: int, epoch: int, table: str) -> DiffSide:
         snapshot = history.at(epoch)
         committed, watermark = (
             timestamp(moment) if isinstance(moment, dt.datetime) and moment.timestamp() > 0 else ""
@@ -172,17 +155,23 @@ class DiffModel(ViewModel[Selection]):
         )
         rows = snapshot.rows().get(table, 0)
         query = history.name if self.branches else ""
-        return Side(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
+        return DiffSide(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
 
 
-def _columns(diff: Diff) -> list[Column]:
-    keys = [Column(name, key=True) for name in diff.key_columns]
-    return keys + [Column(name, moves=moves) for name, moves in diff.value_columns.items()]
+def _columns(diff: Diff) -> list[DiffColumn]:
+    columns: list[DiffColumn] = []
+    at = 1  # the first place has what happened to the key
+    for name in [*diff.key_columns, *diff.value_columns]:
+        key, moves = name in diff.key_columns, name in diff.delta_columns
+        width = 1 if key else 3 if moves else 2
+        columns.append(DiffColumn(name, key, moves, range(at, at + width)))
+        at += width
+    return columns
 
 
-def _page(held: HeldRows, columns: Sequence[Column], selection: Selection) -> tuple[Rows, list[Mapping[str, Any]]]:
+def _page(held: HeldRows, columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple[DiffPage, Keys]:
     matching = held.count(change=selection.change, contains=selection.text)
-    start = min(selection.page, max(0, (matching - 1) // selection.size)) * selection.size
+    start = first_row(selection.page, selection.size, matching)
     at, by_size = _sorted_by(columns, selection)
     frame = held.page(
         start,
@@ -193,58 +182,79 @@ def _page(held: HeldRows, columns: Sequence[Column], selection: Selection) -> tu
         by_size=by_size,
         descending=selection.descending,
     )
-    records = records_of(frame)
+    records = row_tuples(frame)
     keys = [key_of(record, columns) for record in records]
-    chosen = canonical(selection.key) if selection.key else None
-    found = next((at for at, key in enumerate(keys) if chosen is not None and canonical(key) == chosen), None)
-    return Rows(record_rows(records, columns), start, matching, found), keys
+    rows = [record_row(record, columns) for record in records]
+    return DiffPage(rows, start, matching, chosen_row(keys, selection.key)), keys
 
 
-def _sorted_by(columns: Sequence[Column], selection: Selection) -> tuple[int | None, bool]:
-    """The place in a page to sort by, and whether by how far it moved; a column that is not there sorts nothing."""
-    for at, column in enumerate(columns):
-        if column.name == selection.order_by:
-            places = page_columns(columns)[at]
-            by_size = selection.by_size and column.moves
-            return (places[DIFFERENCE] if by_size else places[-1] if column.key else places[1]), by_size
-    return None, False
+def _sorted_by(columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple[int | None, bool]:
+    """The place in a page to sort by, and whether to sort by how far it moved; None for an unknown column."""
+    column = next((column for column in columns if column.name == selection.order_by), None)
+    if column is None:
+        return None, False
+    by_size = selection.by_size and column.moves
+    return column.places[DIFFERENCE if by_size else 0 if column.key else 1], by_size
 
 
-def _movers(
-    held: HeldRows, columns: Sequence[Column], wanted: str | None
-) -> tuple[Movers | None, list[Mapping[str, Any]]]:
-    """The movers of the column that was asked for, or of the first that moved."""
-    moving = [at for at, column in enumerate(columns) if column.moves]
-    names = [columns[at].name for at in moving]
-    if not moving:
-        return None, []
-    first = [at for at in moving if columns[at].name == wanted] or moving
-    for at in first:
-        records = _largest(held, page_columns(columns)[at][DIFFERENCE])
-        if records or at == first[-1]:
-            chart = movers_chart(records, columns, at) if records else None
-            return Movers(columns[at].name, names, chart, len(records)), [key_of(record, columns) for record in records]
+def _movers(held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None) -> tuple[Movers | None, Keys]:
+    """The movers of the chosen column, or of the first that moved."""
+    moving = [column for column in columns if column.moves]
+    names = [column.name for column in moving]
+    candidates = [column for column in moving if column.name == chosen] or moving
+    for column in candidates:
+        records = _largest(held, column.places[DIFFERENCE])
+        if records or column is candidates[-1]:
+            chart = movers_chart(records, columns, column) if records else None
+            return Movers(column.name, names, chart, len(records)), [key_of(record, columns) for record in records]
     return None, []
 
 
-def _largest(held: HeldRows, place: int) -> list[Record]:
+def _largest(held: HeldRows, place: int) -> list[DiffRecord]:
     frame = held.page(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True)
-    return [record for record in records_of(frame) if record[place] and finite(record[place])]
+    return [record for record in row_tuples(frame) if record[place] and finite(record[place])]
 
 
-def _key_at(action: str, value: Any, kept: Any) -> Mapping[str, Any] | None:
-    """The key of a row of the page, or of a bar, that a person clicked."""
-    try:
-        keys = kept.keys if action == "key" else kept.moved
-        at = int(value if action == "key" else value["row"][0])
-        return keys[at] if 0 <= at < len(keys) else None
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-        return None  # a page can send anything, and a selection that is cleared names no bar
-
-
-def _led_to(selection: Selection, epoch: int, captured: Sequence[int]) -> Selection:
+def _until(selection: DiffSelection, epoch: int, captured: Sequence[int]) -> DiffSelection:
+    """The epochs up to ``epoch``; the earlier side stays if it still is earlier."""
     later = resolved(epoch, captured)[1]
     earlier = resolved(selection.a, captured)[1]
     if resolved(selection.b, captured)[1] == later and not selection.following:
         return selection
     return replace(selection, a=earlier if earlier < later else previous(later, captured), b=later, page=0)
+
+
+class DiffView(View[DiffSelection]):
+    """Shows which keys were added, removed and changed between two epochs, and which moved the most.
+
+    In JupyterLab the view is live: both epochs can be moved, the keys are paged, sorted and searched in the kernel,
+    and if the later epoch is ``"live"``, the view follows the query. In a saved notebook and in exported HTML it is
+    still: the counts, the first keys and a picture of the largest movers; elsewhere, a line of text.
+
+    Args:
+        history: the query, ``store[name]``.
+        a: the epoch to compare from: a number, or ``"live - 10"``, which advances as epochs are captured.
+        b: the epoch to compare to; by default the newest, which the view follows.
+        table: the state table to show first; by default the query's first.
+        other: the query of epoch ``b``, if it is another one: a fork, or the same query in another store.
+
+    Raises:
+        UnknownTableError: the query has no such table.
+        UnknownEpochError: an epoch was not captured.
+        InvalidArgumentError: an epoch is invalid.
+
+    Example:
+        >>> DiffView(store["delays"], 10, 12)  # doctest: +SKIP
+        delays: table op0 · epoch 10 → 12 · +3 ~412 −1 (added, changed, removed) · 1,020 → 1,022 rows
+    """
+
+    def __init__(
+        self,
+        history: History,
+        a: int | str,
+        b: int | str = LIVE,
+        table: str | None = None,
+        *,
+        other: History | None = None,
+    ) -> None:
+        super().__init__(DiffModel(history, other), DiffSelection(a, b, table))

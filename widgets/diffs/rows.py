@@ -1,4 +1,4 @@
-"""Rows of a diff as the cells that are shown."""
+"""Rows of a diff as cells, and the keys that moved the most as bars."""
 
 from __future__ import annotations
 
@@ -6,79 +6,56 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamstate.widgets.browser.drawing import described
-from streamstate.widgets.diffs.drawing import MARKS, Column, Row, Value
-from streamstate.widgets.values import canonical, cell, objects
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["DIFFERENCE", "Record", "finite", "key_of", "page_columns", "record_rows", "records_of", "signed"]
+from streamstate.widgets.chart import ADDED, REMOVED, Chart
+from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
+from streamstate.widgets.number_text import described
+from streamstate.widgets.still import MARKS
+from streamstate.widgets.values import canonical, cell
 
 DIFFERENCE = 2
-"""Where among its column's places of a page the difference stands, after the old and the new value."""
+"""The place of the difference among its column's places in a page, after the old and the new value."""
+MOVERS = 12
+"""The most bars."""
+_LABEL = 40
+"""Characters of a bar's label."""
+_BAR = 22
+"""Pixels per bar."""
 
-Record = tuple[Any, ...]
-"""One row of a page, by position: the state's own names are anyone's, and may repeat."""
-
-
-def page_columns(columns: Sequence[Column]) -> dict[int, list[int]]:
-    """For each column, the positions in a page where it stands: a key once; a value old, new and as a difference.
-
-    Example:
-        >>> page_columns([Column("key", key=True), Column("n", moves=True), Column("text")])
-        {0: [1], 1: [2, 3, 4], 2: [5, 6]}
-    """
-    places, at = {}, 1
-    for number, column in enumerate(columns):
-        width = 1 if column.key else 3 if column.moves else 2
-        places[number] = list(range(at, at + width))
-        at += width
-    return places
+DiffRecord = tuple[Any, ...]
+"""A row of a page, by position."""
 
 
-def records_of(frame: pd.DataFrame) -> list[Record]:
-    """The rows of a page of a diff."""
-    named = frame.set_axis(range(frame.shape[1]), axis="columns")
-    return list(objects(named).itertuples(index=False, name=None))
-
-
-def record_rows(records: Sequence[Record], columns: Sequence[Column]) -> list[Row]:
-    """What is shown of each record."""
-    return [_row(record, columns) for record in records]
-
-
-def key_of(record: Record, columns: Sequence[Column]) -> Mapping[str, Any]:
+def key_of(record: DiffRecord, columns: Sequence[DiffColumn]) -> Mapping[str, Any]:
     """The key columns of a record with their values."""
-    return {column.name: record[at + 1] for at, column in enumerate(columns) if column.key}
+    return {column.name: record[column.places[0]] for column in columns if column.key}
 
 
-def _row(record: Record, columns: Sequence[Column]) -> Row:
-    places = page_columns(columns)
-    keys = [cell(record[places[at][0]]) for at, column in enumerate(columns) if column.key]
-    values = [_value(record, places[at]) for at, column in enumerate(columns) if not column.key]
+def record_row(record: DiffRecord, columns: Sequence[DiffColumn]) -> DiffRow:
+    """A record as a row of cells."""
+    keys = [cell(value) for value in key_of(record, columns).values()]
+    values = [_value(record, column.places) for column in columns if not column.key]
     epochs = [] if record[-1] is None else [int(epoch) for epoch in record[-1]]
-    return Row(MARKS[record[0]], keys, values, record[-2] or "", described(epochs) if epochs else "")
+    return DiffRow(MARKS[record[0]], keys, values, record[-2] or "", described(epochs) if epochs else "")
 
 
-def _value(record: Record, places: Sequence[int]) -> Value:
+def _value(record: DiffRecord, places: Sequence[int]) -> DiffCell:
     old, new = record[places[0]], record[places[1]]
     if record[0] != "changed":
-        return Value(cell(new if record[0] == "added" else old))
+        return DiffCell(cell(new if record[0] == "added" else old))
     if canonical(old) == canonical(new):
-        return Value(cell(new))
-    return Value(cell(new), cell(old), signed(record[places[DIFFERENCE]]) if len(places) > DIFFERENCE else "")
+        return DiffCell(cell(new))
+    return DiffCell(cell(new), cell(old), signed(record[places[DIFFERENCE]]) if len(places) > DIFFERENCE else "")
 
 
 def finite(difference: Any) -> bool:
-    """Whether a difference is a length that can be drawn."""
+    """Whether a difference can be drawn as a bar."""
     return isinstance(difference, dt.timedelta) or math.isfinite(difference)
 
 
 def signed(difference: Any) -> str:
-    """A difference with its sign; empty where there is none.
+    """A difference with its sign; empty if it is None.
 
     Example:
         >>> signed(-1200), signed(0.5), signed(dt.timedelta(minutes=-90)), signed(None)
@@ -88,14 +65,80 @@ def signed(difference: Any) -> str:
         return ""
     if isinstance(difference, dt.timedelta):
         sign = "−" if difference < dt.timedelta(0) else "+"
-        size = abs(difference)
-        return sign + str(size.to_pytimedelta() if hasattr(size, "to_pytimedelta") else size)
-    return _number(difference).replace("-", "−")
-
-
-def _number(difference: Any) -> str:
+        length = abs(difference)
+        return sign + str(length.to_pytimedelta() if hasattr(length, "to_pytimedelta") else length)
     if isinstance(difference, int):
-        return f"{difference:+,}"
-    if isinstance(difference, Decimal):
-        return f"{difference:+,f}"
-    return f"{float(difference):+,.6g}"
+        text = f"{difference:+,}"
+    else:
+        text = f"{difference:+,f}" if isinstance(difference, Decimal) else f"{float(difference):+,.6g}"
+    return text.replace("-", "−")
+
+
+def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], mover: DiffColumn) -> Chart:
+    """The keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
+    old, new, moved = mover.places
+    rows: list[dict[str, Any]] = []
+    for number, record in enumerate(records):
+        difference = record[moved]
+        length = difference.total_seconds() if isinstance(difference, dt.timedelta) else float(difference)
+        rows.append(
+            {
+                "row": number,
+                "key": _label(record, columns, [row["key"] for row in rows]),
+                "delta": length,
+                "signed": signed(difference),
+                "change": f"{cell(record[old]).text} → {cell(record[new]).text}",
+            }
+        )
+    duration = any(isinstance(record[moved], dt.timedelta) for record in records)
+    label = f"Largest movers of {mover.name}{' in seconds' if duration else ''}"
+    return Chart(label, _spec(mover.name, duration=duration), rows, height=max(1, len(rows)) * _BAR)
+
+
+def _label(record: DiffRecord, columns: Sequence[DiffColumn], taken: Sequence[str]) -> str:
+    """A short text for the key, different from those before it, because Vega merges bars of the same label."""
+    text = " · ".join(cell(value).text for value in key_of(record, columns).values())
+    short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+    again = sum(1 for label in taken if label.partition(" (")[0] == short)
+    return f"{short} ({again + 1})" if again else short
+
+
+_NUMBERS = {
+    "mark": {
+        "type": "text",
+        "align": {"expr": "datum.delta < 0 ? 'right' : 'left'"},
+        "dx": {"expr": "datum.delta < 0 ? -4 : 4"},
+        "opacity": 0.9,
+    },
+    "encoding": {"text": {"field": "signed"}},
+}
+"""The signed number at the end of each bar. One layer for both directions, because an empty layer has no extent."""
+_ZERO = {
+    "mark": {"type": "rule", "opacity": 0.4},
+    "encoding": {"x": {"datum": 0}, "y": {"value": 0}, "y2": {"value": "height"}},
+}
+
+
+def _spec(name: str, *, duration: bool) -> dict[str, Any]:
+    # A dot or a bracket in a field's name would be a path, so that the data have fixed names.
+    y = {"field": "key", "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 240, "ticks": False}}
+    x = {
+        "field": "delta",
+        "type": "quantitative",
+        "axis": {
+            "title": f"{name}: difference{' in seconds' if duration else ''}",
+            "tickCount": 5,
+            "format": "+~s",
+            "labelExpr": "datum.value === 0 ? '0' : datum.label",
+        },
+        "scale": {"padding": 56},
+    }
+    titles = {"key": "key", "change": name, "signed": "difference"}
+    tooltip = [{"field": field, "title": title} for field, title in titles.items()]
+    up = {"test": "datum.delta >= 0", "value": ADDED}
+    bars = {
+        "params": [{"name": "mover", "select": {"type": "point", "fields": ["row"], "on": "click"}}],
+        "mark": {"type": "bar", "cursor": "pointer", "height": 14, "cornerRadiusEnd": 2},
+        "encoding": {"color": {"condition": up, "value": REMOVED}, "tooltip": tooltip},
+    }
+    return {"encoding": {"y": y, "x": x}, "layer": [_ZERO, bars, _NUMBERS]}

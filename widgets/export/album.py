@@ -1,8 +1,8 @@
-"""The drawings of a saved file, and which action leads from one to which other.
+"""The drawings of a saved file, and the actions that lead from one to another.
 
-A page cannot run a view model, so the file holds what the model would answer. A selection is written as one number
-for each of its fields, and an action as the fields that it changes: choosing epoch 12 is the same change wherever it
-is done, so a hundred epochs in ten orders need no million entries. Values that several drawings share are held once.
+A page cannot run a view model, so that the file holds the model's answers. A selection is encoded as a number for each
+of its fields, and an action as the fields that it changes: choosing epoch 12 is the same change everywhere, so that a
+hundred epochs in ten sort orders do not need a million entries. Values that drawings share are stored once.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic
 
-from streamstate.widgets.chart import still
+from streamstate.widgets.chart import is_plot, still
 from streamstate.widgets.model import Drawing, S, ViewModel
 from streamstate.widgets.values import canonical
 
-__all__ = ["Album", "Full", "encoded"]
-
 _ENTRY = 24
-"""Bytes of a drawing besides its values, about: its number, and the numbers of its fields."""
+"""About the bytes of a drawing besides its values: its number, and the numbers of its fields."""
 _SAFE = str.maketrans({"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 Tokens = tuple[int, ...]
 Patch = Mapping[int, int]
 
 
-class Full(Exception):  # noqa: N818 (it is an answer, not an error)
+class AlbumFull(Exception):  # noqa: N818 (a signal, not an error)
     """The next drawing does not fit."""
 
 
 def encoded(value: Any) -> str:
-    r"""``value`` as JSON that may stand in a script element: nothing in it ends the element or the line.
+    r"""``value`` as JSON for a script element: nothing in it ends the element or the line.
 
     Example:
         >>> encoded("</script>")
@@ -40,26 +38,23 @@ def encoded(value: Any) -> str:
     """
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except ValueError:  # a plot may have NaN among its numbers, which JSON lacks
+    except ValueError:  # a plot may contain NaN, which JSON lacks
         text = json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False)
     return text.translate(_SAFE)
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Album(Generic[S]):
-    """Collects drawings up to a size.
+    """Collects drawings of a model up to a size of ``room`` bytes.
 
-    Args:
-        model: draws.
-        room: bytes that the drawings may take.
-        plots: whether the page can draw plots; without, each is a still picture.
+    Unless the page can draw ``plots``, each is a still picture.
     """
 
     def __init__(self, model: ViewModel[S], room: int, *, plots: bool) -> None:
@@ -78,45 +73,38 @@ class Album(Generic[S]):
         return len(self._entries)
 
     def tokens(self, selection: S) -> Tokens:
-        """A selection as numbers: one for each different value of each field."""
-        values: list[Any] = [getattr(selection, each.name) for each in fields(selection)]  # type: ignore[arg-type]
+        """A selection as numbers: one for each distinct value of each field."""
+        values: list[Any] = [getattr(selection, field.name) for field in fields(selection)]  # type: ignore[arg-type]
         return tuple(self._tokens.setdefault(_identity(value), len(self._tokens)) for value in values)
 
     def add(self, selection: S) -> Drawing:
-        """Hold a drawing, and where the actions that are likely there lead to.
-
-        Raises:
-            Full: it does not fit.
-        """
+        """Add a drawing, and the selections that its likely actions lead to; raises AlbumFull if it does not fit."""
         name = self.tokens(selection)
         if name in self._drawn:
             return self._drawn[name]
         drawing = self._model.drawing(selection)
         message = dict(drawing.message) if self._plots else _stilled(drawing.message)
         texts = {field: encoded(value) for field, value in message.items()}
-        local = dict(self._led(selection, drawing))
+        local = dict(self._patches(selection, drawing))
         cost = sum(len(text.encode()) + 1 for text in set(texts.values()) if text not in self._values)
         cost += _ENTRY + 4 * len(name) + sum(len(field) + 9 for field in texts) + len(encoded(local).encode())
         if self.size + cost > self.room:
-            raise Full
+            raise AlbumFull
         self.size += cost
         self._entries[name] = {field: self._values.setdefault(text, len(self._values)) for field, text in texts.items()}
         self._local[name] = local
         self._drawn[name] = drawing
         return drawing
 
-    def _led(self, selection: S, drawing: Drawing) -> Iterator[tuple[str, Patch]]:
+    def _patches(self, selection: S, drawing: Drawing) -> Iterator[tuple[str, Patch]]:
         for action, value in self._model.saved_actions(selection, drawing):
             after = self._model.acted(selection, action, value, drawing.kept)
             yield _name(action, value), self._patch(selection, after)
 
     def everywhere(self, action: str, value: Any, befores: Sequence[S]) -> None:
-        """An action that sets the same fields wherever it is done.
+        """Add an action that sets the same fields in every drawing.
 
-        Args:
-            action: its name.
-            value: its value.
-            befores: selections that differ, so that what it sets is seen to be set.
+        ``befores`` are different selections, so that every field that it sets changes in one of them.
         """
         sets: dict[int, int] = {}
         for before in befores:
@@ -132,7 +120,7 @@ class Album(Generic[S]):
                 entry[field] = number
 
     def text(self, first: S) -> str:
-        """All of it as JSON, values that nothing refers to left out."""
+        """Everything as JSON, without values that are not used."""
         used = sorted({number for entry in self._entries.values() for number in entry.values()})
         place = {number: at for at, number in enumerate(used)}
         texts = list(self._values)
@@ -148,12 +136,12 @@ class Album(Generic[S]):
         return f'{rest[:-1]},"values":[{",".join(texts[number] for number in used)}]}}'
 
     def _held(self, name: Tokens) -> dict[str, Patch]:
-        """The actions of a drawing that lead to another one here."""
-        led = (
+        """The actions of a drawing that lead to another drawing of the album."""
+        patches = (
             (action, patch, tuple(patch.get(at, old) for at, old in enumerate(name)))
             for action, patch in self._local[name].items()
         )
-        return {action: patch for action, patch, after in led if after in self._entries}
+        return {action: patch for action, patch, after in patches if after in self._entries}
 
     def _patch(self, before: S, after: S) -> Patch:
         pairs = zip(self.tokens(before), self.tokens(after), strict=True)
@@ -161,7 +149,7 @@ class Album(Generic[S]):
 
 
 def _identity(value: Any) -> Any:
-    """What is equal, and hashable, for equal values of a selection; True is not 1."""
+    """A hashable value that is equal for equal values of a selection; True differs from 1."""
     found = canonical(value)
     try:
         hash(found)
@@ -171,16 +159,16 @@ def _identity(value: Any) -> Any:
 
 
 def _name(action: str, value: Any) -> str:
-    """An action as the page spells it: its name, and its value as JavaScript's ``JSON.stringify`` gives it."""
+    """An action as the page writes it: its name, and its value as from JavaScript's ``JSON.stringify``."""
     return f"{action} {json.dumps(value, separators=(',', ':'), ensure_ascii=False)}"
 
 
 def _stilled(value: Any) -> Any:
     """A message with each plot replaced by a picture."""
+    if is_plot(value):
+        return {"label": value["label"], "svg": still(value)}
     if isinstance(value, Mapping):
-        if {"label", "spec", "rows"} <= set(value):
-            return {"label": value["label"], "svg": still(value)}
-        return {name: _stilled(each) for name, each in value.items()}
+        return {name: _stilled(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_stilled(each) for each in value]
+        return [_stilled(item) for item in value]
     return value

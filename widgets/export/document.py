@@ -1,23 +1,21 @@
-"""The file: the page's code, its data, and what it says of itself."""
+"""The file: the page's code, its data, and notes on what it leaves out."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
-import tempfile
+import secrets
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from streamstate.snapshots.errors import InvalidArgumentError
-from streamstate.widgets import front
+from streamstate.errors import InvalidArgumentError
+from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
+from streamstate.widgets.front import bundle, resource, style
 from streamstate.widgets.model import Drawing, ViewModel
 from streamstate.widgets.values import timestamp
-
-__all__ = ["Document", "has_plot", "write"]
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -41,24 +39,20 @@ summary {{ cursor: pointer; }}
 <script type="module">{script}</script>
 </body></html>
 """
-_OPEN = 0o666
 
 
-class Document:
+class SavedDocument:
     """The file without its drawings.
 
-    Args:
-        model: what is saved.
-        drawing: what stands in the file where scripts do not run.
-        library: the script that draws plots; empty where there are none, or no room.
+    It shows ``drawing`` if scripts do not run; ``library``, which draws plots, is empty if there are none, or no room.
     """
 
     def __init__(self, model: ViewModel[Any], drawing: Drawing, library: str) -> None:
         self.library = _in_script(library)
         self._name = model.name
         self._still = model.html(drawing)
-        self._style = front.style(model.kind)
-        self._script = _in_script(front.bundle(model.kind) + front.resource("saved_host.js"))
+        self._style = style(model.kind)
+        self._script = _in_script(bundle(model.kind) + resource("saved_host.js"))
 
     @property
     def size(self) -> int:
@@ -71,10 +65,10 @@ class Document:
 
         Args:
             album: the drawings, as JSON.
-            order: the epochs in which it plays.
+            order: the epochs in the order in which they play.
             notes: what is left out.
             moment: when it was saved.
-            held: which epochs there are, in words.
+            held: the epochs in words.
         """
         data = (
             f'{{"style":{encoded(self._style)},"order":{encoded(list(order))},"held":{encoded(held)},"album":{album}}}'
@@ -85,7 +79,7 @@ class Document:
             name=escape(self._name),
             moment=escape(timestamp(moment.replace(microsecond=0))),
             still=self._still,
-            summary=escape(f"{about}This file is a saved copy. What it leaves out"),
+            summary=escape(f"{about}This file is a saved copy. It leaves out"),
             notes="".join(f"<li>{escape(note)}</li>" for note in notes),
             data=data,
             library=self.library,
@@ -94,7 +88,7 @@ class Document:
 
 
 def _in_script(text: str) -> str:
-    r"""JavaScript that may stand in a script element: what would end it is spelled as strings and patterns may.
+    r"""JavaScript for a script element: what would end the element is escaped, as strings and patterns allow.
 
     Example:
         >>> _in_script("'</script>'")
@@ -104,38 +98,25 @@ def _in_script(text: str) -> str:
 
 
 def has_plot(message: Any) -> bool:
-    """Whether there is a plot in what a page is told."""
+    """Whether a message contains a plot."""
     if isinstance(message, Mapping):
-        return {"label", "spec", "rows"} <= set(message) or any(map(has_plot, message.values()))
+        return is_plot(message) or any(map(has_plot, message.values()))
     return isinstance(message, list | tuple) and any(map(has_plot, message))
 
 
 def write(target: Path, text: str) -> int:
-    """Put a whole file in its place, or leave what is there; returns its bytes.
-
-    Raises:
-        InvalidArgumentError: it cannot be written there.
-    """
+    """Write a file atomically, and return its size: on an error, an existing file stays as it is."""
     content = text.encode()
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        staged = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with staged.open("xb") as file:
                 file.write(content)
-            Path(name).chmod(_OPEN & ~_umask())
-            Path(name).replace(target)
+            staged.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(name).unlink()
+                staged.unlink()
             raise
     except OSError as error:
-        raise InvalidArgumentError(f"{target} cannot be written: {error}\nChoose another path.") from error
+        raise InvalidArgumentError(f"Cannot write {target}: {error}\nChoose another path.") from error
     return len(content)
-
-
-def _umask() -> int:
-    """The rights that new files of this process lack, without touching them where other threads make files."""
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
-    return 0o022

@@ -1,144 +1,214 @@
-import { differences } from "./differences.js";
-import { element, fill, icon, number } from "./dom.js";
+import {
+  button,
+  followButton,
+  group,
+  iconButton,
+  onEnter,
+  pager,
+  pushRight,
+  searchBox,
+  selectBox,
+} from "./controls.js";
+import { differences } from "./diff_rows.js";
+import { element, fact, fill } from "./dom.js";
 import { at, count, positionOf } from "./epochs.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
+import { SIGNS } from "./tables.js";
+import { number } from "./words.js";
 
-const SIGNS = { added: "+", changed: "~", removed: "−" };
+const KINDS_OF_CHANGE = ["", "added", "changed", "removed"];
 
 // The diff view: two epochs of a state table, the keys that differ, and those that moved the most.
 export function render({ model, root, style }) {
   let view = null;
-  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen diffs", (drawn) => { view = drawn; draw(); });
-
-  // Head: which state of which query, and how much differs.
-  const name = element("span", { class: "name" });
-  const table = element("select", { "aria-label": "State table", onchange: () => act("table", table.value) });
-  const said = element("span", { class: "facts faint", role: "status" });
-  const head = element("div", { class: "bar head" }, name, table, said);
-
-  // Two sides: which epochs are compared.
-  const a = side("a", "From epoch");
-  const b = side("b", "To epoch");
-  const swap = element("button", { type: "button", title: "Swap the two epochs", onclick: () => act("swap") }, "⇄ Swap");
-  const before = element("button", { type: "button", title: "Compare with the epoch captured before", onclick: () => act("previous") }, "Previous");
-  const dot = element("i", { "aria-hidden": "true" });
-  const follow = element("button", { type: "button", class: "follow", title: "Compare with each new epoch as it is captured", onclick: () => act("follow") }, dot, "Follow live");
-  const sides = element("div", { class: "sides" }, a.node, swap, b.node);
-  a.bar.append(before);
-  b.bar.append(follow);
-
-  function side(which, label) {
-    const runs = () => (which === "b" && view.others) || view.captured; // two branches have epochs of their own
-    const place = () => positionOf(runs(), view.sides[which === "a" ? 0 : 1].epoch);
-    const step = (by) => act(which, at(runs(), place() + by));
-    let typed = false; // what is being typed stays until it is meant
-    function go() {
-      if (!typed) return;
-      typed = false;
-      input.value === "" ? draw() : act(which, Number(input.value));
-    }
-    const entered = (event) => { if (event.key === "Enter") go(); }; // JupyterLab keeps Enter from being a change
-    const input = element("input", { type: "number", step: 1, "aria-label": label, onchange: go, onkeydown: entered, oninput: () => { typed = true; } });
-    const back = element("button", { type: "button", "aria-label": `${label}: the one before`, title: "The epoch before", onclick: () => step(-1) }, icon("previous"));
-    const on = element("button", { type: "button", "aria-label": `${label}: the next`, title: "The next epoch", onclick: () => step(1) }, icon("next"));
-    const facts = element("div", { class: "facts" });
-    const bar = element("div", { class: "pick" }, element("span", { class: "label faint" }, label),
-      element("span", { class: "group", role: "group", "aria-label": label }, back, input, on));
-    const node = element("div", { class: "side" }, bar, facts);
-    function show({ epoch, rows, committed, watermark, asked, query }) {
-      const end = count(runs()) - 1;
-      input.min = at(runs(), 0);
-      input.max = at(runs(), end);
-      if (answered() && !typed) input.value = epoch;
-      back.disabled = place() === 0;
-      on.disabled = place() === end;
-      const known = [["query", query], ["rows", number(rows)], ["committed", committed], ["watermark", watermark]].filter(([, value]) => value);
-      facts.replaceChildren(...known.map(([what, value]) => element("span", { class: "fact" }, element("b", {}, what), ` ${value}`)),
-        ...(asked === null ? [] : [element("span", { class: "note" }, `Epoch ${asked} was not captured: this is epoch ${epoch}.`)]));
-    }
-    return { node, bar, show };
-  }
-
-  // Movers: which keys moved the most.
-  const mover = element("select", { "aria-label": "Column whose largest movers are drawn", onchange: () => act("column", mover.value) });
-  const sort = element("button", { type: "button", title: "Sort the keys below by how far this column moved", onclick: () => act("sort", { column: view.movers.column, size: true, descending: true }) }, "Sort keys by it");
-  const still = element("div", { class: "faint none" });
-  const bars = plot(model, (what, value) => value && value.row && act("mover", { row: [...value.row] }));
-  const movers = element("section", { class: "movers", "aria-label": "Largest movers" },
-    element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), mover, sort), still, bars.figure);
-
-  // Rows: which of the keys that differ.
-  const kinds = ["", "added", "changed", "removed"].map((kind) => element("button", { type: "button", onclick: () => act("change", kind || null) }));
-  const text = element("input", { type: "search", placeholder: "key contains…", "aria-label": "Text to find in the key" });
-  let typing;
-  text.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => act("text", text.value), 250); });
-  const span = element("span", { class: "pager faint" });
-  const back = element("button", { type: "button", "aria-label": "Previous page", title: "Previous page", onclick: () => act("page", page() - 1) }, icon("previous"));
-  const on = element("button", { type: "button", "aria-label": "Next page", title: "Next page", onclick: () => act("page", page() + 1) }, icon("next"));
-  const size = element("select", { "aria-label": "Rows per page", onchange: () => act("size", Number(size.value)) },
-    ...[10, 25, 50, 100].map((rows) => element("option", { value: rows }, `${rows} rows`)));
-  const page = () => Math.floor(view.page.offset / view.selection.size);
-  const controls = element("div", { class: "bar controls" },
-    element("span", { class: "group kinds", role: "group", "aria-label": "Kinds of change" }, ...kinds), text,
-    element("span", { class: "push" }), span, element("span", { class: "group", role: "group", "aria-label": "Pages" }, back, on), size);
+  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen diffs", (drawn) => {
+    view = drawn;
+    draw();
+  });
+  const page = { act, answered, root };
+  const head = diffHead(page);
+  const sides = twoSides(page);
+  const controls = differenceControls(page);
   const { scroll, empty, draw: drawRows } = differences(act);
-  frame.append(head, sides, busy, problem, controls, scroll, empty, movers);
-
-  function drawHead() {
-    frame.setAttribute("aria-label", `Differences in ${view.name}`);
-    table.hidden = view.tables.length < 2;
-    fill(table, view.tables, view.table);
-    const [from, to] = view.sides;
-    said.textContent = from.epoch === to.epoch && !view.others ? `epoch ${from.epoch} with itself` : `epoch ${from.epoch} → ${to.epoch}`;
-    said.setAttribute("aria-live", view.selection.following ? "off" : "polite");
-    a.show(from);
-    b.show(to);
-    follow.setAttribute("aria-pressed", view.selection.following);
-    swap.hidden = before.hidden = Boolean(view.others);
-    before.disabled = to.epoch === at(view.captured, 0);
-  }
-
-  function drawControls() {
-    const { change, size: rows } = view.selection;
-    const total = Object.values(view.counts).reduce((sum, each) => sum + each, 0);
-    for (const [i, kind] of ["", "added", "changed", "removed"].entries()) {
-      kinds[i].setAttribute("aria-pressed", (change || "") === kind);
-      kinds[i].className = `count ${kind && view.counts[kind] ? kind : "none"}`;
-      kinds[i].replaceChildren(kind ? `${SIGNS[kind]}${number(view.counts[kind])} ${kind}` : `All ${number(total)}`);
-    }
-    if (answered() && root.activeElement !== text) text.value = view.selection.text;
-    const { offset, matching, rows: shown } = view.page;
-    span.textContent = shown.length ? `${number(offset + 1)}–${number(offset + shown.length)} of ${number(matching)}` : "";
-    back.disabled = offset === 0;
-    on.disabled = offset + shown.length >= matching;
-    size.value = rows;
-  }
-
-  function drawMovers() {
-    const found = view.movers;
-    movers.hidden = !found || !Object.values(view.counts).some(Boolean);
-    if (movers.hidden) return;
-    fill(mover, found.columns, found.column);
-    bars.figure.hidden = sort.hidden = !found.chart;
-    still.hidden = Boolean(found.chart);
-    still.textContent = `No key that is there at both epochs has another ${found.column}.`;
-    if (found.chart) bars.show(found.chart);
-  }
+  const movers = largestMovers(page, model);
+  frame.append(head.node, sides.node, busy, problem, controls.node, scroll, empty, movers.node);
 
   function draw() {
     const waiting = view.sides.length === 0;
-    for (const part of [sides, controls, scroll, movers, said]) part.hidden = waiting;
-    name.textContent = view.name;
+    for (const node of [sides.node, controls.node, scroll, movers.node]) node.hidden = waiting;
+    head.draw(view);
     if (waiting) {
-      table.hidden = true;
       empty.hidden = false;
-      empty.textContent = "No epoch is captured yet. What differs shows here from the first on.";
+      empty.textContent = "No epoch has been captured yet. Differences will appear here from the first one on.";
       return;
     }
-    drawHead();
-    drawControls();
+    frame.setAttribute("aria-label", `Differences in ${view.name}`);
+    sides.draw(view);
+    controls.draw(view);
     drawRows(view);
-    drawMovers();
+    movers.draw(view);
   }
+}
+
+function diffHead({ act }) {
+  const name = element("span", { class: "name" });
+  const table = selectBox("State table", (chosen) => act("table", chosen));
+  const epochs = element("span", { class: "facts faint", role: "status" });
+  const node = element("div", { class: "bar head" }, name, table, epochs);
+
+  function draw(view) {
+    const [from, to] = view.sides;
+    name.textContent = view.name;
+    table.hidden = !from || view.tables.length < 2;
+    epochs.hidden = !from;
+    if (!from) return;
+    fill(table, view.tables, view.table);
+    const same = from.epoch === to.epoch && !view.others;
+    epochs.textContent = same ? `epoch ${from.epoch} with itself` : `epoch ${from.epoch} → ${to.epoch}`;
+    epochs.setAttribute("aria-live", view.selection.following ? "off" : "polite");
+  }
+  return { node, draw };
+}
+
+// Which two epochs are compared.
+function twoSides(page) {
+  const { act } = page;
+  const from = side(page, "a", "From epoch");
+  const to = side(page, "b", "To epoch");
+  const swap = button({ title: "Swap the two epochs", onclick: () => act("swap") }, "⇄ Swap");
+  const previous = button(
+    { title: "Compare with the epoch captured before it", onclick: () => act("previous") },
+    "Previous",
+  );
+  const follow = followButton("Compare with each new epoch as it is captured", () => act("follow"));
+  const node = element("div", { class: "sides" }, from.node, swap, to.node);
+  from.bar.append(previous);
+  to.bar.append(follow);
+
+  function draw(view) {
+    from.draw(view.captured, view.sides[0]);
+    to.draw(view.others || view.captured, view.sides[1]); // another branch has epochs of its own
+    follow.setAttribute("aria-pressed", view.selection.following);
+    swap.hidden = previous.hidden = Boolean(view.others);
+    previous.disabled = view.sides[1].epoch === at(view.captured, 0);
+  }
+  return { node, draw };
+}
+
+// One of the two epochs: a field to type it, buttons for the epochs beside it, and facts about it.
+function side({ act, answered }, action, label) {
+  let runs = [];
+  let current = null;
+  let typed = false; // what is being typed stays until it is sent
+  const place = () => positionOf(runs, current.epoch);
+  const step = (by) => act(action, at(runs, place() + by));
+  function go() {
+    if (!typed) return;
+    typed = false;
+    if (input.value === "") draw(runs, current);
+    else act(action, Number(input.value));
+  }
+  const input = element("input", {
+    type: "number",
+    step: 1,
+    "aria-label": label,
+    onchange: go,
+    oninput: () => {
+      typed = true;
+    },
+  });
+  onEnter(input, go);
+  const previous = iconButton("previous", `${label}: the previous one`, () => step(-1), "Previous epoch");
+  const next = iconButton("next", `${label}: the next one`, () => step(1), "Next epoch");
+  const facts = element("div", { class: "facts" });
+  const caption = element("span", { class: "label faint" }, label);
+  const bar = element("div", { class: "pick" }, caption, group(label, previous, input, next));
+  const node = element("div", { class: "side" }, bar, facts);
+
+  function draw(captured, drawn) {
+    runs = captured;
+    current = drawn;
+    const last = count(runs) - 1;
+    input.min = at(runs, 0);
+    input.max = at(runs, last);
+    if (answered() && !typed) input.value = current.epoch;
+    previous.disabled = place() === 0;
+    next.disabled = place() === last;
+    facts.replaceChildren(...sideFacts(current));
+  }
+  return { node, bar, draw };
+}
+
+function sideFacts({ epoch, rows, committed, watermark, asked, query }) {
+  const facts = { query, rows: number(rows), committed, watermark };
+  const known = Object.entries(facts).filter(([, value]) => value);
+  const note = `Epoch ${asked} was not captured: this is epoch ${epoch}.`;
+  return [
+    ...known.map(([name, value]) => fact(name, value)),
+    asked === null ? "" : element("span", { class: "note" }, note),
+  ];
+}
+
+// Which of the keys that differ are shown.
+function differenceControls({ act, answered, root }) {
+  let view = null;
+  const kinds = KINDS_OF_CHANGE.map((kind) => button({ onclick: () => act("change", kind || null) }));
+  const text = searchBox({ placeholder: "key contains…", "aria-label": "Text to find in the key" }, (sought) =>
+    act("text", sought),
+  );
+  const pageNumber = () => Math.floor(view.page.offset / view.selection.size);
+  const pages = pager({
+    turn: (by) => act("page", pageNumber() + by),
+    resize: (rows) => act("size", rows),
+  });
+  const kindGroup = group("Kinds of change", ...kinds);
+  kindGroup.classList.add("kinds");
+  const node = element("div", { class: "bar controls" }, kindGroup, text, pushRight(), ...pages.parts);
+
+  function drawKinds({ counts, selection }) {
+    const total = Object.values(counts).reduce((sum, keys) => sum + keys, 0);
+    for (const [i, kind] of KINDS_OF_CHANGE.entries()) {
+      kinds[i].setAttribute("aria-pressed", (selection.change || "") === kind);
+      kinds[i].className = `count ${kind && counts[kind] ? kind : "none"}`;
+      kinds[i].textContent = kind ? `${SIGNS[kind]}${number(counts[kind])} ${kind}` : `All ${number(total)}`;
+    }
+  }
+
+  function draw(drawn) {
+    view = drawn;
+    drawKinds(view);
+    if (answered() && root.activeElement !== text) text.value = view.selection.text;
+    const { offset, matching, rows } = view.page;
+    pages.draw({ offset, rows: rows.length, total: matching }, view.selection.size);
+  }
+  return { node, draw };
+}
+
+// The keys whose value in one column changed the most.
+function largestMovers({ act }, model) {
+  let view = null;
+  const column = selectBox("Column whose largest movers are drawn", (chosen) => act("column", chosen));
+  const sortByMove = () => act("sort", { column: view.movers.column, size: true, descending: true });
+  const sort = button(
+    { title: "Sort the keys below by how far this column moved", onclick: sortByMove },
+    "Sort keys by it",
+  );
+  const none = element("div", { class: "faint none" });
+  const bars = plot(model, (_, value) => value?.row && act("mover", { row: [...value.row] }));
+  const bar = element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), column, sort);
+  const node = element("section", { class: "movers", "aria-label": "Largest movers" }, bar, none, bars.figure);
+
+  function draw(drawn) {
+    view = drawn;
+    const movers = view.movers;
+    node.hidden = !movers || !Object.values(view.counts).some(Boolean);
+    if (node.hidden) return;
+    fill(column, movers.columns, movers.column);
+    bars.figure.hidden = sort.hidden = !movers.chart;
+    none.hidden = Boolean(movers.chart);
+    none.textContent = `No key that is present at both epochs has a different ${movers.column}.`;
+    if (movers.chart) bars.show(movers.chart);
+  }
+  return { node, draw };
 }

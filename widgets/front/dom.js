@@ -8,8 +8,6 @@ const ICONS = {
   next: "M5 3.4L9.6 8 5 12.6 6.4 14l6-6-6-6z",
   last: "M11 2h2v12h-2zM3 3.4L7.6 8 3 12.6 4.4 14l6-6-6-6z",
 };
-export const KINDS = { "+": "added", "~": "changed", "−": "removed" };
-export const SAID = { "+": "added", "~": "changed", "−": "removed", "": "unchanged" };
 
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -22,37 +20,39 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+export function svgElement(tag, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
 export function icon(name) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  const path = document.createElementNS(space, "path");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", ICONS[name]);
-  svg.append(path);
+  const svg = svgElement("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+  svg.append(svgElement("path", { d: ICONS[name] }));
   return svg;
 }
 
-export const number = (value) => value.toLocaleString("en-US");
+export const classes = (...names) => names.filter(Boolean).join(" ");
 
-// The options of a select, changed only where they differ, so that an open list stays open.
+export const fact = (name, value) => element("span", { class: "fact" }, element("b", {}, name), ` ${value}`);
+
+// Replace the options of a select only if they differ, so that an open list stays open.
 export function fill(select, names, value) {
   const known = [...select.options].map((option) => option.value);
-  if (known.join("\n") !== names.join("\n")) select.replaceChildren(...names.map((each) => element("option", { value: each }, each)));
+  if (known.join("\n") !== names.join("\n")) {
+    select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+  }
   if (select.getRootNode().activeElement !== select) select.value = value;
 }
 
-// The sign of a row: what a sighted person sees, and what is read aloud.
-export const mark = (sign) => element("td", { class: "mark" }, element("span", { "aria-hidden": "true" }, sign), element("span", { class: "hidden" }, SAID[sign]));
-
-// Rows are drawn anew each time: give the focus back to where it was, to what has the same name (data-at) or number.
-export function keep(parent, draw) {
-  const nodes = () => [...parent.querySelectorAll("button, tr[tabindex]")];
+// Redraw rows and give the focus back to the button or row with the same data-at, or else at the same place.
+export function keepFocus(parent, draw) {
+  const focusable = () => [...parent.querySelectorAll("button, tr[tabindex]")];
   const active = parent.getRootNode().activeElement;
-  const focused = nodes().indexOf(active);
-  const named = active?.dataset.at;
+  const place = focusable().indexOf(active);
+  const name = active?.dataset.at;
   draw();
-  if (focused < 0) return;
-  const again = named ? nodes().find((node) => node.dataset.at === named) : nodes()[focused];
-  again?.focus({ preventScroll: true });
+  if (place < 0) return;
+  const target = name ? focusable().find((node) => node.dataset.at === name) : focusable()[place];
+  target?.focus({ preventScroll: true });
 }

@@ -1,236 +1,250 @@
-import { element, number } from "./dom.js";
+import { button, drawPages, onEnter, pushRight, scrollArea } from "./controls.js";
+import { classes, element } from "./dom.js";
+import { epochSurface } from "./epoch_surface.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
+import { plainHeading } from "./tables.js";
+import { duration, number } from "./words.js";
 
-// Seconds as people say them; spans.py says them in the same way.
-function span(seconds) {
-  if (seconds < 0) return `−${span(-seconds)}`;
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  const minutes = Math.floor(whole / 60);
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${number(Math.floor(hours / 24))} days`;
-}
+const SIGN_NAMES = { gaps: "gap", restarts: "restart", forks: "fork" };
 
 // The timeline: every epoch of a query on one axis, and the place to choose one or an interval of them.
 export function render({ model, root, style }) {
-  const plots = new Map();
   let view = null;
-  let points = []; // what is drawn: one object a point
-  let pointed = null; // the epoch under the pointer
-  let dragged = null; // where an interval began and where the pointer is
-  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "timeline screen", (drawn) => { view = drawn; draw(); });
-
-  // Head: which query, which of its epochs.
-  const name = element("span", { class: "name" });
-  const facts = element("span", { class: "facts" });
-  const windows = element("span", { class: "group push", role: "group", "aria-label": "Epochs shown" });
-  const head = element("div", { class: "bar head" }, name, facts, windows);
-
-  // Choice: what is selected, by hand or in numbers.
-  const chosen = element("strong", { class: "chosen", role: "status" });
-  const told = element("span", { class: "faint" });
-  const from = element("input", { type: "number", step: 1, "aria-label": "From epoch" });
-  const to = element("input", { type: "number", step: 1, "aria-label": "To epoch" });
-  const typed = () => {
-    const ends = [from, to].map((each) => each.value.trim()).filter(Boolean).map(Number).filter(Number.isInteger);
-    if (ends.length === 2) act("between", ends);
-    else if (ends.length === 1) act("epoch", ends[0]);
-    else act("clear");
-  };
-  for (const each of [from, to]) {
-    each.addEventListener("change", typed);
-    each.addEventListener("keydown", (event) => { if (event.key === "Enter") typed(); }); // JupyterLab keeps Enter from being a change
-  }
-  const clear = element("button", { type: "button", onclick: () => act("clear") }, "Clear");
-  const choice = element("div", { class: "bar transport" }, chosen, told, element("span", { class: "ends push" },
-    element("span", { class: "faint", "aria-hidden": "true" }, "epochs"), from, element("span", { "aria-hidden": "true" }, "–"), to, clear));
-
-  // Plots: one below the other, and above them all what is pointed at and chosen.
-  const pointedAt = element("div", { class: "pointed" });
-  const stack = element("div", { class: "stack" });
-  const band = element("div", { class: "band", hidden: true });
-  const rule = element("div", { class: "rule", hidden: true });
-  const surface = element("div", { class: "layer surface", "aria-hidden": "true" }, band, rule);
-  const measures = element("div", { class: "measures" });
-  stack.append(measures, surface);
+  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "timeline screen", (drawn) => {
+    view = drawn;
+    draw();
+  });
+  const page = { act, answered, root };
+  const head = timelineHead(page);
+  const choice = epochChoice(page);
+  const pointed = element("div", { class: "pointed" });
+  const surface = epochSurface(act, () => drawPointed());
+  const measures = measurePlots(model);
+  const stack = element("div", { class: "stack" }, measures.node, surface.node);
   const caption = element("p", { class: "caption faint" });
-  const legend = element("span", { class: "legend" });
+  const table = epochTable({ act });
+  const empty = element(
+    "div",
+    { class: "empty", hidden: true },
+    "No epoch has been captured yet. The first one will appear here.",
+  );
+  frame.append(head.node, busy, problem, choice.node, pointed, stack, caption, ...table.nodes, empty);
 
-  // Table: the same numbers to be read.
-  const unfold = element("button", { type: "button", "aria-expanded": "false", onclick: () => act("table", !view.table) }, "Show as table");
-  const table = element("table", { "aria-label": "Epochs" });
-  const scroll = element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Epochs as a table" }, table);
-  const pager = element("span", { class: "pager faint" });
-  const newer = element("button", { type: "button", onclick: () => act("page", view.table.page - 1) }, "Newer");
-  const older = element("button", { type: "button", onclick: () => act("page", view.table.page + 1) }, "Older");
-  const foot = element("div", { class: "bar" }, legend, element("span", { class: "push" }), pager, newer, older, unfold);
-  const empty = element("div", { class: "empty", hidden: true }, "No epoch is captured yet. The first will show here.");
-  frame.append(head, busy, problem, choice, pointedAt, stack, caption, foot, scroll, empty);
-
-  const place = (epoch) => Math.max(0, Math.min(1, (epoch - view.axis.from) / (view.axis.to - view.axis.from)));
-  const holding = (epoch) => points.find((point) => point.first <= epoch && epoch <= point.last);
-
-  // The point nearest to where the pointer is.
-  function under(event) {
-    const box = surface.getBoundingClientRect();
-    const epoch = view.axis.from + ((event.clientX - box.left) / box.width) * (view.axis.to - view.axis.from);
-    let low = 0;
-    let high = points.length - 1;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (points[middle].last + 0.5 < epoch) low = middle + 1;
-      else high = middle;
-    }
-    const before = points[low - 1];
-    return before && epoch - before.last < points[low].first - epoch ? before : points[low];
-  }
-
-  surface.addEventListener("pointerdown", (event) => {
-    if (event.button) return;
-    const point = under(event);
-    dragged = { x: event.clientX, start: point, now: point, moved: false };
-    surface.setPointerCapture(event.pointerId);
-  });
-  surface.addEventListener("pointermove", (event) => {
-    const point = under(event);
-    pointed = point.last;
-    if (dragged) {
-      dragged.now = point;
-      dragged.moved ||= Math.abs(event.clientX - dragged.x) > 4;
-    }
-    drawChoice();
-    drawPointed();
-  });
-  surface.addEventListener("pointerup", (event) => {
-    if (!dragged) return;
-    const { start, moved } = dragged;
-    const now = under(event);
-    dragged = null;
-    if (moved) act("between", [Math.min(start.first, now.first), Math.max(start.last, now.last)]);
-    else act("epoch", now.last);
-  });
-  surface.addEventListener("pointercancel", () => { dragged = null; drawChoice(); });
-  surface.addEventListener("pointerleave", () => { pointed = null; drawPointed(); });
-
-  function drawHead() {
-    name.textContent = view.name;
-    frame.setAttribute("aria-label", `Timeline of ${view.name}`);
-    facts.replaceChildren(...view.facts.map((fact) => element("span", { class: "fact" }, fact)));
-    const offered = view.window.offered;
-    windows.hidden = offered.length < 2;
-    const current = offered.includes(view.window.chosen) ? view.window.chosen : null;
-    const focused = [...windows.children].indexOf(root.activeElement);
-    windows.replaceChildren(...offered.map((size) => element("button", { type: "button", "aria-pressed": String(size === current), onclick: () => act("window", size) },
-      size === null ? "All" : `Last ${size}`)));
-    windows.children[focused]?.focus();
-  }
-
-  function drawChoice() {
-    const selected = view.selected;
-    chosen.textContent = selected ? selected.text : "no epoch selected";
-    chosen.classList.toggle("faint", !selected);
-    told.textContent = selected ? [...selected.told, selected.outside ? "outside the epochs shown" : ""].filter(Boolean).join(" · ") : "click one, or drag over several";
-    clear.disabled = !selected;
-    for (const [input, value] of [[from, selected && selected.from], [to, selected && selected.to]]) {
-      [input.min, input.max] = view.epochs;
-      if (answered() && root.activeElement !== input) input.value = value ?? "";
-    }
-    const ends = dragged && dragged.moved
-      ? [Math.min(dragged.start.first, dragged.now.first), Math.max(dragged.start.last, dragged.now.last)]
-      : selected && !selected.outside ? [selected.from, selected.to] : null;
-    band.hidden = !ends;
-    if (ends) spread(band, ends);
-  }
-
-  // Put a node over some epochs.
-  function spread(node, [first, last]) {
-    node.style.left = `${100 * place(first - 0.5)}%`;
-    node.style.width = `${100 * (place(last + 0.5) - place(first - 0.5))}%`;
-  }
-
+  // The epoch under the pointer, or else the one that is selected, or else the newest.
   function drawPointed() {
-    const wanted = pointed ?? (view.selected && !view.selected.outside ? view.selected.to : null);
-    const newest = points.findLast((point) => point.captured) || points.at(-1);
-    const point = (wanted !== null && holding(wanted)) || newest;
-    rule.hidden = pointed === null;
-    if (pointed !== null) rule.style.left = `${100 * place((point.first + point.last) / 2)}%`;
-    const said = [point.first === point.last ? `epoch ${point.last}` : `epochs ${point.first}–${point.last}`];
-    if (!point.captured) said.push("a gap: Spark had purged it before it was captured");
-    else {
-      if (point.gaps) said.push(`${number(point.gaps)} of them gaps`);
-      if (point.committed) said.push(`committed ${point.committed}`);
-      if (point.run) said.push(`run ${point.run}`);
-    }
-    pointedAt.replaceChildren(element("strong", {}, said[0]), element("span", { class: "faint" }, said.slice(1).join(" · ")));
-    for (const each of view.measures) {
-      const value = point[each.name];
-      plots.get(each.name).value.textContent = value === null ? "–" : each.unit === "rows" ? number(value) : span(value);
-    }
-  }
-
-  function drawPlots() {
-    const columns = view.points;
-    points = columns.first.map((_, i) => Object.fromEntries(Object.entries(columns).map(([field, values]) => [field, values[i]])));
-    const rows = [...points.map((point) => ({ kind: "point", ...point })), ...view.marks];
-    const wanted = view.measures.map((each) => each.name);
-    if (wanted.join() !== [...plots.keys()].join()) {
-      plots.clear();
-      for (const each of wanted) plots.set(each, { title: element("span"), value: element("span", { class: "value" }), drawn: plot(model), hatches: element("div", { class: "layer hatches", "aria-hidden": "true" }) });
-      measures.replaceChildren(...[...plots.values()].map(({ title, value, drawn, hatches }) =>
-        element("div", { class: "measure" }, element("div", { class: "title" }, title, value), drawn.figure, hatches)));
-    }
-    view.measures.forEach((each, i) => {
-      const { title, drawn, hatches } = plots.get(each.name);
-      title.replaceChildren(each.title, element("small", { class: "faint" }, each.fold));
-      hatches.replaceChildren(...view.gaps.map((run) => { const node = element("i"); spread(node, run); return node; }));
-      title.title = each.meaning;
-      drawn.show({ ...view.charts[i], rows });
-    });
-    frame.style.setProperty("--axis", `${view.axis.labels}px`);
-  }
-
-  function drawTable() {
-    const open = Boolean(view.table);
-    unfold.textContent = open ? "Hide the table" : "Show as table";
-    unfold.setAttribute("aria-expanded", String(open));
-    for (const each of [scroll, pager, newer, older]) each.hidden = !open;
-    if (!open) return;
-    const { rows, offset, total, titles } = view.table;
-    pager.textContent = `${number(offset + 1)}–${number(offset + rows.length)} of ${number(total)} epochs, newest first`;
-    newer.disabled = offset === 0;
-    older.disabled = offset + rows.length >= total;
-    const heads = ["Epoch", "Committed", ...titles, "Run"];
-    table.replaceChildren(
-      element("thead", {}, element("tr", {}, ...heads.map((each, i) => element("th", { scope: "col", class: i > 1 && i < heads.length - 1 ? "number" : "" }, each)))),
-      element("tbody", {}, ...rows.map((row) => element("tr", { class: view.selected && row.epoch >= view.selected.from && row.epoch <= view.selected.to ? "chosen" : "" },
-        element("th", { scope: "row" }, row.epoch),
-        element("td", { class: row.gap ? "null" : "" }, row.gap ? "a gap: not captured" : row.committed),
-        ...row.cells.map((cell) => element("td", { class: "number" }, cell)), element("td", { class: "faint" }, row.run)))));
-  }
-
-  function drawCaption() {
-    caption.textContent = view.caption.join(" ");
-    const signs = { gaps: "gap", restarts: "restart", forks: "fork" };
-    legend.replaceChildren(...Object.keys(signs).filter((each) => view.legend[each]).map((each) =>
-      element("span", { class: `sign ${each}` }, element("i", { "aria-hidden": "true" }), signs[each])));
+    const point = surface.point();
+    const [name, ...notes] = pointNotes(point);
+    pointed.replaceChildren(element("strong", {}, name), element("span", { class: "faint" }, notes.join(" · ")));
+    measures.drawValues(view, point);
   }
 
   function draw() {
-    for (const part of [facts, choice, pointedAt, stack, caption, foot]) part.hidden = view.waiting;
+    for (const part of [choice.node, pointed, stack, caption, ...table.nodes]) part.hidden = view.waiting;
     empty.hidden = !view.waiting;
-    if (view.waiting) {
-      name.textContent = view.name;
-      windows.hidden = scroll.hidden = true;
-      return;
-    }
-    drawHead();
-    drawPlots();
-    drawChoice();
+    frame.setAttribute("aria-label", `Timeline of ${view.name}`);
+    head.draw(view);
+    if (view.waiting) return;
+    const points = pointsOf(view.points);
+    frame.style.setProperty("--axis", `${view.axis.labels}px`);
+    surface.draw(view, points);
+    measures.draw(view, points, surface);
+    choice.draw(view);
     drawPointed();
-    drawTable();
-    drawCaption();
+    table.draw(view);
+    caption.textContent = view.caption.join(" ");
   }
+}
+
+// The points that are drawn: they arrive as columns.
+export function pointsOf(columns) {
+  const fields = Object.entries(columns);
+  return columns.first.map((_, i) => Object.fromEntries(fields.map(([name, values]) => [name, values[i]])));
+}
+
+export function pointNotes({ first, last, captured, gaps, committed, run }) {
+  const name = first === last ? `epoch ${last}` : `epochs ${first}–${last}`;
+  if (!captured) return [name, "a gap: Spark purged it before it was captured"];
+  const notes = [gaps && `${number(gaps)} of them gaps`, committed && `committed ${committed}`, run && `run ${run}`];
+  return [name, ...notes.filter(Boolean)];
+}
+
+// Which query, and how many of its epochs are shown.
+function timelineHead({ act, root }) {
+  const name = element("span", { class: "name" });
+  const facts = element("span", { class: "facts" });
+  const windows = element("span", { class: "group push", role: "group", "aria-label": "Epochs shown" });
+  const node = element("div", { class: "bar head" }, name, facts, windows);
+
+  function drawWindows({ offered, chosen }) {
+    windows.hidden = offered.length < 2;
+    const current = offered.includes(chosen) ? chosen : null;
+    const focused = [...windows.children].indexOf(root.activeElement);
+    const buttons = offered.map((size) =>
+      button(
+        { "aria-pressed": String(size === current), onclick: () => act("window", size) },
+        size === null ? "All" : `Last ${size}`,
+      ),
+    );
+    windows.replaceChildren(...buttons);
+    windows.children[focused]?.focus();
+  }
+
+  function draw(view) {
+    name.textContent = view.name;
+    facts.hidden = windows.hidden = view.waiting;
+    if (view.waiting) return;
+    facts.replaceChildren(...view.facts.map((text) => element("span", { class: "fact" }, text)));
+    drawWindows(view.window);
+  }
+  return { node, draw };
+}
+
+// What is selected, and two fields to type it.
+function epochChoice({ act, answered, root }) {
+  const name = element("strong", { class: "chosen", role: "status" });
+  const notes = element("span", { class: "faint" });
+  const [from, to] = ["From epoch", "To epoch"].map((label) =>
+    element("input", { type: "number", step: 1, "aria-label": label }),
+  );
+  const commit = () => act(...selectionOf([from.value, to.value]));
+  for (const input of [from, to]) {
+    input.addEventListener("change", commit);
+    onEnter(input, commit);
+  }
+  const clear = button({ onclick: () => act("clear") }, "Clear");
+  const ends = element(
+    "span",
+    { class: "ends push" },
+    element("span", { class: "faint", "aria-hidden": "true" }, "epochs"),
+    from,
+    element("span", { "aria-hidden": "true" }, "–"),
+    to,
+    clear,
+  );
+  const node = element("div", { class: "bar transport" }, name, notes, ends);
+
+  function draw({ selected, epochs }) {
+    name.textContent = selected ? selected.text : "no epoch selected";
+    name.classList.toggle("faint", !selected);
+    const known = selected ? [...selected.facts, selected.outside ? "outside the epochs shown" : ""] : [];
+    notes.textContent = selected ? known.filter(Boolean).join(" · ") : "click an epoch, or drag over several";
+    clear.disabled = !selected;
+    const values = [selected?.from, selected?.to];
+    for (const [i, input] of [from, to].entries()) {
+      [input.min, input.max] = epochs;
+      if (answered() && root.activeElement !== input) input.value = values[i] ?? "";
+    }
+  }
+  return { node, draw };
+}
+
+// The action for what stands in the two fields.
+export function selectionOf(texts) {
+  const filled = texts.map((text) => text.trim()).filter(Boolean);
+  const epochs = filled.map(Number).filter(Number.isInteger);
+  if (epochs.length === 2) return ["between", epochs];
+  return epochs.length === 1 ? ["epoch", epochs[0]] : ["clear"];
+}
+
+// A plot for each measure, one below the other.
+function measurePlots(model) {
+  const plots = new Map();
+  const node = element("div", { class: "measures" });
+
+  function build(names) {
+    plots.clear();
+    for (const name of names) plots.set(name, measurePlot(model));
+    node.replaceChildren(...[...plots.values()].map((chart) => chart.node));
+  }
+
+  function draw({ measures, charts, marks, gaps }, points, surface) {
+    const names = measures.map((measure) => measure.name);
+    if (names.join() !== [...plots.keys()].join()) build(names);
+    const rows = [...points.map((point) => ({ kind: "point", ...point })), ...marks];
+    for (const [i, measure] of measures.entries()) {
+      const { title, drawn, hatches } = plots.get(measure.name);
+      title.replaceChildren(measure.title, element("small", { class: "faint" }, measure.fold));
+      title.title = measure.meaning;
+      hatches.replaceChildren(...gaps.map((run) => surface.over(element("i"), run)));
+      drawn.show({ ...charts[i], rows });
+    }
+  }
+
+  function drawValues({ measures }, point) {
+    for (const { name, unit } of measures) plots.get(name).value.textContent = measured(point[name], unit);
+  }
+  return { node, draw, drawValues };
+}
+
+export function measured(value, unit) {
+  if (value === null) return "–";
+  return unit === "rows" ? number(value) : duration(value);
+}
+
+function measurePlot(model) {
+  const title = element("span");
+  const value = element("span", { class: "value" });
+  const drawn = plot(model);
+  const hatches = element("div", { class: "layer hatches", "aria-hidden": "true" });
+  const caption = element("div", { class: "title" }, title, value);
+  return { node: element("div", { class: "measure" }, caption, drawn.figure, hatches), title, value, drawn, hatches };
+}
+
+// The same numbers as a table, and the legend of the plots.
+function epochTable({ act }) {
+  let view = null;
+  const legend = element("span", { class: "legend" });
+  const toggle = button({ "aria-expanded": "false", onclick: () => act("table", !view.table) }, "Show as table");
+  const table = element("table", { "aria-label": "Epochs" });
+  const scroll = scrollArea("Epochs as a table", {}, table);
+  const text = element("span", { class: "pager faint" });
+  const newer = button({ onclick: () => act("page", view.table.page - 1) }, "Newer");
+  const older = button({ onclick: () => act("page", view.table.page + 1) }, "Older");
+  const foot = element("div", { class: "bar" }, legend, pushRight(), text, newer, older, toggle);
+
+  function drawLegend() {
+    const shown = Object.entries(SIGN_NAMES).filter(([kind]) => view.legend[kind]);
+    legend.replaceChildren(
+      ...shown.map(([kind, name]) =>
+        element("span", { class: `sign ${kind}` }, element("i", { "aria-hidden": "true" }), name),
+      ),
+    );
+  }
+
+  function draw(drawn) {
+    view = drawn;
+    drawLegend();
+    const open = Boolean(view.table);
+    toggle.textContent = open ? "Hide the table" : "Show as table";
+    toggle.setAttribute("aria-expanded", String(open));
+    for (const part of [scroll, text, newer, older]) part.hidden = !open;
+    if (!open) return;
+    const { rows, offset, total, titles } = view.table;
+    const place = { offset, rows: rows.length, total };
+    drawPages({ text, previous: newer, next: older }, place, " epochs, newest first");
+    const headings = [
+      plainHeading("Epoch"),
+      plainHeading("Committed"),
+      ...titles.map((title) => plainHeading(title, true)),
+      plainHeading("Run"),
+    ];
+    table.replaceChildren(
+      element("thead", {}, element("tr", {}, ...headings)),
+      element("tbody", {}, ...rows.map((row) => epochRow(row, view.selected))),
+    );
+  }
+  return { nodes: [foot, scroll], draw };
+}
+
+function epochRow(row, selected) {
+  const chosen = selected && row.epoch >= selected.from && row.epoch <= selected.to;
+  return element(
+    "tr",
+    { class: classes(chosen && "chosen") },
+    element("th", { scope: "row" }, row.epoch),
+    element("td", { class: row.gap ? "null" : "" }, row.gap ? "a gap: not captured" : row.committed),
+    ...row.cells.map((cell) => element("td", { class: "number" }, cell)),
+    element("td", { class: "faint" }, row.run),
+  );
 }

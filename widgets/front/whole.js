@@ -1,35 +1,54 @@
-import { element, number } from "./dom.js";
+import { button } from "./controls.js";
+import { element } from "./dom.js";
+import { number, plural } from "./words.js";
 
-// One cell's whole value, to be read and copied.
+// The whole value of one cell, to read and to copy.
 export function wholeValue(close) {
   const node = element("section", { class: "whole", "aria-label": "One whole value", hidden: true });
-  let shown = "";
-  return {
-    node,
-    draw(value) {
-      const state = value ? JSON.stringify([value.column, value.key, value.text]) : "";
-      if (state === shown) return; // what is selected in it stays
-      const fresh = !shown && state;
-      shown = state;
-      node.hidden = !value;
-      if (!value) return void node.replaceChildren();
-      const said = element("span", { class: "faint", role: "status" });
-      const copy = element("button", { type: "button", class: "push", onclick: async () => { said.textContent = (await copied(value.text)) ? "Copied." : "The browser did not allow it: select the text and copy it."; } }, "Copy");
-      const size = value.text.length < value.size ? `the first ${number(value.text.length)} of ${number(value.size)} characters` : `${number(value.size)} character${value.size === 1 ? "" : "s"}`;
-      node.replaceChildren(
-        element("div", { class: "bar" }, element("strong", {}, value.column), " of ", element("span", { dir: "auto" }, value.key), element("span", { class: "faint" }, size), said, copy,
-          element("button", { type: "button", onclick: close }, "Close")),
-        element("pre", { dir: "auto", tabindex: 0, role: "group", "aria-label": `Value of ${value.column}` }, value.text));
-      if (fresh) copy.focus({ preventScroll: true });
-    },
-  };
+  let drawn = "";
+
+  function draw(value) {
+    const state = value ? JSON.stringify([value.column, value.key, value.text]) : "";
+    if (state === drawn) return; // a selection inside it stays
+    const opened = !drawn && state;
+    drawn = state;
+    node.hidden = !value;
+    if (!value) return void node.replaceChildren();
+    const copy = copyButton(value.text);
+    node.replaceChildren(bar(value, copy), text(value));
+    if (opened) copy.button.focus({ preventScroll: true });
+  }
+
+  const bar = ({ column, key, text, size }, copy) =>
+    element(
+      "div",
+      { class: "bar" },
+      element("strong", {}, column),
+      " of ",
+      element("span", { dir: "auto" }, key),
+      element("span", { class: "faint" }, lengthOf(text, size)),
+      copy.status,
+      copy.button,
+      button({ onclick: close }, "Close"),
+    );
+  const text = (value) =>
+    element("pre", { dir: "auto", tabindex: 0, role: "group", "aria-label": `Value of ${value.column}` }, value.text);
+  return { node, draw };
 }
 
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false; // not a secure page, or not allowed
+// How much of a value is shown; `size` is the length of the whole value.
+export const lengthOf = (text, size) =>
+  text.length < size ? `the first ${number(text.length)} of ${number(size)} characters` : plural(size, "character");
+
+function copyButton(text) {
+  const status = element("span", { class: "faint", role: "status" });
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(text);
+      status.textContent = "Copied.";
+    } catch {
+      status.textContent = "The browser does not allow copying here. Select the text and copy it."; // no secure context
+    }
   }
+  return { status, button: button({ class: "push", onclick: copy }, "Copy") };
 }

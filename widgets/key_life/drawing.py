@@ -1,22 +1,29 @@
-"""What a key history view shows for one selection, as plain data: built in the kernel, drawn elsewhere."""
+"""What a key history view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from streamstate.widgets.chart import Chart
-from streamstate.widgets.key_life.selection import Selection
-from streamstate.widgets.key_life.story import Change, Story
+from streamstate.widgets.key_life.actions import KeySelection
+from streamstate.widgets.key_life.story import KeyChange, Story
+from streamstate.widgets.number_text import amount
+from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.values import Cell, cell
 
-__all__ = ["Field", "KeyDrawing", "Page", "Plots", "Row", "row_of"]
+_STILL_COLUMNS = 20
+"""Value columns in a saved notebook; the live view shows all."""
+_PICTURES = 120_000
+"""Characters of pictures in a saved notebook; further columns have none."""
+_HINT = "Open the notebook in JupyterLab with a running kernel for a view that follows the key."
 
 
 @dataclass(frozen=True)
-class Field:
-    """A column of the key, what it is now, and the text that a person could type for it."""
+class KeyField:
+    """A column of the key, its value, and the text that a person could type for it."""
 
     name: str
     cell: Cell | None = None
@@ -24,94 +31,127 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Plots:
-    """The columns that are drawn, from number ``start`` on, of all that there are; ``notes`` say what is left out."""
+class KeyPlots:
+    """The plots of the columns from number ``start`` on, of ``total``; ``notes`` say what is left out."""
 
     charts: Sequence[Chart] = ()
     start: int = 0
     total: int = 0
     notes: Sequence[str] = ()
 
-
-@dataclass(frozen=True)
-class Row:
-    """One change as it is listed."""
-
-    epoch: int
-    mark: str
-    said: str
-    committed: str
-    cause: str
-    cells: Sequence[Cell]
-    differ: Sequence[int]
+    def message(self) -> dict[str, Any]:
+        """As JSON types."""
+        return vars(self) | {"charts": [chart.message() for chart in self.charts]}
 
 
 @dataclass(frozen=True)
-class Page:
-    """One page of the changes, newest first; ``now`` is the row that was in force at the epoch looked at."""
+class KeyChangePage:
+    """A page of changes, newest first; ``now`` is the row that was in effect at the epoch that is looked at."""
 
-    rows: Sequence[Row] = ()
+    rows: Sequence[KeyChange] = ()
     offset: int = 0
     total: int = 0
     now: int | None = None
 
+    def message(self) -> dict[str, Any]:
+        """As JSON types."""
+        return vars(self) | {"rows": [_row_message(change) for change in self.rows]}
+
 
 @dataclass(frozen=True)
-class KeyDrawing:
-    """Everything one drawing needs. ``told`` says why there is nothing to draw."""
+class KeyHistoryDrawing:
+    """Everything that a drawing needs; ``why_empty`` says why there is nothing to draw."""
 
     name: str
-    selection: Selection
+    selection: KeySelection
     tables: Sequence[str] = ()
     table: str | None = None
-    fields: Sequence[Field] = ()
+    fields: Sequence[KeyField] = ()
     typable: bool = False
-    told: str = ""
+    why_empty: str = ""
     like: Sequence[str] = ()
     span: tuple[int, int] | None = None
     columns: Sequence[str] = ()
-    plots: Plots = field(default_factory=Plots)
-    page: Page = field(default_factory=Page)
+    plots: KeyPlots = field(default_factory=KeyPlots)
+    page: KeyChangePage = field(default_factory=KeyChangePage)
     story: Story | None = None
 
     @property
     def key(self) -> str:
         """The key in words."""
-        return ", ".join(f"{one.name} {one.cell.text}" for one in self.fields if one.cell)
-
-    @property
-    def listed(self) -> Sequence[Change]:
-        """The changes of the page, newest first."""
-        changes = self.story.changes[::-1] if self.story else ()
-        return changes[self.page.offset : self.page.offset + len(self.page.rows)]
+        return ", ".join(f"{part.name} {part.cell.text}" for part in self.fields if part.cell)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types: what goes to a page."""
-        plots = self.plots
+        """The drawing as JSON types."""
         return {
             "name": self.name,
             "tables": list(self.tables),
             "table": self.table,
             "key": self.key,
-            "fields": [asdict(one) for one in self.fields],
+            "fields": [asdict(part) for part in self.fields],
             "typable": self.typable,
-            "told": self.told,
+            "why_empty": self.why_empty,
             "like": list(self.like),
             "span": list(self.span or ()),
             "columns": list(self.columns),
-            "plots": {
-                "charts": [chart.message() for chart in plots.charts],
-                "start": plots.start,
-                "total": plots.total,
-                "notes": list(plots.notes),
-            },
-            "page": asdict(self.page),
+            "plots": self.plots.message(),
+            "page": self.page.message(),
             "marked": list(self.selection.marked),
             "size": self.selection.size,
         }
 
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return f"{self.name}: " + " · ".join(self._parts())
 
-def row_of(change: Change) -> Row:
-    """A change as it is listed."""
-    cells = [cell(value) for value in change.values]
-    return Row(change.epoch, change.mark, change.said, change.committed, change.cause, cells, change.differ)
+    def html(self) -> str:
+        """The drawing as still pictures and a table of the newest changes, without scripts."""
+        pictures = self._pictures()
+        body = "".join(pictures) + self._table() if self.story else ""
+        return frame(self.name, self._parts(), body, "".join([*self._left_out(len(pictures)), _HINT]))
+
+    def _parts(self) -> Iterator[str]:
+        if self.table and self.key:
+            yield f"table {self.table}"
+            yield f"key {self.key}"
+        if self.why_empty:
+            yield self.why_empty
+        elif self.story:
+            newest = self.story.changes[-1]
+            yield amount(len(self.story.changes), "change")
+            yield f"{newest.description} at epoch {newest.epoch}" + (f" ({newest.cause})" if newest.cause else "")
+            yield "not in the state now" if newest.gone else "in the state now"
+
+    def _pictures(self) -> list[str]:
+        """The columns' plots, as many as there is room for."""
+        pictures: list[str] = []
+        for chart in self.plots.charts:
+            picture = f"<p>{escape(chart.label)}</p>{chart.svg()}"
+            if sum(map(len, pictures)) + len(picture) > _PICTURES:
+                break
+            pictures.append(picture)
+        return pictures
+
+    def _left_out(self, pictures: int) -> Iterator[str]:
+        if self.page.total > len(self.page.rows):
+            yield f"The newest {len(self.page.rows)} of {self.page.total:,} changes. "
+        if self.plots.total > pictures:
+            yield f"Pictures of {pictures} of {self.plots.total} columns. "
+        if len(self.columns) > _STILL_COLUMNS:
+            yield f"The first {_STILL_COLUMNS} of {len(self.columns)} columns. "
+
+    def _table(self) -> str:
+        heads = ["epoch", "committed", "change", "cause", *self.columns[:_STILL_COLUMNS]]
+        caption = f"Changes of {self.key} in {self.table} of {self.name}"
+        return table(caption, heads, map(_still_row, self.page.rows), [row.mark for row in self.page.rows])
+
+
+def _row_message(change: KeyChange) -> dict[str, Any]:
+    facts = {name: fact for name, fact in vars(change).items() if name != "values"}
+    return facts | {"cells": [vars(cell(value)) for value in change.values]}
+
+
+def _still_row(change: KeyChange) -> list[str]:
+    facts = [td(text) for text in (str(change.epoch), change.committed, change.description, change.cause)]
+    values = enumerate(change.values[:_STILL_COLUMNS])
+    return facts + [td(cell(value), changed=at in change.differ) for at, value in values]

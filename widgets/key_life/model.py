@@ -1,34 +1,40 @@
-"""Builds a key history view's drawings from a history, keeping the story while nothing new is captured."""
+"""The key history view: one key of a state table through all epochs."""
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.errors import InvalidArgumentError, UnknownTableError
-from streamstate.state_inspect.state_table import check_key
-from streamstate.widgets.key_life import static
-from streamstate.widgets.key_life.drawing import KeyDrawing, Page, Plots, row_of
-from streamstate.widgets.key_life.keys import alike, fields_of, key_typed, typable
+import pyarrow as pa
+
+from streamstate.errors import InvalidArgumentError
+from streamstate.state_inspect.keys import check_key, parse_value, value_text
+from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
+from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
 from streamstate.widgets.key_life.plots import GAPS, column_chart
-from streamstate.widgets.key_life.selection import PLOTS, Selection, changed
-from streamstate.widgets.key_life.story import Epochs, Story, story_of
-from streamstate.widgets.model import Drawing, Focus, ViewModel
-from streamstate.widgets.values import canonical
+from streamstate.widgets.key_life.story import EpochRuns, Story, story_of
+from streamstate.widgets.model import Focus, ViewModel, chosen_table, clicked, first_row
+from streamstate.widgets.values import canonical, cell, key_text, plain, records
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History
-
-__all__ = ["KeyLifeModel"]
+    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 RUNS = 300
-"""Stretches of epochs that all plots together show."""
+"""The most runs of values in all plots together."""
+_LIKE = 5
+"""The most similar keys that are suggested."""
+_LOOKED_AT = 200
+"""The most keys that are compared for each column."""
 
 
-class KeyLifeModel(ViewModel[Selection]):
-    """Reads one history, one drawing at a time whichever threads ask."""
+class KeyLifeModel(ViewModel[KeySelection]):
+    """Reads one history; a lock allows one drawing at a time."""
 
     kind = "key_life"
 
@@ -36,58 +42,47 @@ class KeyLifeModel(ViewModel[Selection]):
         self.history = history
         self.name = history.name
         self._lock = threading.Lock()
-        self._told: tuple[object, Story] | None = None
+        self._cached: tuple[object, Story] | None = None
 
     def newest(self) -> object:
-        """The epochs there are now."""
+        """The captured epochs."""
         with self._lock:
             return self.history.captured()
 
-    def check(self, selection: Selection) -> None:
-        """Raise where there is no such table, or the key cannot be one of its keys."""
+    def check(self, selection: KeySelection) -> None:
+        """Raise if there is no such table, or if the key does not fit its key columns."""
         if self.history.captured():
             name = self._table_name(selection)
             if selection.key is not None:
-                check_key(selection.key, self.history.interval_table(name, -1).key_columns, name)
-                self.history.key_history(name, **selection.key)
+                check_key(selection.key, self.history.recorded.interval_table(name, -1).key_columns, name)
+                self.history.key_history(name, key=selection.key)
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """The key's changes.
-
-        Raises:
-            UnknownTableError: the history has no such table.
-            InvalidArgumentError: a value does not fit its key column.
-        """
+    def view(self, selection: KeySelection) -> KeyHistoryDrawing:
+        """The key's changes."""
         with self._lock:
-            drawn = self._drawing(selection)
-        return Drawing(drawn.message(), drawn)
+            return self._view(selection)
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """Changes are named by number, never by value."""
+    def acted(self, selection: KeySelection, action: str, value: Any, kept: Any) -> KeySelection:
+        """The selection after an action. A page names changes by number, never by value."""
         if action in ("epoch", "change"):
-            epoch = _epoch_at(action, value, kept)
-            return selection if epoch is None else replace(selection, marked=(epoch,))
-        moved = changed(selection, action, value)
-        return self._understood(moved) if action == "typed" else moved
+            drawn: KeyHistoryDrawing | None = kept
+            if drawn is None or drawn.story is None:
+                return selection
+            change = clicked(drawn.page.rows if action == "epoch" else drawn.story.changes, value)
+            return selection if change is None else replace(selection, marked=(change.epoch,))
+        moved = acted(selection, action, value)
+        return self._parsed(moved) if action == "typed" else moved
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
-    def html(self, drawing: Drawing) -> str:
-        """The drawing as a table and still pictures."""
-        return static.html(drawing.kept)
-
-    def focus(self, selection: Selection) -> Focus:
+    def focus(self, selection: KeySelection) -> Focus:
         """The epoch that was clicked, the table and the key."""
         epoch = selection.marked[0] if len(selection.marked) == 1 else None
         return Focus(epoch, table=selection.table, key=selection.key)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """Another key, and the epochs that are looked at; another table only with a key of it."""
+    def focused(self, selection: KeySelection, focus: Focus) -> KeySelection:
+        """The key and epochs of another view; its table only together with a key."""
         moved = selection
         if focus.key is not None and canonical(focus.key) != canonical(moved.key):
-            moved = Selection(focus.table or moved.table, focus.key, moved.marked, size=moved.size)
+            moved = KeySelection(focus.table or moved.table, focus.key, moved.marked, size=moved.size)
         if focus.between is not None:
             return replace(moved, marked=tuple(focus.between))
         if focus.epoch is not None:
@@ -95,122 +90,162 @@ class KeyLifeModel(ViewModel[Selection]):
         return replace(moved, marked=()) if focus.live else moved
 
     def release(self) -> None:
-        """Let go of the story that is kept."""
+        """Drop the cached changes."""
         with self._lock:
-            self._told = None
+            self._cached = None
 
-    def _understood(self, selection: Selection) -> Selection:
-        """The key that was typed; what is no key stays as it was typed, and the drawing says why."""
+    def _parsed(self, selection: KeySelection) -> KeySelection:
+        """The key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
         with self._lock:
-            table = self.history.interval_table(self._table_name(selection), -1)
+            table = self.history.recorded.interval_table(self._table_name(selection), -1)
         try:
-            return replace(selection, key=key_typed(table, selection.typed or ()), typed=None)
+            return replace(selection, key=_key_typed(table, selection.typed or ()), typed=None)
         except InvalidArgumentError:
             return selection
 
-    def _table_name(self, selection: Selection) -> str:
-        """The table that was asked for, or the first that has such keys."""
+    def _table_name(self, selection: KeySelection) -> str:
+        """The chosen table, or the first with such keys."""
+        if selection.table is not None or not selection.key:
+            return chosen_table(self.history, selection.table)
         tables = self.history.tables()
-        if selection.table is not None:
-            if selection.table not in tables:
-                raise UnknownTableError.among("table", selection.table, tables, where=f"in {self.name!r}")
-            return selection.table
-        wanted = {*(selection.key or {})}
-        fitting = (one for one in tables if wanted == {*self.history.interval_table(one, -1).key_columns})
-        return next(fitting, tables[0]) if wanted else tables[0]
+        columns = {name: {*self.history.recorded.interval_table(name, -1).key_columns} for name in tables}
+        return next((name for name in tables if columns[name] == {*selection.key}), tables[0])
 
-    def _drawing(self, selection: Selection) -> KeyDrawing:
+    def _view(self, selection: KeySelection) -> KeyHistoryDrawing:
         captured = self.history.captured()
         if not captured:
-            return KeyDrawing(self.name, selection, told="No epoch is captured yet. The key's changes will show here.")
+            waiting = "No epoch has been captured yet. The key's changes will appear here."
+            return KeyHistoryDrawing(self.name, selection, why_empty=waiting)
         name = self._table_name(selection)
-        table = self.history.interval_table(name, -1)
+        table = self.history.recorded.interval_table(name, -1)
         key = selection.key
         fitting = key if key is not None and {*key} == {*table.key_columns} else None
-        blank = KeyDrawing(
+        blank = KeyHistoryDrawing(
             name=self.name,
             selection=selection,
             tables=self.history.tables(),
             table=name,
-            fields=fields_of(table, fitting, selection.typed),
-            typable=typable(table),
+            fields=_fields(table, fitting, selection.typed),
+            typable=_typable(table),
             span=(captured[0], captured[-1]),
         )
         if fitting is None:
-            return replace(blank, told=_which(selection, name, table))
+            return replace(blank, why_empty=_why_empty(selection, name, table))
         story = self._story(name, fitting)
         if not story.changes:
-            seen = f"The key {blank.key} was never in {name}, from epoch {captured[0]} to {captured[-1]}."
-            return replace(blank, told=f"{seen} Keys are compared exactly.", like=alike(self.history, name, fitting))
-        return self._filled(blank, story)
+            absent = f"The key {blank.key} was not in {name} at any epoch from {captured[0]} to {captured[-1]}."
+            similar = _alike(self.history, name, fitting)
+            return replace(blank, why_empty=f"{absent} Keys must match exactly.", like=similar)
+        plots = _plots(story, selection)
+        return replace(blank, columns=story.columns, plots=plots, page=_page(story, selection), story=story)
 
     def _story(self, table: str, key: Mapping[str, Any]) -> Story:
-        """The key's changes, read again where epochs have come or gone."""
-        entries = self.history.entries()
+        """The key's changes, cached until epochs are added or dropped."""
+        entries = self.history.recorded.entries()
         state = (table, canonical(key), entries[-1].epoch, len(entries))
-        if self._told is None or self._told[0] != state:
-            committed = {entry.epoch: entry.committed_at for entry in entries}
-            frame = self.history.key_history(table, **key)
-            self._told = state, story_of(frame, Epochs.of(entries), committed)
-        return self._told[1]
-
-    def _filled(self, blank: KeyDrawing, story: Story) -> KeyDrawing:
-        epochs = Epochs.of(self.history.entries())
-        plots = _plots(story, epochs, blank.selection)
-        return replace(blank, columns=story.columns, plots=plots, page=_page(story, blank.selection), story=story)
+        if self._cached is None or self._cached[0] != state:
+            self._cached = state, story_of(self.history.key_history(table, key=key), EpochRuns.of(entries))
+        return self._cached[1]
 
 
-def _which(selection: Selection, name: str, table: Any) -> str:
+def _why_empty(selection: KeySelection, name: str, table: IntervalTable) -> str:
     """Why no key is shown."""
     if selection.typed is not None:
         try:
-            key_typed(table, selection.typed)
+            _key_typed(table, selection.typed)
         except InvalidArgumentError as problem:
             return str(problem)
     columns = ", ".join(table.key_columns)
     if selection.key is not None:
-        return f"The key {', '.join(selection.key)} is not one of {name}, whose key is {columns}. Choose another."
-    return f"Choose a key of {name} ({columns}): type it here, or click a row in a view that is linked with this one."
+        return f"{name} has no key {', '.join(selection.key)}: its key columns are {columns}. Choose another key."
+    return f"Choose a key of {name} ({columns}): type it here, or click a row in a linked view."
 
 
-def _plots(story: Story, epochs: Epochs, selection: Selection) -> Plots:
+def _plots(story: Story, selection: KeySelection) -> KeyPlots:
     total = len(story.columns)
     if not story.spells:
-        return Plots(total=total)
+        return KeyPlots(total=total)
     start = min(selection.column, max(0, total - 1)) // PLOTS * PLOTS
     columns = range(start, min(start + PLOTS, total))
     limit = RUNS // max(1, len(columns))
-    charts = [column_chart(story, at, epochs, selection.marked, limit) for at in columns]
+    charts = [column_chart(story, at, selection.marked, limit) for at in columns]
     notes = []
-    if len(epochs.gaps) > GAPS:
-        notes.append(f"The {GAPS} longest of {len(epochs.gaps):,} gaps are shown.")
-    comings = sum(one.mark in ("+", "−") for one in story.changes)
-    if comings > limit:
-        notes.append(f"It came or went {comings:,} times; the newest {limit} are marked.")
+    if len(story.epochs.gaps) > GAPS:
+        notes.append(f"The {GAPS} longest of {len(story.epochs.gaps):,} gaps are shown.")
+    events = sum(change.mark in ("+", "−") for change in story.changes)
+    if events > limit:
+        notes.append(f"The key was added or removed {events:,} times; the newest {limit} are marked.")
     if not total:
-        notes.append("This table has no value columns: its keys are all it holds.")
-    return Plots(charts, start, total, notes)
+        notes.append("This table has no value columns, only keys.")
+    return KeyPlots(charts, start, total, notes)
 
 
-def _page(story: Story, selection: Selection) -> Page:
+def _page(story: Story, selection: KeySelection) -> KeyChangePage:
     total = len(story.changes)
-    start = min(selection.page, max(0, (total - 1) // selection.size)) * selection.size
+    start = first_row(selection.page, selection.size, total)
     listed = story.changes[::-1][start : start + selection.size]
     now = None
     if selection.marked:
         now = next((at for at, change in enumerate(listed) if change.epoch <= selection.marked[-1]), None)
     if now == 0 and start and story.changes[total - start].epoch <= selection.marked[-1]:
-        now = None  # a newer change, on the page before, was in force
-    return Page([row_of(change) for change in listed], start, total, now)
+        now = None  # a newer change, on the page before, was in effect
+    return KeyChangePage(listed, start, total, now)
 
 
-def _epoch_at(action: str, value: Any, kept: KeyDrawing | None) -> int | None:
-    """The epoch of a change that a person clicked, in the table or in a plot."""
-    if kept is None or kept.story is None:
-        return None
-    changes: Sequence[Any] = kept.listed if action == "epoch" else kept.story.changes
-    try:
-        at = int(value if action == "epoch" else value["row"][0])
-        return changes[at].epoch if 0 <= at < len(changes) else None
-    except (KeyError, IndexError, TypeError, ValueError):
-        return None  # a page can send anything, and a selection that is cleared names no change
+def _typable(table: IntervalTable) -> bool:
+    """Whether each key column can be typed into a field."""
+    kinds = [table.schema.field(name).type for name in table.key_columns]
+    return not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds)
+
+
+def _fields(table: IntervalTable, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
+    """The key columns with the texts in their fields."""
+    if key is None:
+        texts = (typed or ())[: len(table.key_columns)]
+        return [KeyField(name, None, text) for name, text in zip_longest(table.key_columns, texts, fillvalue="")]
+    return [KeyField(name, cell(key[name]), value_text(plain(key[name]))) for name in table.key_columns]
+
+
+def _key_typed(table: IntervalTable, typed: Sequence[str]) -> dict[str, Any]:
+    """The key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
+    texts = dict(zip_longest(table.key_columns, typed[: len(table.key_columns)], fillvalue=""))
+    return {name: parse_value(text, table.schema.field(name)) for name, text in texts.items()}
+
+
+def _alike(history: History, name: str, key: Mapping[str, Any]) -> list[str]:
+    """Keys of the newest epoch that look similar to a missing key, in words."""
+    if name not in history.live().tables():
+        return []
+    table = history.live().table(name)
+    found: dict[str, None] = {}
+    for column, value in key.items():
+        if isinstance(value, str) and value:
+            page = table.page(limit=_LOOKED_AT, contains={column: value[:2]})
+            found |= {key_text({part: row[part] for part in table.key_columns}): None for row in records(page)}
+    return difflib.get_close_matches(key_text(key), list(found), n=_LIKE, cutoff=0.5)
+
+
+class KeyHistoryView(View[KeySelection]):
+    """Shows one key through the epochs: a plot for each column, and below them each change with its cause.
+
+    In JupyterLab the view is live: it follows new epochs, shows the key that is clicked in a linked view, and a click
+    on a change takes linked views to its epoch. In a saved notebook and in exported HTML it is still: pictures and
+    the newest changes; elsewhere, a line of text.
+
+    Args:
+        history: the query, ``store[name]``.
+        table: the state table; by default the first with such keys.
+        key: a value for each key column; leave it out to choose the key in a linked view, or to type it.
+
+    Raises:
+        UnknownTableError: the query has no such table.
+        UnknownColumnError: the table's key has no such column.
+        InvalidArgumentError: a key column is missing, or a value does not fit its type.
+
+    Example:
+        >>> KeyHistoryView(store["delays"], "op0", {"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
+        delays: table op0 · key carrier HA, origin JFK · 31 changes · changed at epoch 40 (input) · in the state now
+    """
+
+    def __init__(self, history: History, table: str | None = None, key: Mapping[str, Any] | None = None) -> None:
+        super().__init__(KeyLifeModel(history), KeySelection(table, None if key is None else dict(key)))

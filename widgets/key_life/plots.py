@@ -1,7 +1,7 @@
-"""Small multiples of one key: a plot for each column, all over the same epochs.
+"""The plots of one key: one for each column, all over the same epochs.
 
-A value holds from its epoch until it is replaced. Null is dotted along the bottom; where the key is not there, there
-is nothing; gaps in what was captured are hatched, or grey where there are many.
+A value is drawn from its epoch until it is replaced. Null is dotted along the bottom; nothing is drawn while the key is
+not in the state; gaps in the captured epochs are hatched, or grey if there are many.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart
-from streamstate.widgets.key_life.runs import Run, binned, kind_of, measure, runs_of
-from streamstate.widgets.key_life.story import Epochs, Story
+from streamstate.widgets.key_life.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
+from streamstate.widgets.number_text import amount
 from streamstate.widgets.values import cell
 
-__all__ = ["GAPS", "column_chart", "gaps_drawn"]
-
 GAPS = 30
-"""Gaps that are drawn in a plot; the longest, where there are more."""
+"""The most gaps that a plot shows; the longest are kept."""
 _STRIPE = {
     "gradient": "linear",
     "x1": 0,
@@ -31,81 +29,72 @@ _STRIPE = {
     ],
 }
 _HATCHED = 8
-"""Gaps that are hatched; where there are more they are narrow, and grey."""
+"""The most gaps that are hatched; more are narrow, and grey."""
 _AXIS = 48
-"""Pixels that an axis of values takes, so that all plots begin at the same place."""
+"""Pixels that each plot reserves for its axis, so that the epochs are aligned."""
 _HEIGHTS = {"number": 64, "time": 64, "other": 30}
 
 
-def column_chart(story: Story, column: int, epochs: Epochs, marked: Sequence[int], limit: int) -> Chart:
-    """The plot of one column.
+def column_chart(story: Story, column: int, marked: Sequence[int], limit: int) -> Chart:
+    """The plot of one column, with a line at each ``marked`` epoch.
 
-    Args:
-        story: the key's.
-        column: which of its columns.
-        epochs: those of the query.
-        marked: epochs to draw a line at.
-        limit: runs to draw at most; of more, those that begin close together are drawn as one.
+    If there are more than ``limit`` runs, neighbours are combined.
     """
     kind = kind_of(story, column)
     runs = runs_of(story, column)
     drawn = binned(runs, limit)
-    rows = [*_frame_rows(epochs, marked), *_events(story, limit), *_value_rows(story, drawn, kind)]
-    label = f"{story.columns[column]}: {_told(runs, drawn)}"
+    rows = [*_frame_rows(story.epochs, marked), *_events(story, limit), *_value_rows(story, drawn, kind)]
+    label = f"{story.columns[column]}: {_summary(runs, drawn)}"
     layers = _strip_layers() if kind == "other" else _line_layers(kind, _format(drawn))
     spec: dict[str, Any] = {
-        "layer": [*map(_silent, [*_frame_layers(epochs), *layers, _hover()])],
+        "layer": [*map(_silent, [*_frame_layers(story.epochs), *layers, _hover()])],
         "encoding": {"x": _X},
     }
     if kind == "other":
-        spec["padding"] = {"left": _AXIS + 5, "right": 5, "top": 5, "bottom": 5}  # as the axis that the others have
+        spec["padding"] = {"left": _AXIS + 5, "right": 5, "top": 5, "bottom": 5}  # the width of the other plots' axis
     return Chart(label, spec, rows, _HEIGHTS[kind])
 
 
 def _silent(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer whose marks are not read aloud one by one: the plot has a name, and the table below says all of it."""
+    """A layer that screen readers skip: the plot has a name, and the table below holds all of its data."""
     if "layer" in layer:
         return layer | {"layer": [*map(_silent, layer["layer"])]}
     return layer | {"mark": layer["mark"] | {"aria": False}}
 
 
-def gaps_drawn(epochs: Epochs) -> Sequence[tuple[int, int]]:
-    """The gaps that a plot shows: all, or the longest."""
-    longest = sorted(epochs.gaps, key=lambda gap: gap[0] - gap[1])[:GAPS]
-    return sorted(longest)
-
-
-def _told(runs: Sequence[Run], drawn: Sequence[Run]) -> str:
+def _summary(runs: Sequence[ValueRun], drawn: Sequence[ValueRun]) -> str:
     last = f", last {cell(runs[-1].value).text}" if runs else ""
-    values = f"{len(runs):,} value{'s' * (len(runs) != 1)}{last}"
-    return values if len(drawn) == len(runs) else f"{values}; {len(drawn):,} marks, each for several"
+    values = f"{amount(len(runs), 'value')}{last}"
+    return values if len(drawn) == len(runs) else f"{values}; {len(drawn):,} marks, each for several values"
 
 
-def _frame_rows(epochs: Epochs, marked: Sequence[int]) -> list[dict[str, Any]]:
-    """The span of all epochs, the gaps, and the epochs that are looked at.
+def _frame_rows(epochs: EpochRuns, marked: Sequence[int]) -> list[dict[str, Any]]:
+    """The span of all epochs, the gaps, and the marked epochs.
 
-    Each layer has a row at least, though it shows nothing: Vega warns of a scale over no data.
+    Each layer has at least one row, even if it is invisible, because Vega warns of a scale without data.
     """
     first, end = epochs.captured[0], epochs.captured[-1] + 1
-    rows: list[dict[str, Any]] = [
+    longest = sorted(epochs.gaps, key=lambda gap: gap[0] - gap[1])[:GAPS]
+    return [
         {"kind": "gap", "epoch": first, "to": first},
         {"kind": "null", "epoch": first, "to": first},
+        {"kind": "span", "epoch": first, "to": end},
+        *({"kind": "gap", "epoch": start, "to": last + 1} for start, last in sorted(longest)),
+        *({"kind": "marked", "epoch": epoch, "there": 1} for epoch in marked),
+        {"kind": "marked", "epoch": first, "there": 0},
+        {"kind": "event", "epoch": first, "sign": ""},
     ]
-    rows.append({"kind": "span", "epoch": first, "to": end})
-    rows += [{"kind": "gap", "epoch": start, "to": last + 1} for start, last in gaps_drawn(epochs)]
-    rows += [{"kind": "marked", "epoch": epoch, "there": 1} for epoch in marked]
-    return [*rows, {"kind": "marked", "epoch": first, "there": 0}, {"kind": "event", "epoch": first, "sign": ""}]
 
 
 def _events(story: Story, limit: int) -> list[dict[str, Any]]:
-    """Where the key came and went; the newest, where there are many."""
-    found = [one for one in story.changes if one.mark in ("+", "−")][-limit:]
-    return [{"kind": "event", "epoch": one.epoch, "sign": one.mark} for one in found]
+    """Where the key was added and removed; at most the newest ``limit``."""
+    found = [change for change in story.changes if change.mark in ("+", "−")][-limit:]
+    return [{"kind": "event", "epoch": change.epoch, "sign": change.mark} for change in found]
 
 
-def _value_rows(story: Story, runs: Sequence[Run], kind: str) -> list[dict[str, Any]]:
+def _value_rows(story: Story, runs: Sequence[ValueRun], kind: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    before: Run | None = None
+    before: ValueRun | None = None
     for at, run in enumerate(runs):
         adjoins = before is not None and before.end == run.start
         place = None if kind == "other" else measure(run.value)
@@ -116,37 +105,31 @@ def _value_rows(story: Story, runs: Sequence[Run], kind: str) -> list[dict[str, 
             "row": run.change,
             "text": cell(run.value).text,
             "odd": at % 2,
-            **_told_of(story, run),
+            **_tooltip(story, run),
         }
         if place is not None:
             earlier = measure(before.value) if adjoins and before else None
-            row |= {"y": place, "before": place if earlier is None else earlier}
-            row |= (
-                {"low": place, "high": place}
-                if run.low is None
-                else {"low": measure(run.low), "high": measure(run.high)}
-            )
+            low, high = (place, place) if run.low is None else (measure(run.low), measure(run.high))
+            row |= {"y": place, "before": place if earlier is None else earlier, "low": low, "high": high}
         rows.append(row)
         before = run
     return rows
 
 
-def _told_of(story: Story, run: Run) -> dict[str, str]:
-    """What is said of a run when it is pointed at."""
+def _tooltip(story: Story, run: ValueRun) -> dict[str, str]:
+    """The texts of a run's tooltip."""
     change = story.changes[run.change]
-    until = f"{run.start}–{run.end - 1}" if run.end - 1 > run.start else f"{run.start}"
-    told = {
-        "epochs": until,
-        "cause": change.cause,
-        "what": change.said,
-        "committed": change.committed,
-        "several": "one value",
-    }
+    several = "one value"
     if run.count > 1:
-        several = f"{run.count:,} values, the last {cell(run.value).text}"
         spread = "" if run.low is None else f", from {cell(run.low).text} to {cell(run.high).text}"
-        told |= {"several": several + spread}
-    return told
+        several = f"{run.count:,} values, the last {cell(run.value).text}{spread}"
+    return {
+        "epochs": f"{run.start}–{run.end - 1}" if run.end - 1 > run.start else f"{run.start}",
+        "cause": change.cause,
+        "what": change.description,
+        "committed": change.committed,
+        "several": several,
+    }
 
 
 _X = {
@@ -159,7 +142,7 @@ _X = {
         "tickMinStep": 1,
         "tickCount": 8,
         "grid": False,
-        # The last epoch ends where the next would begin; that one is not there.
+        # The last epoch ends where the next one would begin, which does not exist yet.
         "labelExpr": "datum.value >= domain('x')[1] ? '' : datum.label",
     },
 }
@@ -170,7 +153,7 @@ def _of(kind: str) -> list[dict[str, Any]]:
     return [{"filter": f"datum.kind === '{kind}'"}]
 
 
-def _frame_layers(epochs: Epochs) -> list[dict[str, Any]]:
+def _frame_layers(epochs: EpochRuns) -> list[dict[str, Any]]:
     gap = _STRIPE if len(epochs.gaps) <= _HATCHED else "rgba(128,128,128,0.3)"
     dots = {"type": "rule", "strokeDash": [1, 3], "opacity": 0.8}
     return [
@@ -194,14 +177,14 @@ def _frame_layers(epochs: Epochs) -> list[dict[str, Any]]:
     ]
 
 
-def _format(runs: Sequence[Run]) -> str:
-    """How an axis writes numbers: as they are, large ones with k, M and so on."""
+def _format(runs: Sequence[ValueRun]) -> str:
+    """The format of an axis: plain numbers, or large ones with k, M and so on."""
     known = [abs(place) for run in runs if isinstance(place := measure(run.value), float)]
     return "~s" if max(known, default=0) >= 10_000 else ".4~g"
 
 
 def _line_layers(kind: str, numbers: str) -> list[dict[str, Any]]:
-    """Steps: the value holds until it is replaced. A bin is a band from its lowest to its highest value."""
+    """Steps, because a value is current until it is replaced. A bin is a band from its lowest to its highest value."""
     axis: dict[str, Any] = {
         "title": None,
         "tickCount": 3,
@@ -244,11 +227,12 @@ def _line_layers(kind: str, numbers: str) -> list[dict[str, Any]]:
 
 
 def _strip_layers() -> list[dict[str, Any]]:
-    """Stretches with their values written in them, where there is room."""
+    """Bars with their values in them, if there is room."""
     wide = "scale('x', datum.to) - scale('x', datum.epoch)"
+    drawn = [{"filter": "datum.kind === 'value' || datum.kind === 'span'"}]
     return [
         {
-            "transform": [{"filter": "datum.kind === 'value' || datum.kind === 'span'"}],
+            "transform": drawn,
             "mark": {"type": "rect", "color": ACCENT, "stroke": ACCENT, "strokeWidth": 1, "strokeOpacity": 0.7},
             "encoding": {
                 "x2": _X2,
@@ -259,7 +243,7 @@ def _strip_layers() -> list[dict[str, Any]]:
             },
         },
         {
-            "transform": [{"filter": "datum.kind === 'value' || datum.kind === 'span'"}],
+            "transform": drawn,
             "mark": {"type": "text", "align": "left", "dx": 5, "y": 19, "limit": {"expr": f"max(1, {wide} - 10)"}},
             "encoding": {
                 "text": {"field": "text"},
@@ -270,18 +254,12 @@ def _strip_layers() -> list[dict[str, Any]]:
 
 
 def _hover() -> dict[str, Any]:
-    """Over everything, what can be pointed at and clicked: each run from top to bottom."""
-    told = [
-        ("epochs", "epochs"),
-        ("text", "value"),
-        ("what", "change"),
-        ("cause", "cause"),
-        ("committed", "committed"),
-        ("several", "stands for"),
-    ]
+    """The layer on top that takes hovers and clicks: each run from top to bottom."""
+    titles = {"text": "value", "what": "change", "several": "stands for"}
+    fields = ("epochs", "text", "what", "cause", "committed", "several")
     return {
         "transform": [{"filter": "isValid(datum.row)"}],
         "params": [{"name": "change", "select": {"type": "point", "fields": ["row"], "on": "click"}}],
         "mark": {"type": "rect", "opacity": 0, "cursor": "pointer"},
-        "encoding": {"x2": _X2, "tooltip": [{"field": field, "title": title} for field, title in told]},
+        "encoding": {"x2": _X2, "tooltip": [{"field": field, "title": titles.get(field, field)} for field in fields]},
     }

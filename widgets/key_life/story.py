@@ -1,67 +1,66 @@
-"""A key's changes, and the stretches of epochs in which it held its values."""
+"""A key's changes, and for each column the runs of epochs in which it kept a value."""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.widgets.values import canonical, objects, timestamp
+from streamstate.widgets.number_text import ranges
+from streamstate.widgets.values import canonical, number, plain, row_tuples, timestamp
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from streamstate.snapshots.manifest import Entry
 
-__all__ = ["Change", "Epochs", "Spell", "Story", "story_of"]
-
-_OWN = 3
-"""Columns of a key's history before the values: the epoch, the change, when it was committed. The last is the cause."""
-_PUT, _DELETE, _KEYFRAME, _LOST = "put", "delete", "keyframe", "lost"
+OWN = 3
+"""Columns of a key history before the values: epoch, change, commit time. The last column is the cause."""
+_DELETE, KEYFRAME, _LOST = "delete", "keyframe", "lost"
 
 
 @dataclass(frozen=True)
-class Epochs:
-    """The epochs there are: those captured, ascending, and the gaps between them as inclusive runs."""
+class EpochRuns:
+    """The captured epochs, ascending, the gaps between them as inclusive ranges, and when each was committed."""
 
     captured: Sequence[int]
     gaps: Sequence[tuple[int, int]]
+    committed: Mapping[int, dt.datetime | None]
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> Epochs:
-        """Those of a manifest; what retention dropped is no gap: nothing is unknown between its neighbours."""
-        gaps: list[tuple[int, int]] = []
-        for entry in entries:
-            if entry.captured:
-                continue
-            if gaps and gaps[-1][1] == entry.epoch - 1:
-                gaps[-1] = (gaps[-1][0], entry.epoch)
-            else:
-                gaps.append((entry.epoch, entry.epoch))
-        return cls([entry.epoch for entry in entries if entry.captured], gaps)
+    def of(cls, entries: Sequence[Entry]) -> EpochRuns:
+        """The epochs of a manifest. Epochs dropped by retention are no gap: the epochs around them are complete."""
+        gaps = [(first, last) for first, last in ranges([entry.epoch for entry in entries if not entry.captured])]
+        committed = {entry.epoch: entry.committed_at for entry in entries}
+        return cls([entry.epoch for entry in entries if entry.captured], gaps, committed)
 
     def gap_after(self, epoch: int, before: int) -> tuple[int, int] | None:
-        """The first gap after an epoch that begins before another."""
+        """The first gap after ``epoch`` that begins before ``before``."""
         at = bisect_left(self.gaps, (epoch, epoch))
         return self.gaps[at] if at < len(self.gaps) and self.gaps[at][0] < before else None
 
     def captured_after(self, epoch: int) -> int | None:
-        """The first captured epoch after one."""
+        """The first captured epoch after ``epoch``."""
         at = bisect_left(self.captured, epoch + 1)
         return self.captured[at] if at < len(self.captured) else None
 
 
 @dataclass(frozen=True)
-class Change:
-    """One change of a key: what happened, the values after it, and which of them differ from those before.
+class KeyChange:
+    """A change of a key: what happened, the values after it, and which of them differ from the values before.
 
-    ``mark`` is ``+``, ``~`` or ``−``, and empty where it was written again as it was.
+    ``mark`` is ``+``, ``~`` or ``−``, or empty if the same values were written again. ``description`` is the change in
+    words.
     """
 
     epoch: int
     mark: str
-    said: str
+    description: str
     committed: str
     cause: str
     values: Sequence[Any] = ()
@@ -69,13 +68,13 @@ class Change:
 
     @property
     def gone(self) -> bool:
-        """Whether the key is no longer there."""
+        """Whether the key was removed."""
         return self.mark == "−"
 
 
 @dataclass(frozen=True)
 class Spell:
-    """Epochs ``start`` up to, not including, ``end``, in which the values of one change held."""
+    """The epochs from ``start`` up to, but not including, ``end`` in which the values of a change were current."""
 
     start: int
     end: int
@@ -84,72 +83,131 @@ class Spell:
 
 @dataclass(frozen=True)
 class Story:
-    """All changes of a key, ascending, and its spells."""
+    """All changes of a key, ascending, its spells, and the epochs of the query."""
 
     columns: Sequence[str]
-    changes: Sequence[Change]
+    changes: Sequence[KeyChange]
     spells: Sequence[Spell]
+    epochs: EpochRuns
 
 
 _Row = tuple[Any, ...]
 
 
-def story_of(frame: pd.DataFrame, epochs: Epochs, committed: dict[int, Any]) -> Story:
-    """The story that a key's history tells.
-
-    Args:
-        frame: what :meth:`History.key_history` gave.
-        epochs: those of the query.
-        committed: when each was committed.
-    """
-    columns = [str(name) for name in frame.columns[_OWN:-1]]
-    named = frame.set_axis(range(frame.shape[1]), axis="columns")
-    rows = list(_with_losses(list(objects(named).itertuples(index=False, name=None)), epochs, committed))
-    changes = [_change(row, before) for before, row in zip([None, *rows], rows, strict=False)]
-    return Story(columns, changes, list(_spells(changes, epochs)))
+def story_of(frame: pd.DataFrame, epochs: EpochRuns) -> Story:
+    """The changes and spells of a key, from its :meth:`History.key_history`."""
+    columns = [str(name) for name in frame.columns[OWN:-1]]
+    rows = list(_with_losses(row_tuples(frame), epochs))
+    changes = [change_of(row, before) for before, row in zip([None, *rows], rows, strict=False)]
+    return Story(columns, changes, list(_spells(changes, epochs)), epochs)
 
 
-def _with_losses(rows: Sequence[_Row], epochs: Epochs, committed: dict[int, Any]) -> Iterator[_Row]:
-    """The rows, and one for each gap in which the key was lost: after a gap the log has all keys that are there."""
+def _with_losses(rows: Sequence[_Row], epochs: EpochRuns) -> Iterator[_Row]:
+    """The rows, and a row for each gap in which the key was lost: after a gap, the changelog holds all live keys."""
     for at, row in enumerate(rows):
         yield row
         following = rows[at + 1][0] if at + 1 < len(rows) else epochs.captured[-1] + 1
         gap = None if row[1] == _DELETE else epochs.gap_after(row[0], following)
         seen = None if gap is None else epochs.captured_after(gap[1])
         if seen is not None and seen < following:
-            yield (seen, _LOST, committed.get(seen), *([None] * (len(row) - _OWN - 1)), "unknown")
+            yield (seen, _LOST, epochs.committed.get(seen), *([None] * (len(row) - OWN - 1)), "unknown")
 
 
-def _change(row: _Row, before: _Row | None) -> Change:
-    kind, values = row[1], row[_OWN:-1]
+def change_of(row: _Row, before: _Row | None) -> KeyChange:
+    """A row of a key history, compared with the row before."""
+    kind, values = row[1], row[OWN:-1]
     gone = kind in (_DELETE, _LOST)
     fresh = before is None or before[1] in (_DELETE, _LOST)
-    differ = [] if gone or fresh or before is None else _differing(values, before[_OWN:-1])
+    differ = [] if gone or fresh or before is None else _differing(values, before[OWN:-1])
     mark = "−" if gone else "+" if fresh else "~" if differ else ""
     moment = "" if row[2] is None else timestamp(row[2])
-    return Change(int(row[0]), mark, _said(kind, mark), moment, row[-1] or "", () if gone else values, differ)
+    return KeyChange(int(row[0]), mark, _description(kind, mark), moment, row[-1] or "", () if gone else values, differ)
 
 
 def _differing(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
     return [at for at, (new, old) in enumerate(zip(values, before, strict=True)) if canonical(new) != canonical(old)]
 
 
-def _said(kind: str, mark: str) -> str:
-    """What happened, in words; what a gap hides is not claimed."""
+def _description(kind: str, mark: str) -> str:
+    """What happened, in words, as far as it is known after a gap."""
     if kind == _LOST:
         return "gone after a gap"
-    if kind == _KEYFRAME:
-        return {"+": "there when the log starts anew", "~": "other values after a gap"}.get(
-            mark, "the same after a gap"
-        )
-    return {"+": "added", "~": "changed", "−": "removed"}.get(mark, "written again, the same")
+    if kind == KEYFRAME:
+        return {"+": "present at the first keyframe", "~": "different after a gap"}.get(mark, "unchanged after a gap")
+    return {"+": "added", "~": "changed", "−": "removed"}.get(mark, "rewritten, unchanged")
 
 
-def _spells(changes: Sequence[Change], epochs: Epochs) -> Iterator[Spell]:
-    """Each change's values hold until the next change or the next gap."""
+def _spells(changes: Sequence[KeyChange], epochs: EpochRuns) -> Iterator[Spell]:
+    """Each change's values are current until the next change or the next gap."""
     for at, change in enumerate(changes):
         if change.gone:
             continue
         end = changes[at + 1].epoch if at + 1 < len(changes) else epochs.captured[-1] + 1
         gap = epochs.gap_after(change.epoch, end)
         yield Spell(change.epoch, gap[0] if gap else end, at)
+
+
+PlotKind = Literal["number", "time", "other"]
+
+
+@dataclass(frozen=True)
+class ValueRun:
+    """The epochs from ``start`` up to, but not including, ``end`` in which a column kept a value.
+
+    ``change`` is the number of the change that began the run. A bin combines ``count`` runs: ``value`` is their last
+    value, ``low`` and ``high`` are the extremes.
+    """
+
+    start: int
+    end: int
+    value: Any
+    change: int
+    low: Any = None
+    high: Any = None
+    count: int = 1
+
+
+def kind_of(story: Story, column: int) -> PlotKind:
+    """How a column is drawn: as a line of numbers or times, or as labelled bars."""
+    values = [plain(change.values[column]) for change in story.changes if not change.gone]
+    known = [value for value in values if value is not None]
+    if all(measure(value) is None for value in known):
+        return "other"
+    if all(isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in known):
+        return "number"
+    return "time" if all(isinstance(value, dt.date) for value in known) else "other"
+
+
+def runs_of(story: Story, column: int) -> list[ValueRun]:
+    """The runs of a column, ascending; writing the same value again does not end a run."""
+    runs: list[ValueRun] = []
+    for spell in story.spells:
+        value = plain(story.changes[spell.change].values[column])
+        last = runs[-1] if runs else None
+        if last is not None and last.end == spell.start and canonical(last.value) == canonical(value):
+            runs[-1] = replace(last, end=spell.end)
+        else:
+            runs.append(ValueRun(spell.start, spell.end, value, spell.change))
+    return runs
+
+
+def binned(runs: Sequence[ValueRun], limit: int) -> list[ValueRun]:
+    """At most ``limit`` runs; if there are more, runs that begin in the same range of epochs are combined."""
+    if len(runs) <= limit:
+        return list(runs)
+    first = runs[0].start
+    width = math.ceil((runs[-1].start - first + 1) / limit)
+    return [_merged(list(group)) for _, group in groupby(runs, lambda run: (run.start - first) // width)]
+
+
+def _merged(runs: Sequence[ValueRun]) -> ValueRun:
+    known = sorted((run.value for run in runs if measure(run.value) is not None), key=measure)
+    low, high = (known[0], known[-1]) if known else (None, None)
+    return replace(runs[-1], start=runs[0].start, low=low, high=high, count=len(runs))
+
+
+def measure(value: Any) -> Any:
+    """A value's place on an axis: a number or an ISO 8601 time; None for null, NaN, text and the like."""
+    if isinstance(value, dt.datetime):  # local time, because a picture has no zone
+        return (value.astimezone() if value.tzinfo else value).replace(tzinfo=None).isoformat()
+    return f"{value.isoformat()}T00:00:00" if isinstance(value, dt.date) else number(value)

@@ -1,1 +1,1 @@
-"""Views while they are looked at: their pages, the thread that draws, and the line to a notebook."""
+"""Views while a page shows them: their pages, their hosts, and the thread that draws."""

@@ -1,49 +1,54 @@
-function (target, view, display) {
-  // Finds the kernel of this output and lets it bring the static table to life; without one the table stays.
+// biome-ignore lint/correctness/noUnusedVariables: comms.py calls it
+function connect(target, view, display) {
+  // Finds the kernel of this output and replaces the static table by the live view. Without a kernel the table stays.
   const script = document.currentScript;
-  const output = script && script.parentElement;
+  const output = script?.parentElement;
   if (!output) return;
-  const still = output.querySelector(".streamstate-static");
-  const kernels = () => (window.PyViz && window.PyViz.kernels) || {};
-  let kernel, line, live, watch, kept;
-  let listeners = []; // the view, and what else of the page waits for the kernel, such as its plots
+  const table = output.querySelector(".streamstate-static");
+  const kernels = () => window.PyViz?.kernels || {};
+  let kernel, line, live, watch, early;
+  let listeners = []; // the view, and its plots while they wait for their library
   let asked = 0;
 
   function send(content) {
     if (line) line.send(content);
   }
-  function heard(message) {
+  function receive(message) {
     const content = message.content.data;
-    if (content.kind === "module") bring(content);
+    if (content.kind === "module") load(content);
     else if (content.kind === "here") stay();
     else if (content.kind === "closed") end();
     else if (listeners.length) draw(content);
-    else kept = content; // the view's code is still loading
+    else early = content; // the view's code is still loading
   }
   function draw(content) {
-    for (const hears of [...listeners]) hears(content);
+    for (const listener of [...listeners]) listener(content);
     if (live.parentElement) return;
     output.appendChild(live);
-    still.hidden = true;
+    table.hidden = true;
   }
-  async function bring(module) {
+  async function load(module) {
     const url = URL.createObjectURL(new Blob([module.script], { type: "text/javascript" }));
     const code = await import(url);
     URL.revokeObjectURL(url);
-    if (!line) return; // closed meanwhile
+    if (!line) return; // closed in the meantime
     live = document.createElement("div");
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
+    // JupyterLab does not lay out cells that are out of sight, which keep the height of the static table.
+    const visible = document.createElement("style");
+    visible.textContent = ".jp-Notebook-cell:has(.streamstate-live) { content-visibility: visible !important; }";
+    live.append(visible);
     const root = live.attachShadow({ mode: "open" });
-    code.render({ model: { send, on: (hears) => listeners.push(hears) }, root, style: module.style });
-    if (kept) draw(kept);
-    setTimeout(send, 500, { do: "here" }); // by now JupyterLab may speak to the kernel beside the cells that run
+    code.render({ model: { send, on: (listener) => listeners.push(listener) }, root, style: module.style });
+    if (early) draw(early);
+    setTimeout(send, 500, { do: "here" }); // by now JupyterLab may answer while cells run
   }
   function end() {
     clearInterval(watch);
     window.removeEventListener("pagehide", leave);
     if (live) live.remove();
-    still.hidden = false;
+    table.hidden = false;
     line = live = undefined;
     listeners = [];
   }
@@ -52,7 +57,7 @@ function (target, view, display) {
   }
   function check() {
     // JupyterLab forgets the kernel of an output that was removed, of one whose second view was closed, and of a
-    // kernel that restarted. An output that is still there asks its kernel before it gives up.
+    // kernel that restarted. An output that is still in the page asks its kernel before it gives up.
     if (kernels()[display]) return;
     if (output.isConnected && ++asked < 4) return send({ do: "here" });
     leave();
@@ -62,18 +67,18 @@ function (target, view, display) {
     if (asked && output.isConnected) window.PyViz.kernels[display] = kernel;
     asked = 0;
   }
-  function connect() {
+  function open(tries = 0) {
+    if (line?.active) line.open({ view });
+    else if (tries < 40) setTimeout(open, 250, tries + 1); // the kernel is still starting
+  }
+  function start() {
     kernel = kernels()[display];
     if (!kernel) return;
     line = kernel.connectToComm(target);
-    line.onMsg = heard;
-    let tries = 0;
-    (function open() {
-      if (line.active) line.open({ view });
-      else if (++tries < 40) setTimeout(open, 250); // the kernel is still starting
-    })();
+    line.onMsg = receive;
+    open();
     watch = setInterval(check, 1000);
     window.addEventListener("pagehide", leave);
   }
-  setTimeout(connect, 0);
+  setTimeout(start, 0);
 }

@@ -1,35 +1,48 @@
 """The thread behind a live view: looks for new epochs, plays, and draws at most five times a second.
 
-Whatever is asked for between two drawings only sets what the next one shows: the latest wins, and
-nothing queues up. The thread never prints; what fails is handed to the drawing.
+Requests between two drawings only change what the next drawing shows: the latest wins, and nothing queues up. The
+thread never prints; errors are shown in the view.
 """
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
+from weakref import WeakSet
 
-__all__ = ["PERIOD", "Loop"]
+from streamstate.widgets.settings import MINIMUM
 
-PERIOD = 0.2
-"""Seconds between two drawings, at least."""
+_running: WeakSet[Loop] = WeakSet()
 
 
 class Loop:
     """Calls ``turn`` when woken, and again after the seconds it returned.
 
     Args:
-        turn: one turn of the loop; returns the seconds until the next, even if nothing wakes it, and whether it drew.
-            Only after a drawing the period has to pass: who acts after a pause is answered at once.
+        turn: one turn of the loop; returns the seconds until the next turn, unless it is woken, and whether it drew.
+            The period has to pass only after a drawing, so that an action after a pause is answered at once.
         name: the thread's name.
+        interrupt: ends the current turn early; must return at once.
+        ended: called by the thread when it ends.
     """
 
-    def __init__(self, turn: Callable[[], tuple[float, bool]], name: str) -> None:
+    def __init__(
+        self,
+        turn: Callable[[], tuple[float, bool]],
+        name: str,
+        *,
+        interrupt: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
         self._turn = turn
+        self._interrupt = interrupt
+        self._ended = ended
         self._woken = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        _running.add(self)
         self._thread.start()
 
     def wake(self) -> None:
@@ -37,13 +50,21 @@ class Loop:
         self._woken.set()
 
     def stop(self) -> None:
-        """End the thread; waits for the turn under way unless called from it."""
+        """End the thread after the current turn, without waiting for it, because the caller may be an event loop."""
         self._stopped.set()
         self._woken.set()
+        self._interrupt()
+
+    def join(self) -> None:
+        """Wait for the thread, unless called from it; call :meth:`stop` before."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=10)
 
     def _run(self) -> None:
+        self._turns()
+        self._ended()
+
+    def _turns(self) -> None:
         rest = 0.0
         while not self._stopped.is_set():
             self._woken.wait(rest)
@@ -53,4 +74,14 @@ class Loop:
             started = time.monotonic()
             rest, drew = self._turn()
             if drew:
-                self._stopped.wait(max(0.0, PERIOD - (time.monotonic() - started)))
+                self._stopped.wait(max(0.0, MINIMUM - (time.monotonic() - started)))
+
+
+@atexit.register
+def _end() -> None:
+    """End all threads before Python exits: a thread inside DuckDB would crash the process."""
+    loops = list(_running)
+    for loop in loops:
+        loop.stop()
+    for loop in loops:
+        loop.join()

@@ -1,32 +1,31 @@
-"""What an overview shows, as plain data: built in the kernel, drawn elsewhere."""
+"""What a store overview shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from html import escape
 from typing import Any
 
+from streamstate.widgets.model import first_row
+from streamstate.widgets.number_text import amount, size, span
 from streamstate.widgets.overview.facts import QueryFacts
-from streamstate.widgets.timeline.spans import span
-from streamstate.widgets.values import timestamp
-
-__all__ = ["ROWS", "View", "size"]
+from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.values import Cell, timestamp
 
 ROWS = 25
-"""Queries a page has."""
+"""Queries per page."""
+_HEADS = ("Query", "Newest epoch", "Epochs", "State rows", "On disk", "State tables")
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything one drawing needs.
+class OverviewDrawing:
+    """The queries of the store at ``path``, read ``now``.
 
     Attributes:
-        path: the store.
-        queries: all of them.
-        now: when they were looked at.
         chosen: the name of the query whose tables are listed.
-        page: the page that is shown; one beyond the end is the last.
+        page: the page that is shown; beyond the end, the last one.
     """
 
     path: str
@@ -37,8 +36,8 @@ class View:
 
     @property
     def offset(self) -> int:
-        """The number of the first query of the page."""
-        return min(self.page, max(0, (len(self.queries) - 1) // ROWS)) * ROWS
+        """The number of the page's first query."""
+        return first_row(self.page, ROWS, len(self.queries))
 
     @property
     def shown(self) -> Sequence[QueryFacts]:
@@ -47,89 +46,121 @@ class View:
 
     @property
     def bytes(self) -> int:
-        """What the whole store takes on disk."""
+        """The size of the whole store on disk."""
         return sum(query.bytes for query in self.queries)
 
+    @property
+    def largest(self) -> int:
+        """The size of the largest query on disk."""
+        return max((query.bytes for query in self.queries), default=0)
+
     def message(self) -> dict[str, Any]:
-        """The view as JSON types: what goes to a page."""
-        largest = max((query.bytes for query in self.queries), default=0)
+        """The drawing as JSON types."""
         chosen = next((query for query in self.queries if query.name == self.chosen), None)
         return {
             "path": self.path,
             "facts": self.facts(),
             "now": self.now.timestamp() * 1000,
-            "rows": [self._row(at + self.offset, query, largest) for at, query in enumerate(self.shown)],
+            "rows": [self._row(at + self.offset, query) for at, query in enumerate(self.shown)],
             "offset": self.offset,
             "total": len(self.queries),
             "size": ROWS,
             "chosen": None if chosen is None else _detail(chosen),
         }
 
-    def facts(self) -> list[str]:
-        """What is said of the whole store."""
-        number = len(self.queries)
-        broken = sum(bool(query.problem) for query in self.queries)
-        told = [f"{number:,} {'query' if number == 1 else 'queries'}", size(self.bytes)]
-        return [*told, f"{broken:,} cannot be read"] if broken else told
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return " · ".join([self.path, *self.facts(), *map(_summary, self.shown)])
 
-    def _row(self, at: int, query: QueryFacts, largest: int) -> dict[str, Any]:
+    def html(self) -> str:
+        """The drawing as a table, without scripts."""
+        rows = table("Queries of the store", _HEADS, map(self._still_row, self.shown))
+        first, last = self.offset + 1, self.offset + len(self.shown)
+        paged = f"Queries {first:,}–{last:,} of {len(self.queries):,}. " if len(self.shown) < len(self.queries) else ""
+        return frame(self.path, self.facts(), rows, f"{paged}As of {timestamp(self.now)}.")
+
+    def facts(self) -> list[str]:
+        """What the head says about the whole store."""
+        facts = [amount(len(self.queries), "query", "queries"), size(self.bytes)]
+        broken = sum(bool(query.problem) for query in self.queries)
+        return [*facts, f"{broken:,} cannot be read"] if broken else facts
+
+    def _row(self, at: int, query: QueryFacts) -> dict[str, Any]:
         return {
             "at": at,
             "name": query.name,
             "depth": query.depth,
-            "fork": forked(query),
-            "tables": [table.name for table in query.tables],
+            "fork": _origin(query),
+            "tables": [facts.name for facts in query.tables],
             "captured": query.captured,
-            "gaps": gaps_text(query) if query.gaps else "",
+            "gaps": _gaps(query),
             "epoch": query.epoch,
             "committed": timestamp(query.committed) if query.committed else "",
             "moment": query.committed.timestamp() * 1000 if query.committed else None,
-            "lag": lag(query),
+            "lag": _lag(query),
             "rows": query.rows,
             "size": size(query.bytes),
-            "share": query.bytes / largest if largest else 0,
+            "share": query.bytes / self.largest if self.largest else 0,
             "problem": query.problem,
             "chosen": query.name == self.chosen,
         }
 
+    def _still_row(self, query: QueryFacts) -> list[str]:
+        lead = "\u2003" * query.depth + ("└ " if query.depth else "")
+        name = f"<td>{escape(lead + query.name)}{_aside(_origin(query))}</td>"
+        if query.problem:
+            wide = f'colspan="{len(_HEADS) - 1}" style="white-space:normal"'
+            return [name, f"<td {wide}>Cannot be read. {escape(query.problem)}</td>"]
+        newest = "none captured yet" if query.epoch is None else f"{query.epoch}"
+        when = timestamp(query.committed) if query.committed else ""
+        share = round(80 * query.bytes / self.largest) if self.largest else 0
+        bar = f'<div style="height:4px;width:{share}px;background:#3b82c4"></div>'
+        return [
+            name,
+            f"<td>{newest}{_aside(when)}{_aside(_lag(query) and f'captured {_lag(query)}')}</td>",
+            f"<td>{query.captured:,}{_aside(_gaps(query))}</td>",
+            td(Cell(f"{query.rows:,}", "number")),
+            f"<td>{size(query.bytes)}{bar}</td>",
+            td(", ".join(facts.name for facts in query.tables)),
+        ]
 
-def forked(query: QueryFacts) -> str:
-    """Where a fork comes from; empty where a query is none."""
-    if query.parent is None:
+
+def _summary(query: QueryFacts) -> str:
+    if query.problem:
+        return f"{query.name}: cannot be read: {query.problem.splitlines()[0]}"
+    if query.epoch is None:
+        return f"{query.name}: no epoch captured yet"
+    parts = [f"epoch {query.epoch}", _gaps(query), f"{query.rows:,} rows", size(query.bytes)]
+    return f"{query.name}: " + ", ".join(part for part in parts if part)
+
+
+def _origin(query: QueryFacts) -> str:
+    """Where a fork comes from; empty if the query is not a fork."""
+    parent, epoch = query.branch.parent, query.branch.parent_epoch
+    if parent is None:
         return ""
-    return f"fork of {query.parent}" + ("" if query.parent_epoch is None else f" after epoch {query.parent_epoch}")
+    return f"fork of {parent}" + ("" if epoch is None else f" after epoch {epoch}")
 
 
-def gaps_text(query: QueryFacts) -> str:
-    """How many gaps a query has."""
-    return f"{query.gaps:,} {'gap' if query.gaps == 1 else 'gaps'}"
+def _gaps(query: QueryFacts) -> str:
+    """How many gaps a query has; empty if it has none."""
+    return amount(query.gaps, "gap") if query.gaps else ""
 
 
-def lag(query: QueryFacts) -> str:
+def _lag(query: QueryFacts) -> str:
     """How long after its commit the newest epoch was captured."""
     return "" if query.lag is None else f"{span(query.lag)} after its commit"
 
 
-def size(number: float) -> str:
-    """Bytes as people say them.
-
-    Example:
-        >>> size(812), size(12_345), size(3_400_000)
-        ('812 B', '12.3 kB', '3.4 MB')
-    """
-    if number < 1_000:
-        return f"{number:.0f} B"
-    for unit, each in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if number < 999.95 * each:
-            return f"{number / each:.1f} {unit}"
-    return f"{number / 1e12:,.1f} TB"
+def _aside(text: str) -> str:
+    return f'<br><small style="font-weight:normal">{escape(text)}</small>' if text else ""
 
 
 def _detail(query: QueryFacts) -> dict[str, Any]:
-    """The tables of the query that was chosen."""
-    largest = max((table.bytes for table in query.tables), default=0)
+    """The tables of the chosen query."""
+    largest = max((facts.bytes for facts in query.tables), default=0)
     tables = [
-        asdict(table) | {"size": size(table.bytes), "share": table.bytes / largest if largest else 0}
-        for table in query.tables
+        asdict(facts) | {"size": size(facts.bytes), "share": facts.bytes / largest if largest else 0}
+        for facts in query.tables
     ]
-    return {"name": query.name, "checkpoint": query.checkpoint, "tables": tables}
+    return {"name": query.name, "checkpoint": query.branch.checkpoint, "tables": tables}

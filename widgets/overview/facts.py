@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.errors import StreamStateError
+from streamstate.errors import StreamStateError
 
 if TYPE_CHECKING:
     from streamstate.snapshots.delta.sizes import TableSize
-    from streamstate.snapshots.lineage import Kin
     from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.registry import Branch
     from streamstate.state_inspect import Store
-
-__all__ = ["QueryFacts", "StoreFacts", "TableFacts"]
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """One state table: its rows in the newest epoch, and what its change log takes on disk."""
+    """A state table: its rows in the newest epoch, and the size of its changelog on disk."""
 
     name: str
     rows: int = 0
@@ -30,94 +28,77 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class QueryFacts:
-    """One query.
+    """A query: how many epochs and gaps it has, its newest captured epoch with its commit time, and its tables."""
 
-    Attributes:
-        name: its name.
-        checkpoint: where it keeps its state.
-        parent: the query that it was forked from.
-        parent_epoch: the last epoch that both share.
-        depth: how many forks lie between it and a query that is none.
-        captured: epochs captured.
-        gaps: epochs that Spark had purged before.
-        epoch: the newest captured epoch.
-        committed: when that was.
-        lag: seconds from there to when it was captured.
-        tables: its state tables.
-        bytes: what its tables take on disk, the manifest among them.
-        problem: why it cannot be read; all else is then as far as it could be.
-    """
-
-    name: str
-    checkpoint: str = ""
-    parent: str | None = None
-    parent_epoch: int | None = None
+    branch: Branch
     depth: int = 0
+    """Its depth in the tree of forks; 0 for a query that is not a fork."""
     captured: int = 0
     gaps: int = 0
     epoch: int | None = None
     committed: datetime | None = None
     lag: float | None = None
-    tables: Sequence[TableFacts] = field(default_factory=tuple)
+    """Seconds from the commit of the newest epoch to its capture."""
+    tables: Sequence[TableFacts] = ()
     bytes: int = 0
+    """The size of its tables on disk, including the manifest."""
     problem: str = ""
+    """Why the query cannot be read; the other fields then hold what could be read."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.branch.name
 
     @property
     def rows(self) -> int:
-        """Rows of state in the newest epoch, of all tables."""
+        """The rows of all state tables in the newest epoch."""
         return sum(table.rows for table in self.tables)
 
 
 class StoreFacts:
-    """Reads the facts of a store, each query's again only when its manifest has changed. One thread at a time."""
+    """Reads the facts of a store; those of a query only when its manifest has changed. Not thread-safe."""
 
     def __init__(self, store: Store) -> None:
-        from streamstate.snapshots.lineage import Lineage
+        from streamstate.snapshots.registry import Lineage
 
         self._store = store
         self._lineage = Lineage(store.layout)
         self._known: dict[str, tuple[object, QueryFacts]] = {}
-        self._sizes: dict[tuple[str, str], TableSize] = {}
+        self._sizes: dict[tuple[str, str | None], TableSize] = {}
 
     def state(self) -> object:
-        """Equal as long as no query has new epochs and there are the same queries; errors are part of it."""
-        kin = self._lineage.queries()
-        return kin, tuple(_state(self._entries(one.name)) for one in kin)
+        """A value that stays equal until there are new queries, epochs or errors."""
+        branches = self._lineage.branches()
+        return branches, tuple(_state(self._entries(branch.name)) for branch in branches)
 
     def queries(self) -> list[QueryFacts]:
-        """All queries, forks below what they were forked from.
+        """All queries, each fork below its parent."""
+        return [self._query(branch, depth) for branch, depth in as_tree(self._lineage.branches())]
 
-        Raises:
-            DamagedStoreError, StoreError: where the table of queries itself cannot be read.
-        """
-        return [self._query(kin, depth) for kin, depth in as_tree(self._lineage.queries())]
-
-    def _query(self, kin: Kin, depth: int) -> QueryFacts:
-        entries = self._entries(kin.name)
-        state = (kin, depth, _state(entries))
-        known = self._known.get(kin.name)
+    def _query(self, branch: Branch, depth: int) -> QueryFacts:
+        entries = self._entries(branch.name)
+        state = (branch, depth, _state(entries))
+        known = self._known.get(branch.name)
         if known is None or known[0] != state or known[1].problem:
-            self._known[kin.name] = known = state, self._read(kin, depth, entries)
+            self._known[branch.name] = known = state, self._read(branch, depth, entries)
         return known[1]
 
     def _entries(self, name: str) -> Sequence[Entry] | str:
-        """A query's manifest, or why it cannot be read."""
+        """A query's manifest, or the reason why it cannot be read."""
         try:
-            return self._store[name].entries()
+            return self._store[name].recorded.entries()
         except (StreamStateError, OSError) as problem:
             return f"{problem}"
 
-    def _read(self, kin: Kin, depth: int, entries: Sequence[Entry] | str) -> QueryFacts:
+    def _read(self, branch: Branch, depth: int, entries: Sequence[Entry] | str) -> QueryFacts:
         if isinstance(entries, str):
-            return QueryFacts(kin.name, kin.checkpoint, kin.parent, kin.parent_epoch, depth, problem=entries)
+            return QueryFacts(branch, depth, problem=entries)
         newest = next((entry for entry in reversed(entries) if entry.captured), None)
         captured = sum(entry.captured for entry in entries)
-        tables, more, problem = self._tables(kin.name, entries, newest)
+        tables, more, problem = self._tables(branch.name, entries, newest)
         return QueryFacts(
-            kin.name,
-            kin.checkpoint,
-            kin.parent,
-            kin.parent_epoch,
+            branch,
             depth,
             captured,
             len(entries) - captured,
@@ -130,60 +111,56 @@ class StoreFacts:
         )
 
     def _tables(self, query: str, entries: Sequence[Entry], newest: Entry | None) -> tuple[list[TableFacts], int, str]:
-        """The state tables, the manifest's bytes, and what could not be read."""
-        names = list(dict.fromkeys(name for entry in entries for name in entry.tables))
+        """The state tables, the manifest's size, and the reason if something cannot be read."""
         live = newest.tables if newest else {}
-        found, problem, more = [], "", 0
-        try:
-            more = self._size(query, None)[0] if entries else 0
-        except (StreamStateError, OSError) as failed:
-            problem = f"{failed}"
-        for name in names:
-            size = (0, 0)
-            try:
-                size = self._size(query, name)
-            except (StreamStateError, OSError) as failed:
-                problem = problem or f"{failed}"
-            found.append(TableFacts(name, live[name].rows if name in live else 0, *size))
+        found = []
+        more, _, problem = self._size(query, None) if entries else (0, 0, "")
+        for name in dict.fromkeys(name for entry in entries for name in entry.tables):
+            size, files, failed = self._size(query, name)
+            found.append(TableFacts(name, live[name].rows if name in live else 0, size, files))
+            problem = problem or failed
         return found, more, problem
 
-    def _size(self, query: str, table: str | None) -> tuple[int, int]:
-        """Bytes and files of a state table, or of the manifest."""
+    def _size(self, query: str, table: str | None) -> tuple[int, int, str]:
+        """Bytes and files of a state table, or of the manifest if ``table`` is None; and why they cannot be read."""
         from streamstate.snapshots.delta.sizes import TableSize
 
         layout = self._store.layout
-        known = self._sizes.get((query, table or ""))
-        if known is None:
-            place = layout.change_log(query, table) if table else layout.manifest(query)
-            self._sizes[query, table or ""] = known = TableSize(place)
-        size = known.now()
-        return size.bytes, size.files
+        try:
+            known = self._sizes.get((query, table))
+            if known is None:
+                place = layout.change_log(query, table) if table else layout.manifest(query)
+                self._sizes[query, table] = known = TableSize(place)
+            size = known.now()
+        except (StreamStateError, OSError) as failed:
+            return 0, 0, f"{failed}"
+        return size.bytes, size.files, ""
 
 
-def as_tree(found: Sequence[Kin]) -> list[tuple[Kin, int]]:
-    """Queries by name, each fork below its parent by the epoch it was forked at, with how deep it lies.
+def as_tree(found: Sequence[Branch]) -> list[tuple[Branch, int]]:
+    """Queries by name, each fork below its parent in the order of the epochs, with their depths.
 
-    A parent that is not in the store, or that is among its own forks, makes a query one that stands alone.
+    A query whose parent is missing, or is one of its own forks, counts as not forked.
     """
-    below: dict[str | None, list[Kin]] = {}
-    names = {kin.name for kin in found}
-    for kin in sorted(found, key=lambda one: (one.parent_epoch or 0, one.name)):
-        below.setdefault(kin.parent if kin.parent in names else None, []).append(kin)
-    tree: list[tuple[Kin, int]] = []
+    below: dict[str | None, list[Branch]] = {}
+    names = {branch.name for branch in found}
+    for branch in sorted(found, key=lambda branch: (branch.parent_epoch or 0, branch.name)):
+        below.setdefault(branch.parent if branch.parent in names else None, []).append(branch)
+    tree: list[tuple[Branch, int]] = []
     placed: set[str] = set()
 
-    def place(kin: Kin, depth: int) -> None:
-        if kin.name in placed:
+    def place(branch: Branch, depth: int) -> None:
+        if branch.name in placed:
             return
-        placed.add(kin.name)
-        tree.append((kin, depth))
-        for fork in below.get(kin.name, []):
+        placed.add(branch.name)
+        tree.append((branch, depth))
+        for fork in below.get(branch.name, []):
             place(fork, depth + 1)
 
-    for kin in sorted(below.get(None, []), key=lambda one: one.name):
-        place(kin, 0)
-    for kin in found:
-        place(kin, 0)
+    for branch in sorted(below.get(None, []), key=lambda branch: branch.name):
+        place(branch, 0)
+    for branch in found:
+        place(branch, 0)
     return tree
 
 

@@ -1,4 +1,4 @@
-"""A store as a page in the browser: read-only, several viewers at once, without Spark."""
+"""A store as a page in the browser: read-only, for several viewers at once, without Spark."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the page looks at, as the query part of its address: links to a query, a table, an epoch and a key.
+"""What the page shows, as the query string of its address: links to a query, a table, an epoch and a key.
 
 ``?query=delays&section=browser&table=op0&epoch=12&key={"carrier":"HA","origin":"JFK"}``, percent-encoded. The key is
-JSON, because key columns have types and names of any kind; what JSON has no form for is an object with one member
-whose name begins with ``$``, such as ``{"$time":"2013-01-01T05:00:00+00:00"}``. Without ``epoch`` the newest is
-followed; two epochs are ``between=10-12``. What is not understood is left out: an address comes from anywhere.
+JSON, because key columns have arbitrary names and types; a type that JSON lacks is an object with one member whose
+name starts with ``$``, such as ``{"$time":"2013-01-01T05:00:00+00:00"}``. Without ``epoch``, the page follows the
+newest; two epochs are ``between=10-12``. Invalid parts are ignored, because anyone can write an address.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from urllib.parse import parse_qs, urlencode
 
 from streamstate.widgets.model import Focus
 from streamstate.widgets.values import plain
-
-__all__ = ["Address"]
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "$time": dt.datetime.fromisoformat,
@@ -40,9 +38,10 @@ class Address:
     """A place in the page.
 
     Attributes:
-        query: a query of the store; None is the store itself.
-        section: one of the query's sections; None is the first.
-        table, epoch, between, key: what a :class:`~streamstate.widgets.Focus` says; no epoch is the newest, followed.
+        query: a query of the store; None for the store itself.
+        section: one of the query's sections; None for the first.
+        table, epoch, between, key: as in a :class:`~streamstate.widgets.Focus`; without an epoch, the newest is
+            followed.
 
     Example:
         >>> Address("delays", epoch=12, key={"carrier": "HA"}).text()
@@ -60,11 +59,7 @@ class Address:
 
     @classmethod
     def read(cls, text: str) -> Address:
-        """The place that an address names; what it does not say, or cannot mean, is None.
-
-        Args:
-            text: the query part of an address, with or without the question mark.
-        """
+        """The place that the query string of an address names. Missing and invalid parts are None."""
         given = {name: values[0] for name, values in parse_qs(text.removeprefix("?")).items()}
         return cls(
             given.get("query"),
@@ -76,21 +71,21 @@ class Address:
         )
 
     def text(self) -> str:
-        """The query part of the address, with its question mark; empty for the store itself.
+        """The query string of the address, with its question mark; empty for the store itself.
 
-        A key that has no form in an address is left out.
+        A key that an address cannot express is left out.
         """
         parts: dict[str, Any] = {"query": self.query, "section": self.section, "table": self.table}
         parts["epoch"] = self.epoch
         parts["between"] = f"{self.between[0]}-{self.between[1]}" if self.between else None
         with contextlib.suppress(TypeError):
             parts["key"] = json.dumps(_form(self.key), separators=(",", ":"), ensure_ascii=False) if self.key else None
-        said = {name: value for name, value in parts.items() if value is not None}
-        return f"?{urlencode(said)}" if said else ""
+        given = {name: value for name, value in parts.items() if value is not None}
+        return f"?{urlencode(given)}" if given else ""
 
     @property
     def focus(self) -> Focus:
-        """What views are to look at."""
+        """What views look at."""
         return Focus(self.epoch, self.between, self.table, self.key, self.epoch is None and self.between is None)
 
 
@@ -124,11 +119,7 @@ def _value(form: Any) -> Any:
 
 
 def _form(value: Any) -> Any:  # noqa: PLR0911 (one line for each type)
-    """``value`` in JSON types.
-
-    Raises:
-        TypeError: it has no form.
-    """
+    """``value`` in JSON types; a TypeError if an address cannot express it."""
     value = plain(value)
     match value:
         case None | bool() | int() | str():
@@ -148,11 +139,6 @@ def _form(value: Any) -> Any:  # noqa: PLR0911 (one line for each type)
         case list():
             return [_form(item) for item in value]
         case Mapping():
-            return _struct(value)
-    raise TypeError(f"{type(value).__name__} has no form in an address")
-
-
-def _struct(value: Mapping[Any, Any]) -> dict[str, Any]:
-    if any(str(name).startswith("$") for name in value):
-        return {"$struct": [[str(name), _form(each)] for name, each in value.items()]}
-    return {str(name): _form(each) for name, each in value.items()}
+            members = {str(name): _form(item) for name, item in value.items()}
+            return {"$struct": list(members.items())} if any(name.startswith("$") for name in members) else members
+    raise TypeError(f"an address cannot express {type(value).__name__}")

@@ -1,52 +1,67 @@
-"""Serving a store: a Panel app on a thread of its own."""
+"""Serving a store: a Panel app on a separate thread."""
 
 from __future__ import annotations
 
 import logging
 import secrets
+import ssl
 import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
 
-from streamstate.snapshots.errors import InvalidArgumentError, StoreError
+from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.state_inspect import Store, open_store
+from streamstate.widgets.page.guard import LOCAL, AccessRules, Visitors, guarded
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from bokeh.server.server import BaseServer
+    from bokeh.server.tornado import BokehTornado
     from tornado.ioloop import IOLoop
 
 logging.getLogger("bokeh.server.views.ws").addFilter(
-    lambda record: "connection was closed" not in str(record.msg)  # a tab that was closed is no news to anyone
+    lambda record: "connection was closed" not in str(record.msg)  # closing a tab is not worth a warning
 )
 
-__all__ = ["LOCAL", "Server", "serve"]
-
-LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Addresses that only this machine can reach."""
-_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (what a person may ask for)
-_LIFETIME, _LOOK = 4_000, 1_000
-"""Milliseconds for which a tab that is gone is kept, should it only have lost its connection, and between two looks."""
-_WORKERS = 4
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (an address that a user may choose)
+_LIFETIME, _CHECK = 4_000, 1_000
+"""Milliseconds for which a tab without a connection is kept, in case it reconnects, and between two checks."""
+_WORKERS = 8
+_SERVED = r"/|/ws|/favicon\.ico|/static/.+"
+"""The paths that the page needs. Bokeh and Panel also serve ``/autoload.js``, which other sites may embed, and
+``/components/``, which imports modules by name; these are not found."""
 
 
 class Server:
-    """A store that is being served; :func:`serve` gives it. As a context manager it stops at the end of the block.
+    """A store that is being served; :func:`serve` returns it. As a context manager, it stops at the end of the block.
 
     Attributes:
-        url: where to look, with the token.
+        url: the address of the page, with the token.
         port: the port.
     """
 
-    def __init__(self, store: Store, host: str, port: int, token: str | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        host: str,
+        port: int,
+        token: str | None,
+        *,
+        origin: str | None = None,
+        tls: tuple[str, str] | None = None,
+    ) -> None:
         self._store = store
         self._token = token
         self._host = host
+        self._origin = origin
+        self._tls = tls
         self._work = ThreadPoolExecutor(_WORKERS, "streamstate-page")
         self._loop: IOLoop | None = None
-        self._viewers: set[Any] = set()
+        self._visitors = Visitors()
         started: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, args=(port, started), name="streamstate-server", daemon=True)
         self._thread.start()
@@ -54,17 +69,18 @@ class Server:
             self.port = started.result()
         except OSError as error:
             self._work.shutdown()
-            raise StoreError(f"{host}:{port} cannot be served: {error}\nChoose another port, or 0 for any.") from error
+            raise StoreError(f"Cannot serve at {host}:{port}: {error}\nChoose another port, or 0 for any.") from error
         shown = "127.0.0.1" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self.port}/" + (f"?token={token}" if token else "")
+        address = origin or f"{'https' if tls else 'http'}://{shown}:{self.port}"
+        self.url = f"{address}/" + (f"?{urlencode({'token': token})}" if token else "")
 
     @property
     def viewers(self) -> int:
-        """Tabs that look now."""
-        return len(self._viewers)
+        """The number of open tabs."""
+        return len(self._visitors.tabs)
 
     def stop(self) -> None:
-        """Stop serving; pages that are open stay as they are. Idempotent."""
+        """Stop serving; open pages stay as they are. Idempotent."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.add_callback(loop.stop)
@@ -72,9 +88,9 @@ class Server:
         self._work.shutdown()
 
     def wait(self) -> None:
-        """Wait until it is stopped, from another thread or by a signal that raises."""
+        """Wait until the server is stopped, from another thread or by a signal that raises."""
         while self._thread.is_alive():
-            self._thread.join(0.5)  # so that a signal is handled
+            self._thread.join(0.5)  # so that signals are handled
 
     def __enter__(self) -> Server:
         return self
@@ -88,54 +104,93 @@ class Server:
         return f"<Server of {self._store.path} at {self.url}>"
 
     def _run(self, port: int, started: Future[int]) -> None:
-        """The thread: its loop serves until it is told to stop."""
+        """The thread: its event loop serves until it is stopped."""
+        import asyncio
+
         from tornado.ioloop import IOLoop
 
         loop = IOLoop(make_current=False)
+        asyncio.set_event_loop(loop.asyncio_loop)
         try:
-            server = self._server(loop, port)
-        except Exception as error:  # noqa: BLE001 (raised again by whoever waits for the start)
+            server, bound = self._server(loop, port)
+        except Exception as error:  # noqa: BLE001 (raised again by the thread that waits for the start)
             loop.close(all_fds=True)
             started.set_exception(error)
             return
         self._loop = loop
         server.start()
-        loop.add_callback(started.set_result, server.port)
+        loop.add_callback(started.set_result, bound)
         loop.start()
         server.stop(wait=False)
-        for viewer in tuple(self._viewers):
-            viewer.close()
+        for viewer in tuple(self._visitors.tabs):
+            viewer.close(wait=True)
         loop.close(all_fds=True)
 
-    def _server(self, loop: IOLoop, port: int) -> Any:
-        from panel.io.server import get_server
-        from panel.io.state import state
+    def _server(self, loop: IOLoop, port: int) -> tuple[BaseServer, int]:
+        """Bokeh's server over its Tornado application, and the port."""
+        from bokeh.server.server import BaseServer
+        from bokeh.server.util import bind_sockets
+        from tornado.httpserver import HTTPServer
 
-        from streamstate.widgets.page.guard import rules
+        sockets, bound = bind_sockets(self._host, port)
+        tls = None
+        if self._tls is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(*self._tls)
+        application = self._application(bound)
+        http = HTTPServer(application, ssl_options=tls)
+        http.add_sockets(sockets)
+        return BaseServer(loop, application, http), bound
 
-        name = secrets.token_hex(8)
-        server = get_server(
-            {"/": self._app()},
-            port=port,
-            address=self._host,
-            loop=loop,
-            title="streamstate",
-            location=False,
-            unused_session_lifetime_milliseconds=_LIFETIME,
-            check_unused_sessions_milliseconds=_LOOK,
-            server_id=name,
-            use_index=False,
-        )
-        state._servers.pop(name, None)  # noqa: SLF001 (Panel would keep it and stop it a second time)
-        server._tornado.websocket_origins.add("*")  # noqa: SLF001 (the guard compares origin and host itself)
-        hosts = LOCAL if self._host in LOCAL else None
-        server._tornado.default_router.rules[:0] = rules(self._token, hosts)  # noqa: SLF001 (Bokeh shows it nowhere else)
-        return server
+    def _application(self, port: int) -> BokehTornado:
+        """Panel's handlers, with the guard's before them, and with only the paths that the page needs."""
+        from bokeh.core.validation import silence
+        from bokeh.core.validation.warnings import EMPTY_LAYOUT
+        from bokeh.server.tornado import BokehTornado
+        from panel.io.application import build_applications
+        from panel.io.resources import DIST_DIR
+        from tornado.routing import PathMatches, Rule
+        from tornado.web import ErrorHandler
 
-    def _app(self) -> Any:
         from streamstate.widgets.page.app import app
+        from streamstate.widgets.page.connection import LARGEST, SecurityHeaders, TabConnection
 
-        return app(self._store, self._work, self._viewers)
+        silence(EMPTY_LAYOUT)  # the place of the view is empty until the view is open
+        pages = build_applications({"/": app(self._store, self._work, self._visitors)}, "streamstate", location=False)
+        application = BokehTornado(
+            pages,
+            extra_websocket_origins=["*"],  # the guard compares origin and host itself
+            secret_key=secrets.token_bytes(32),
+            sign_sessions=True,
+            include_headers=[],
+            include_cookies=[],
+            use_index=False,
+            ico_path=str(DIST_DIR / "images" / "favicon.ico"),
+            unused_session_lifetime_milliseconds=_LIFETIME,
+            check_unused_sessions_milliseconds=_CHECK,
+            websocket_max_message_size_bytes=LARGEST,
+        )
+        application.add_transform(SecurityHeaders)
+        line = {
+            "visitors": self._visitors,
+            "application_context": application.applications["/"],
+            "bokeh_websocket_path": "/ws",
+        }
+        application.add_handlers(
+            r".*",
+            [
+                guarded(self._access(port), self._visitors),
+                Rule(PathMatches(r"/ws"), TabConnection, line),
+                Rule(PathMatches(rf"(?!(?:{_SERVED})$).*"), ErrorHandler, {"status_code": 404}),
+            ],
+        )
+        return application
+
+    def _access(self, port: int) -> AccessRules:
+        named = urlsplit(self._origin).hostname if self._origin else None
+        hosts = None if named is None and self._host not in LOCAL else LOCAL | {self._host, *([named] if named else [])}
+        secure = self._tls is not None or (self._origin or "").startswith("https:")
+        return AccessRules(self._token, hosts, self._origin, port, secure)
 
 
 def serve(
@@ -145,33 +200,82 @@ def serve(
     host: str = "127.0.0.1",
     token: str | None = None,
     open_browser: bool = False,
+    allow_origin: str | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
 ) -> Server:
     """Show a store as a page in the browser: read-only, for several viewers at once, without Spark.
 
     Args:
-        store: an open store, or where one is.
-        port: the port; 0 takes one that is free.
-        host: the address to serve at; the default is reached from this machine only.
-        token: what viewers must know; left out, one is made up; empty, none is needed, which only this machine may.
-        open_browser: open a browser at the page.
+        store: an open store, or its path.
+        port: the port; 0 for any free port.
+        host: the address to serve at; by default, only this machine can reach it.
+        token: the token that viewers need; by default, a random one. An empty token admits everyone, which is only
+            allowed if no other machine can reach the page.
+        open_browser: open the page in a browser.
+        allow_origin: the address at which browsers see the page behind a proxy, such as
+            ``https://state.example.com``.
+        tls_cert: a PEM file with the certificate and its chain, to serve HTTPS.
+        tls_key: the PEM file with its private key.
+
+    Returns:
+        The running server.
 
     Raises:
-        NotAStoreError: there is no store.
-        StoreError: the port is taken.
-        InvalidArgumentError: no token is to be needed at an address that other machines reach.
+        NotAStoreError: the path is not a store.
+        StoreError: the port is in use.
+        InvalidArgumentError: the token is empty although other machines can reach the page, the origin is invalid,
+            or the certificate cannot be used.
 
     Example:
         >>> with serve("store") as server:  # doctest: +SKIP
         ...     print(server.url)
         http://127.0.0.1:43211/?token=…
     """
-    if token == "" and host not in LOCAL:
+    origin = None if allow_origin is None else _origin(allow_origin)
+    if token == "" and (host not in LOCAL or origin is not None):
         raise InvalidArgumentError(
-            f"Without a token, everyone who reaches {host} could read the state.\n"
-            "Serve at 127.0.0.1, or leave the token as it is."
+            f"Without a token, everyone who can reach {origin or host} could read the state.\n"
+            "Serve at 127.0.0.1, or leave out the token to use a random one."
         )
+    tls = _certificate(tls_cert, tls_key)
     opened = store if isinstance(store, Store) else open_store(store)
-    server = Server(opened, host, port, secrets.token_urlsafe(24) if token is None else token or None)
+    chosen = secrets.token_urlsafe(24) if token is None else token or None
+    server = Server(opened, host, port, chosen, origin=origin, tls=tls)
     if open_browser:
         webbrowser.open(server.url)
     return server
+
+
+def _origin(text: str) -> str:
+    """Scheme, name and port, as browsers write them."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    plain = not (parts.username or parts.query or parts.fragment or parts.path.strip("/"))
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not plain:
+        raise InvalidArgumentError(
+            f"Invalid allow_origin {text!r}: expected the address at which browsers see the page, without a path,"
+            " such as 'https://state.example.com'."
+        )
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    default = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{name}" + (f":{port}" if port not in (None, default) else "")
+
+
+def _certificate(cert: str | Path | None, key: str | Path | None) -> tuple[str, str] | None:
+    """Both files, after checking that they can be used."""
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise InvalidArgumentError("HTTPS needs both files: tls_cert with the certificate and tls_key with its key.")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except OSError as error:  # includes SSLError
+        raise InvalidArgumentError(
+            f"Cannot use the certificate {cert} with the key {key}: {error}\n"
+            "Expected matching PEM files that this user can read."
+        ) from error
+    return str(cert), str(key)

@@ -1,4 +1,4 @@
-"""The plots of a timeline, one a measure, all with the same data and the same axis of epochs."""
+"""The plots of a timeline: one for each measure, all with the same data and the same axis of epochs."""
 
 from __future__ import annotations
 
@@ -6,56 +6,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart
-from streamstate.widgets.timeline.marks import Marks
-from streamstate.widgets.timeline.points import MEASURES, Measure, Point
-from streamstate.widgets.timeline.spans import unit_for
-
-__all__ = ["AXIS", "charts", "rows", "shown_measures"]
+from streamstate.widgets.number_text import unit_for
+from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, Measure
 
 HEIGHT = 54
 AXIS = 60
-"""Pixels that every plot keeps for its labels, so that epochs stand below each other."""
+"""Pixels that each plot reserves for its labels, so that the epochs are aligned."""
 _MANY = 120
-"""Epochs beyond which bars have no space between them and lines no dots."""
+"""Beyond this many epochs, bars have no space between them and lines no dots."""
 
 
-def shown_measures(points: Sequence[Point]) -> list[Measure]:
-    """The measures that any of the points has; the others are not recorded for this query."""
-    return [one for one in MEASURES if any(point.values[one.name] is not None for point in points)]
+def shown_measures(points: Sequence[EpochPoint]) -> list[Measure]:
+    """The measures that are recorded for any of the points."""
+    return [measure for measure in MEASURES if any(point.values[measure.name] is not None for point in points)]
 
 
-def rows(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """The points as data for the plots; epochs without a value break the lines."""
+def rows(points: Sequence[EpochPoint]) -> list[dict[str, Any]]:
+    """The points as data for the plots; lines are interrupted where there is no value."""
     return [{"kind": "point", "first": point.first, "last": point.last, **point.values} for point in points]
 
 
-def mark_rows(points: Sequence[Point], marks: Marks) -> list[dict[str, Any]]:
+def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str, Any]]:
     """The marks and the two ends of the axis, as data for the plots."""
     ends = (points[0].first - 0.5, points[-1].last + 0.5)
     return [
         *({"kind": "end", "epoch": end} for end in ends),
-        *_nothing(points[0]),
+        *_unseen(points[0].first),
         *({"kind": "gap", "first": first, "last": last} for first, last in marks.gaps),
         *({"kind": "restart", "epoch": epoch - 0.5} for epoch in marks.restarts),
         *({"kind": "fork", "epoch": fork.epoch + 0.5} for fork in marks.forks),
     ]
 
 
-def _nothing(point: Point) -> list[dict[str, Any]]:
-    """One mark of each kind that is not seen: Vega warns of a layer without data, on the page's console."""
-    rules = [{"kind": kind, "epoch": point.first, "unseen": True} for kind in ("restart", "fork")]
-    return [{"kind": "gap", "first": point.first, "last": point.first - 1}, *rules]
+def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
+    """An invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
+    yield {"kind": "gap", "first": epoch, "last": epoch - 1}
+    yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork"))
 
 
-def charts(name: str, points: Sequence[Point], width: int, data: Sequence[Mapping[str, Any]] = ()) -> Iterator[Chart]:
-    """A chart for each measure that is shown.
+def charts(
+    name: str, points: Sequence[EpochPoint], width: int, data: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[Chart]:
+    """A chart for each recorded measure, with ``width`` epochs per bin.
 
-    Args:
-        name: the query's.
-        points: what is drawn.
-        width: epochs a bin.
-        data: the rows that they draw; without them they are to be given elsewhere. Charts with rows stand alone, and
-            say what they show above themselves.
+    If ``data`` is empty, the page adds the rows to draw, and the titles.
     """
     measures = shown_measures(points)
     for measure in measures:
@@ -72,18 +66,16 @@ def charts(name: str, points: Sequence[Point], width: int, data: Sequence[Mappin
 
 
 def titled(measure: Measure, width: int) -> str:
-    """What a measure is called where ``width`` epochs are one.
+    """A measure's title, if a bin has ``width`` epochs.
 
     Example:
         >>> titled(MEASURES[0], 20)
         'Input rows (sum of 20 epochs)'
     """
-    if width == 1:
-        return measure.title
-    return f"{measure.title} ({measure.fold} of {width:,} epochs)"
+    return measure.title if width == 1 else f"{measure.title} ({measure.fold} of {width:,} epochs)"
 
 
-def _unit(measure: Measure, points: Sequence[Point]) -> tuple[str, float]:
+def _unit(measure: Measure, points: Sequence[EpochPoint]) -> tuple[str, float]:
     if measure.unit == "rows":
         return "", 1
     return unit_for(max(abs(point.values[measure.name] or 0) for point in points))
@@ -106,7 +98,9 @@ def _layers(measure: Measure, unit: str, *, last: bool, many: bool) -> list[dict
     y = {"field": "y", "type": "quantitative", "axis": _y_axis(unit), "scale": {"zero": measure.mark == "bars"}}
     over = {"x": x("from"), "x2": {"field": "to"}}
     epoch = {"x": x("epoch")}
-    bars = _layer("point", {"type": "rect", "color": ACCENT, **_edge(many=many)}, over | {"y": y, "y2": {"datum": 0}})
+    # Space between bars, or their own colour if a bar may be thinner than a pixel.
+    edge = {"stroke": ACCENT, "strokeWidth": 0.5} if many else {"xOffset": 0.75, "x2Offset": -0.75}
+    bars = _layer("point", {"type": "rect", "color": ACCENT, **edge}, over | {"y": y, "y2": {"datum": 0}})
     dots = {} if many else {"point": {"size": 12, "filled": True}}
     line = _layer("point", {"type": "line", "strokeWidth": 1.5, **dots}, {"x": x("middle"), "y": y})
     return [
@@ -127,13 +121,8 @@ def _unless_unseen(opacity: float) -> dict[str, Any]:
     return {"opacity": {"condition": {"test": "datum.unseen", "value": 0}, "value": opacity}}
 
 
-def _edge(*, many: bool) -> dict[str, Any]:
-    """A bar's edge: paper between bars, or of its own colour where it may be thinner than a pixel."""
-    return {"stroke": ACCENT, "strokeWidth": 0.5} if many else {"xOffset": 0.75, "x2Offset": -0.75}
-
-
 def _y_axis(unit: str) -> dict[str, Any]:
-    """Few labels, each for itself: Vega's own way with several writes 0 as 0k and 10 as 1e+1."""
+    """Few labels, each formatted by itself: Vega's common format writes 0 as 0k and 10 as 1e+1."""
     return {
         "title": None,
         "tickCount": 2,
@@ -143,7 +132,7 @@ def _y_axis(unit: str) -> dict[str, Any]:
         "ticks": False,
         "domain": False,
         "labelPadding": 6,
-        "labelLimit": AXIS - 6,  # a longer one would move the plot
+        "labelLimit": AXIS - 6,  # a longer label would move the plot
     }
 
 
@@ -154,7 +143,7 @@ _X_AXIS = {
     "tickMinStep": 1,
     "grid": False,
     "labelFlush": True,
-    "labelBound": True,  # a label beyond the end would make room for itself and move the plot
+    "labelBound": True,  # a label beyond the end would move the plot
     "tickCount": {"expr": "width / 70"},
 }
 _NO_LABELS = {"title": None, "labels": False, "ticks": False, "grid": False}

@@ -1,42 +1,43 @@
-"""What a timeline shows for one selection, as plain data: built in the kernel, drawn elsewhere."""
+"""What a timeline shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
+from streamstate.widgets.model import first_row
+from streamstate.widgets.number_text import amount, span
+from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.timeline.actions import ROWS, WINDOWS, TimelineSelection
 from streamstate.widgets.timeline.charts import AXIS, charts, mark_rows, rows, shown_measures
-from streamstate.widgets.timeline.marks import Fork, Marks
-from streamstate.widgets.timeline.points import MEASURES, Measure, Point
-from streamstate.widgets.timeline.selection import ROWS, WINDOWS, Selection
-from streamstate.widgets.timeline.spans import span
-from streamstate.widgets.values import timestamp
+from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, ForkMark, Measure
+from streamstate.widgets.values import Cell, timestamp
 
-__all__ = ["View", "value_text"]
+STILL_POINTS = 80
+"""The most points of a still picture, which is stored in the notebook."""
+_STILL_ROWS = 10
+"""Epochs in the table of a saved notebook."""
+_HINT = "Open the notebook in JupyterLab with a running kernel for a timeline that follows the query."
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything one drawing needs.
+class TimelineDrawing:
+    """All epochs, those of the window in bins of ``width`` epochs with their marks, and all forks of the query.
 
-    Attributes:
-        name: the query's.
-        every: all epochs, a point each.
-        points: those of the window, in bins of ``width`` epochs.
-        width: epochs a bin.
-        marks: what happened in the window.
-        forks: all forks of the query, also outside the window.
-        selection: what was chosen.
+    Example:
+        >>> TimelineDrawing("delays").text()
+        'delays: no epoch captured yet'
     """
 
     name: str
-    every: Sequence[Point] = ()
-    points: Sequence[Point] = ()
+    every: Sequence[EpochPoint] = ()
+    points: Sequence[EpochPoint] = ()
     width: int = 1
-    marks: Marks = field(default_factory=Marks)
-    forks: Sequence[Fork] = ()
-    selection: Selection = field(default_factory=Selection)
+    marks: EpochMarks = field(default_factory=EpochMarks)
+    forks: Sequence[ForkMark] = ()
+    selection: TimelineSelection = field(default_factory=TimelineSelection)
 
     @property
     def waiting(self) -> bool:
@@ -44,17 +45,12 @@ class View:
         return not any(point.captured for point in self.every)
 
     @property
-    def newest(self) -> Point:
+    def newest(self) -> EpochPoint:
         """The newest captured epoch."""
         return next(point for point in reversed(self.every) if point.captured)
 
-    @property
-    def in_window(self) -> int:
-        """Epochs of the window."""
-        return sum(len(point.captured) + len(point.gaps) for point in self.points)
-
     def message(self) -> dict[str, Any]:
-        """The view as JSON types: what goes to a page."""
+        """The drawing as JSON types."""
         if self.waiting:
             return {"name": self.name, "waiting": True}
         return {
@@ -63,38 +59,33 @@ class View:
             "axis": {"labels": AXIS, "from": self.points[0].first - 0.5, "to": self.points[-1].last + 0.5},
             "measures": [self._measure(measure) for measure in shown_measures(self.points)],
             "charts": [chart.message() | {"rows": None} for chart in charts(self.name, self.points, self.width)],
-            "points": _columns(rows(self.points), self.points),
+            "points": _by_column(rows(self.points), self.points),
             "marks": mark_rows(self.points, self.marks),
             "gaps": [list(run) for run in self.marks.gaps],
             "caption": list(self.caption()),
-            "legend": {
-                "gaps": bool(self.marks.gaps),
-                "restarts": bool(self.marks.restarts),
-                "forks": bool(self.marks.forks),
-            },
+            "legend": {kind: bool(getattr(self.marks, kind)) for kind in ("gaps", "restarts", "forks")},
             "facts": list(self.facts()),
             "window": {"chosen": self.selection.window, "offered": self._windows()},
             "selected": self.selected(),
             "epochs": [self.every[0].first, self.every[-1].last],
-            "table": self._table() if self.selection.table else None,
+            "table": self._page() if self.selection.table else None,
         }
 
-    def _windows(self) -> list[int | None]:
-        """The windows that would show something else than all."""
-        return [*(size for size in WINDOWS if size < len(self.every)), None]
+    def text(self) -> str:
+        """The drawing as a line of text."""
+        return f"{self.name}: " + " · ".join(self._parts())
 
-    def _measure(self, measure: Measure) -> dict[str, str]:
-        title = measure.title
-        fold = "" if self.width == 1 else f"{measure.fold} of {self.width:,}"
-        return {"name": measure.name, "title": title, "meaning": measure.meaning, "unit": measure.unit, "fold": fold}
+    def html(self) -> str:
+        """The drawing as still pictures and a table of the newest epochs, without scripts."""
+        return frame(self.name, self._parts(), "" if self.waiting else self._pictures() + self._still_table(), _HINT)
 
     def facts(self) -> Iterator[str]:
-        """What is said of the whole query."""
+        """What the head says about the whole query."""
         captured = sum(len(point.captured) for point in self.every)
         missing = len(self.every) - captured
-        yield f"{captured:,} {'epoch' if captured == 1 else 'epochs'} captured"
+        yield f"{amount(captured, 'epoch')} captured"
         if missing:
-            yield f"{missing:,} {'gap' if missing == 1 else 'gaps'}"
+            yield amount(missing, "gap")
         newest = self.newest
         yield f"newest {newest.last}" + (f", committed {timestamp(newest.committed)}" if newest.committed else "")
 
@@ -105,7 +96,7 @@ class View:
         if self.width > 1:
             yield (
                 f"Each bar or point stands for up to {self.width:,} epochs: "
-                "their sum, the last, or the largest, as the titles say."
+                "their sum, last value or maximum, as the titles say."
             )
         if self.marks.restarted > len(self.marks.restarts):
             yield f"The newest {len(self.marks.restarts)} of {self.marks.restarted:,} restarts are marked."
@@ -115,43 +106,76 @@ class View:
             yield f"Not recorded for these epochs: {', '.join(absent)}."
 
     def selected(self) -> dict[str, Any] | None:
-        """What was chosen, in words and numbers."""
+        """What is chosen, in words and numbers."""
         epoch, start = self.selection.epoch, self.selection.start
         if epoch is None:
             return None
         text = f"epoch {epoch} selected" if start is None else f"epochs {start}–{epoch} selected"
         low = epoch if start is None else start
         outside = low > self.points[-1].last or epoch < self.points[0].first
-        return {"text": text, "from": low, "to": epoch, "told": list(self._told(low, epoch)), "outside": outside}
+        return {"text": text, "from": low, "to": epoch, "facts": list(self._sums(low, epoch)), "outside": outside}
 
-    def _told(self, first: int, last: int) -> Iterator[str]:
-        """What an interval amounts to."""
+    def _windows(self) -> list[int | None]:
+        """The windows that do not show all epochs anyway, and all."""
+        return [*(count for count in WINDOWS if count < len(self.every)), None]
+
+    def _measure(self, measure: Measure) -> dict[str, str]:
+        fold = "" if self.width == 1 else f"{measure.fold} of {self.width:,}"
+        return asdict(measure) | {"fold": fold}
+
+    def _sums(self, first: int, last: int) -> Iterator[str]:
+        """What the epochs of an interval amount to."""
         within = [point for point in self.every if first <= point.first <= last]
         if first != last:
             missing = sum(len(point.gaps) for point in within)
-            yield f"{len(within):,} epochs" + (
-                f", {missing:,} of them {'a gap' if missing == 1 else 'gaps'}" if missing else ""
-            )
+            gaps = f", {missing:,} of them {'a gap' if missing == 1 else 'gaps'}" if missing else ""
+            yield f"{len(within):,} epochs{gaps}"
         for measure in MEASURES:
             known = [value for point in within if (value := point.values[measure.name]) is not None]
             if known and measure.fold == "sum":
                 yield f"{sum(known):,} {measure.title.lower()}"
 
-    def _table(self) -> dict[str, Any]:
-        """A page of all epochs, the newest first."""
-        pages = max(0, (len(self.every) - 1) // ROWS)
-        page = min(self.selection.page, pages)
-        found = self.every[::-1][page * ROWS : (page + 1) * ROWS]
+    def _page(self) -> dict[str, Any]:
+        """A page of all epochs, newest first."""
+        offset = first_row(self.selection.page, ROWS, len(self.every))
         return {
-            "rows": list(map(table_row, found)),
-            "titles": [one.title for one in MEASURES],
-            "offset": page * ROWS,
+            "rows": [table_row(point) for point in self.every[::-1][offset : offset + ROWS]],
+            "titles": [measure.title for measure in MEASURES],
+            "offset": offset,
             "total": len(self.every),
-            "page": page,
+            "page": offset // ROWS,
         }
 
+    def _parts(self) -> Iterator[str]:
+        if self.waiting:
+            yield "no epoch captured yet"
+            return
+        yield from self.facts()
+        texts = table_row(self.newest)["cells"]
+        yield from (f"{measure.title.lower()} {text}" for measure, text in zip(MEASURES, texts, strict=True) if text)
+        if selected := self.selected():
+            yield selected["text"]
 
-def table_row(point: Point) -> dict[str, Any]:
+    def _pictures(self) -> str:
+        data = [*rows(self.points), *mark_rows(self.points, self.marks)]
+        pictures = "".join(f"<div>{chart.svg()}</div>" for chart in charts(self.name, self.points, self.width, data))
+        return f"{pictures}<p><small>{escape(' '.join([*self.caption(), *self._legend()]))}</small></p>"
+
+    def _legend(self) -> Iterator[str]:
+        if self.marks.gaps:
+            yield "Grey: gaps."
+        if self.marks.restarts:
+            yield "Dashed: restarts."
+        if self.marks.forks:
+            yield "Orange: forks."
+
+    def _still_table(self) -> str:
+        heads = ["Epoch", "Committed", *(measure.title for measure in MEASURES)]
+        newest = map(table_row, self.every[::-1][:_STILL_ROWS])
+        return table(f"The newest epochs of {self.name}", heads, map(_still_row, newest))
+
+
+def table_row(point: EpochPoint) -> dict[str, Any]:
     """An epoch as a row of texts."""
     return {
         "epoch": point.last,
@@ -163,15 +187,20 @@ def table_row(point: Point) -> dict[str, Any]:
 
 
 def value_text(measure: Measure, values: Mapping[str, Any]) -> str:
-    """One value as text; empty where it is not known."""
+    """A value as text; empty if it is not known."""
     value = values.get(measure.name)
     if value is None:
         return ""
     return f"{value:,}" if measure.unit == "rows" else span(value)
 
 
-def _columns(data: Sequence[Mapping[str, Any]], points: Sequence[Point]) -> dict[str, list[Any]]:
-    """The rows by column, which takes a third of the space, with what is told when one is pointed at."""
+def _still_row(row: Mapping[str, Any]) -> list[str]:
+    committed = "not captured: a gap" if row["gap"] else row["committed"]
+    return [td(f"{row['epoch']}"), td(committed), *(td(Cell(text, "number")) for text in row["cells"])]
+
+
+def _by_column(data: Sequence[Mapping[str, Any]], points: Sequence[EpochPoint]) -> dict[str, list[Any]]:
+    """The rows by column, which takes a third of the space, and what the tooltips say."""
     columns = {name: [row[name] for row in data] for name in data[0] if name != "kind"}
     return columns | {
         "committed": [timestamp(point.committed) if point.committed else "" for point in points],

@@ -1,4 +1,4 @@
-"""Builds a timeline's drawings from a query's manifest."""
+"""The timeline: what each epoch of a query brought and cost, and a place to choose epochs for other views."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import InvalidArgumentError
 from streamstate.widgets.model import Drawing, Focus, ViewModel
-from streamstate.widgets.timeline import static
-from streamstate.widgets.timeline.drawing import View
-from streamstate.widgets.timeline.marks import forks, marks
-from streamstate.widgets.timeline.points import Point, bin_width, binned, points
-from streamstate.widgets.timeline.selection import Selection, acted
+from streamstate.widgets.timeline.actions import WINDOWS, TimelineSelection, acted
+from streamstate.widgets.timeline.drawing import STILL_POINTS, TimelineDrawing
+from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.lineage import Lineage
     from streamstate.snapshots.manifest import Entry
     from streamstate.state_inspect import History
 
-__all__ = ["LIMIT", "TimelineModel"]
-
 LIMIT = 500
-"""Points a plot has at most."""
+"""The most points of a plot."""
 
 
-class TimelineModel(ViewModel[Selection]):
-    """Reads one manifest, one drawing at a time whichever threads ask."""
+class TimelineModel(ViewModel[TimelineSelection]):
+    """Reads one manifest; a lock allows one drawing at a time."""
 
     kind = "timeline"
 
@@ -34,56 +31,41 @@ class TimelineModel(ViewModel[Selection]):
         self.history = history
         self.name = history.name
         self._lock = threading.Lock()
-        self._lineage: Lineage | None = None
-        self._known: list[Point] = []
-        self._seen: object = None
+        self._known: list[EpochPoint] = []
+        self._state: object = None
 
     def newest(self) -> object:
-        """Which epochs there are now."""
-        return _state(self.history.entries())
+        """The state of the manifest."""
+        return _state(self.history.recorded.entries())
 
-    def drawing(self, selection: Selection) -> Drawing:
-        """All measures of the epochs of the window."""
-        view = self.view(selection)
-        return Drawing(view.message(), view)
-
-    def view(self, selection: Selection, limit: int = LIMIT) -> View:
-        """What a selection shows now.
-
-        Args:
-            selection: what was chosen.
-            limit: points a plot has at most; more epochs are put into bins.
-        """
+    def view(self, selection: TimelineSelection, limit: int = LIMIT) -> TimelineDrawing:
+        """All measures of the epochs in the window; more than ``limit`` epochs are put into bins."""
         with self._lock:
             every = self._points()
             if not any(point.captured for point in every):
-                return View(self.name, selection=selection)
+                return TimelineDrawing(self.name, selection=selection)
             single = every[-selection.window :] if selection.window else every
             width = bin_width(single[0].first, single[-1].last, limit) if len(single) > limit else 1
             shown = binned(single, width)
-            divided = forks(self._kin(), self.name)
-            return View(self.name, every, shown, width, marks(single, shown, divided), divided, selection)
+            divided = forks(self.history.forks(), self.name)
+            return TimelineDrawing(self.name, every, shown, width, marks(single, shown, divided), divided, selection)
 
-    def acted(self, selection: Selection, action: str, value: Any, kept: Any) -> Selection:
-        """An epoch, an interval, a window, or the table; only captured epochs can be chosen."""
+    def acted(self, selection: TimelineSelection, action: str, value: Any, kept: Any) -> TimelineSelection:
+        """The selection after an action; only captured epochs can be chosen."""
         return acted(selection, action, value, self.history.captured())
 
-    def text(self, drawing: Drawing) -> str:
-        """The drawing in one line."""
-        return static.summary(drawing.kept)
-
     def html(self, drawing: Drawing) -> str:
-        """The plots as pictures, and the newest epochs as a table."""
-        return static.html(self.view(drawing.kept.selection, static.LIMIT))
+        """The drawing with fewer points, because a notebook stores it."""
+        return self.view(drawing.kept.selection, STILL_POINTS).html()
 
-    def focus(self, selection: Selection) -> Focus:
+    def focus(self, selection: TimelineSelection) -> Focus:
         """The interval and its later end, or the epoch."""
         return Focus(selection.epoch, selection.between)
 
-    def focused(self, selection: Selection, focus: Focus) -> Selection:
-        """The epoch or interval that another view looks at; one that follows the newest leaves none chosen.
+    def focused(self, selection: TimelineSelection, focus: Focus) -> TimelineSelection:
+        """The epoch or interval of another view; following the newest epoch clears the choice.
 
-        An epoch that is the later end of the interval here is looked at already: other views show that end.
+        The later end of the chosen interval changes nothing: other views show that end of an interval.
         """
         if focus.query not in {None, self.name}:
             return selection
@@ -96,36 +78,51 @@ class TimelineModel(ViewModel[Selection]):
         return acted(selection, "epoch", focus.epoch, self.history.captured())
 
     def release(self) -> None:
-        """Let go of the points."""
+        """Drop the points."""
         with self._lock:
-            self._known, self._seen = [], None
+            self._known, self._state = [], None
 
-    def _points(self) -> Sequence[Point]:
-        """All epochs, those that were known before not measured again."""
-        entries = self.history.entries()
+    def _points(self) -> Sequence[EpochPoint]:
+        """All epochs; only new ones are measured."""
+        entries = self.history.recorded.entries()
         state = _state(entries)
-        if state != self._seen:
-            # Retention may have dropped epochs at the beginning, or between; then all are read again.
-            kept = self._known if _continues(self._known, entries) else []
+        if state != self._state:
+            # Retention may have dropped epochs anywhere; then all of them are read again.
+            begins = [point.first for point in self._known] == [entry.epoch for entry in entries[: len(self._known)]]
+            kept = self._known if begins else []
             self._known = kept + points(entries[len(kept) :])
-            self._seen = state
+            self._state = state
         return self._known
-
-    def _kin(self) -> Lineage:
-        if self._lineage is None:
-            from streamstate.snapshots.lineage import Lineage
-
-            self._lineage = Lineage(self.history.layout)
-        return self._lineage
 
 
 def _state(entries: Sequence[Entry]) -> object:
-    """Equal as long as there are the same epochs."""
+    """A value that stays equal as long as the epochs are the same."""
     return (len(entries), entries[0].epoch, entries[-1].epoch, entries[-1].generation) if entries else None
 
 
-def _continues(known: Sequence[Point], entries: Sequence[Entry]) -> bool:
-    """Whether the entries begin with the known points."""
-    return len(known) <= len(entries) and all(
-        point.first == entry.epoch for point, entry in zip(known, entries, strict=False)
-    )
+class Timeline(View[TimelineSelection]):
+    """Shows every epoch of a query: input rows, state rows, changes, duration, watermark lag, capture lag.
+
+    The plots share one axis of epochs, with gaps, restarts and forks marked. Hovering over an epoch shows its values,
+    a click chooses it, and dragging chooses an interval; linked views follow. New epochs appear while the query runs.
+    All numbers are also available as a table.
+
+    Args:
+        history: the query, ``store[name]``.
+        window: how many of the newest epochs to show first: 100, 500, or None for all. More than 500 epochs are put
+            into bins.
+
+    Raises:
+        InvalidArgumentError: the window is none of these.
+
+    Example:
+        >>> Timeline(store["delays"])  # doctest: +SKIP
+        delays: 41 epochs captured · newest 40, committed 2026-03-01 12:00:00 +01:00 · input rows 812 · state rows 34
+    """
+
+    def __init__(self, history: History, *, window: int | None = WINDOWS[-1]) -> None:
+        if window not in {*WINDOWS, None}:
+            raise InvalidArgumentError(
+                f"Invalid window={window!r}: expected {', '.join(map(str, WINDOWS))}, or None for all epochs."
+            )
+        super().__init__(TimelineModel(history), TimelineSelection(window=window))

@@ -1,0 +1,383 @@
+"""The errors of streamstate, in one tree.
+
+Import them from here: ``from streamstate.errors import UnknownEpochError``. Each message says what is wrong, what would
+be right, and what to do next. Each error is also a fitting builtin exception, so code that does not know streamstate
+can catch it.
+
+StreamStateError
+├── UnknownNameError (LookupError): no such name or epoch
+│   ├── UnknownQueryError
+│   ├── UnknownTableError
+│   ├── UnknownColumnError
+│   ├── UnknownEpochError
+│   └── UnknownCutError
+├── InvalidArgumentError (ValueError): an argument with an invalid value
+│   ├── InvalidNameError
+│   ├── NaiveTimestampError
+│   └── InvalidSQLError
+├── StoreError (RuntimeError): the store cannot be used
+│   ├── NotAStoreError (also FileNotFoundError)
+│   ├── DamagedStoreError
+│   ├── NewerStoreError
+│   ├── EpochDroppedError
+│   ├── OvertakenError
+│   ├── UntrustedStoreError
+│   ├── NotAnExportError
+│   └── NameTakenError
+├── CheckpointError (RuntimeError): the checkpoint cannot be used
+│   ├── NotACheckpointError (also FileNotFoundError)
+│   ├── CheckpointReplacedError
+│   ├── NewerCheckpointError (also NotImplementedError)
+│   ├── NoStateError
+│   ├── EpochGoneError (also LookupError)
+│   ├── NotReplayableError
+│   ├── UntrustedCheckpointError
+│   └── UnsupportedStateError (also NotImplementedError)
+├── ForkError (RuntimeError): a fork cannot be created there, or differs from its original
+├── RescaleError (RuntimeError): a state could not be repartitioned; the checkpoint is unchanged
+├── CaptureError (RuntimeError): a capture failed
+├── WaitTimeoutError (TimeoutError): a wait took longer than its timeout
+├── TimeLimitError (TimeoutError): an SQL query exceeded its time limit
+├── QueryError (RuntimeError): a streaming query cannot be started or found
+├── SessionError (RuntimeError): Spark cannot be started with these settings
+├── JavaNotFoundError (RuntimeError): no Java that Spark can use
+└── MissingDependencyError (ImportError): a package of an extra is not installed
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from collections.abc import Iterable
+from typing import Literal
+
+__all__ = [
+    "CaptureError",
+    "CheckpointError",
+    "CheckpointReplacedError",
+    "DamagedStoreError",
+    "EpochDroppedError",
+    "EpochGoneError",
+    "ForkError",
+    "InvalidArgumentError",
+    "InvalidNameError",
+    "InvalidSQLError",
+    "JavaNotFoundError",
+    "MissingDependencyError",
+    "NaiveTimestampError",
+    "NameTakenError",
+    "NewerCheckpointError",
+    "NewerStoreError",
+    "NoStateError",
+    "NotACheckpointError",
+    "NotAStoreError",
+    "NotAnExportError",
+    "NotReplayableError",
+    "OvertakenError",
+    "QueryError",
+    "RescaleError",
+    "SessionError",
+    "StoreError",
+    "StreamStateError",
+    "TimeLimitError",
+    "UnknownColumnError",
+    "UnknownCutError",
+    "UnknownEpochError",
+    "UnknownNameError",
+    "UnknownQueryError",
+    "UnknownTableError",
+    "UnsupportedStateError",
+    "UntrustedCheckpointError",
+    "UntrustedStoreError",
+    "WaitTimeoutError",
+]
+
+_LISTED = 12
+
+# What an extra brings that cannot be done without: the module, and the name that users know.
+_EXTRAS = {
+    "spark": {"pyspark": "Spark", "psutil": "psutil"},
+    "notebook": {
+        "IPython": "IPython",
+        "ipywidgets": "ipywidgets",
+        "traitlets": "traitlets",
+        "panel": "Panel",
+        "anywidget": "anywidget",
+        "vl_convert": "vl-convert",
+    },
+}
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; the name of its class if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def choices(names: Iterable[str]) -> str:
+    """Names as a readable list, shortened if it is long."""
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return ", ".join(listed[:_LISTED]) + more if listed else "none"
+
+
+class StreamStateError(Exception):
+    """Base class of all errors that streamstate raises."""
+
+    def __str__(self) -> str:
+        """The message itself; ``LookupError`` would quote it."""
+        return str(self.args[0]) if self.args else ""
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython prints instead of a traceback; the cell still fails."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UnknownNameError(StreamStateError, LookupError):
+    """A name or number does not exist."""
+
+    @classmethod
+    def among(cls, kind: str, name: object, known: Iterable[str], *, where: str = "") -> UnknownNameError:
+        """The error for ``name``, with the known names and the closest spelling."""
+        listed = list(known)
+        place = f" {where}" if where else ""
+        near = difflib.get_close_matches(str(name), listed, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return cls(f"There is no {kind} {str(name)!r}{place}.{hint}\n{kind.capitalize()} names: {choices(listed)}.")
+
+
+class UnknownQueryError(UnknownNameError):
+    """The store has no query of that name."""
+
+
+class UnknownTableError(UnknownNameError):
+    """The query has no state table of that name."""
+
+
+class UnknownColumnError(UnknownNameError):
+    """The state table has no column of that name."""
+
+
+class UnknownEpochError(UnknownNameError):
+    """The epoch was not captured; the message names the nearest captured ones."""
+
+
+class UnknownCutError(UnknownNameError):
+    """No epochs of some queries reflect the same input; the message names the nearest that do."""
+
+
+class InvalidArgumentError(StreamStateError, ValueError):
+    """An argument has an invalid value."""
+
+
+class InvalidNameError(InvalidArgumentError):
+    """A query name that is not valid as a folder and as an SQL relation."""
+
+
+class NaiveTimestampError(InvalidArgumentError):
+    """A timestamp without a time zone."""
+
+
+class InvalidSQLError(InvalidArgumentError):
+    """SQL that does not parse, or that does more than read."""
+
+
+class StoreError(StreamStateError, RuntimeError):
+    """The store cannot be used."""
+
+
+class NotAStoreError(StoreError, FileNotFoundError):
+    """The path holds no store."""
+
+
+class NewerStoreError(StoreError):
+    """The store was written by a newer version of streamstate."""
+
+
+class DamagedStoreError(StoreError):
+    """A file of the store is missing, or its contents have changed since it was written."""
+
+    @classmethod
+    def file(cls, path: str, why: str) -> DamagedStoreError:
+        """For one file."""
+        return cls(
+            f"The store is damaged: {path}: {why}.\n"
+            "Restore the file from a backup, or move the query's folder away and capture the checkpoint again."
+        )
+
+    @staticmethod
+    def unreadable(path: str, error: OSError) -> StoreError:
+        """For a file that could not be read; only a missing file means damage."""
+        why = str(error.strerror or error)
+        if isinstance(error, FileNotFoundError):
+            return DamagedStoreError.file(path, why)
+        return StoreError(f"{path} cannot be read: {why}.\nIt need not be damaged; try again.")
+
+
+class EpochDroppedError(StoreError):
+    """Retention dropped an epoch that was still in use, after its grace period."""
+
+
+class OvertakenError(StoreError):
+    """Retention changed the store during a read; reading again gives the right answer."""
+
+    @classmethod
+    def by_retention(cls, what: str) -> OvertakenError:
+        """For one table."""
+        return cls(f"Retention dropped epochs while {what} was being read.\nRead it again.")
+
+
+class UntrustedStoreError(StoreError):
+    """The store refers to something outside itself; nothing there was read, written or deleted."""
+
+    @classmethod
+    def path(cls, place: object, path: object) -> UntrustedStoreError:
+        """For a data file in a table's log."""
+        return cls(
+            f"The log of {place} refers to the file {path!r}, which does not belong to this table.\n"
+            "streamstate never writes such a path: do not use this store unless you trust its source."
+        )
+
+    @classmethod
+    def link(cls, path: object) -> UntrustedStoreError:
+        """For a symbolic link in a store."""
+        return cls(
+            f"{path} is a link that leads out of the store.\n"
+            "Replace the link with its target, or do not use this store unless you trust its source."
+        )
+
+    @classmethod
+    def name(cls, place: object, kind: str, name: object) -> UntrustedStoreError:
+        """For a query or a state table."""
+        return cls(
+            f"{place} contains the {kind} name {name!r}, which is not valid as a folder of the store.\n"
+            "streamstate never writes such a name: do not use this store unless you trust its source."
+        )
+
+
+class NotAnExportError(StoreError):
+    """The target of an export already holds something else."""
+
+
+class NameTakenError(StoreError):
+    """The name already belongs to another query."""
+
+
+class CheckpointError(StreamStateError, RuntimeError):
+    """The checkpoint cannot be used."""
+
+
+class NotACheckpointError(CheckpointError, FileNotFoundError):
+    """The path holds no checkpoint of a streaming query."""
+
+
+class NoStateError(CheckpointError):
+    """The query keeps no state."""
+
+
+class CheckpointReplacedError(CheckpointError):
+    """The checkpoint that was followed has been replaced by another query's."""
+
+
+class NewerCheckpointError(CheckpointError, NotImplementedError):
+    """A file of the checkpoint has a version that this version of streamstate does not know."""
+
+    @classmethod
+    def file(cls, path: str, version: str, known: Iterable[str]) -> NewerCheckpointError:
+        """For one file of a checkpoint."""
+        return cls(
+            f"Unknown version {version!r} of {path}: expected one of {choices(known)}.\n"
+            "A newer Spark wrote it, or it is damaged. Upgrade streamstate; captured epochs are not affected."
+        )
+
+
+class UnsupportedStateError(CheckpointError, NotImplementedError):
+    """The query's state is of a kind that is not supported; the message says what to change."""
+
+
+class UntrustedCheckpointError(CheckpointError):
+    """The checkpoint refers to something outside itself; nothing there was read or written."""
+
+    @classmethod
+    def file(cls, path: str, why: str) -> UntrustedCheckpointError:
+        """For one file of a checkpoint."""
+        return cls(f"{path} {why}.\nSpark never writes such a checkpoint: do not use it unless you trust its source.")
+
+
+class EpochGoneError(CheckpointError, LookupError):
+    """The checkpoint does not hold the epoch: Spark purged it, or never committed it."""
+
+
+class NotReplayableError(CheckpointError):
+    """The input of an epoch can no longer be read; the message says what is missing."""
+
+
+class ForkError(StreamStateError, RuntimeError):
+    """A fork cannot be created there, or differs from its original."""
+
+
+class RescaleError(StreamStateError, RuntimeError):
+    """A state could not be repartitioned; the checkpoint is unchanged."""
+
+    @classmethod
+    def rolled_back(cls, checkpoint: str, partitions: int, error: BaseException) -> RescaleError:
+        """For a failure while repartitioning or verifying."""
+        return cls(
+            f"The state of {checkpoint} could not be repartitioned: {first_line(error)}\n"
+            f"The checkpoint is unchanged, with {partitions} partitions; the query can continue from it."
+        )
+
+    @classmethod
+    def differs(cls, checkpoint: str, partitions: int, differences: Iterable[object]) -> RescaleError:
+        """For a state that differs after repartitioning."""
+        lines = "\n".join(str(difference) for difference in differences)
+        return cls(
+            f"The state of {checkpoint} was different after repartitioning:\n{lines}\n"
+            f"The change was rolled back: the checkpoint has {partitions} partitions as before, and the query can"
+            " continue from it."
+        )
+
+
+class CaptureError(StreamStateError, RuntimeError):
+    """A capture failed, or cannot do what was requested."""
+
+
+class WaitTimeoutError(StreamStateError, TimeoutError):
+    """A wait took longer than its timeout; the work continues."""
+
+
+class TimeLimitError(StreamStateError, TimeoutError):
+    """An SQL query exceeded its time limit and was stopped."""
+
+
+class QueryError(StreamStateError, RuntimeError):
+    """A streaming query cannot be started or found."""
+
+
+class SessionError(StreamStateError, RuntimeError):
+    """Spark cannot be started, or used, with these settings."""
+
+
+class JavaNotFoundError(StreamStateError, RuntimeError):
+    """Spark needs Java 17 or 21 and none was found."""
+
+
+class MissingDependencyError(StreamStateError, ImportError):
+    """A package that an extra installs is missing; the message names the extra."""
+
+    @classmethod
+    def of_extra(cls, extra: str, packages: Iterable[str]) -> MissingDependencyError:
+        """For the missing packages of an extra."""
+        missing = list(packages)
+        verb = "is" if len(missing) == 1 else "are"
+        return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: pip install 'streamstate[{extra}]'")
+
+
+def require_extra(extra: Literal["spark", "notebook"]) -> None:
+    """Check that the packages of an extra are installed; nothing is imported.
+
+    Raises:
+        MissingDependencyError: one of them is missing.
+    """
+    missing = [name for module, name in _EXTRAS[extra].items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingDependencyError.of_extra(extra, missing) from None

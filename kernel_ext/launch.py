@@ -1,0 +1,199 @@
+"""What a query is started with (frame, checkpoint, output mode, sink, trigger), and checks of its plan before that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streamstate.operations.restart_policy import BackOff
+
+MODES = ("update", "append", "complete")
+
+# Streaming operators that keep no state. A query is refused only if it has no others: an operator that a later Spark
+# adds is let through, and the first epoch shows whether it keeps state.
+_STATELESS_NAMES = """
+    AppendColumns ArrowEvalPython BatchEvalPython CTERelationDef CTERelationRef CollectMetrics DeserializeToObject
+    EventTimeWatermark Expand Filter FlatMapGroupsInArrow FlatMapGroupsInPandas Generate LocalLimit MapElements
+    MapInArrow MapInPandas MapPartitions Project PythonMapInArrow Repartition RepartitionByExpression ResolvedHint
+    Sample SerializeFromObject StreamingExecutionRelation StreamingRelation StreamingRelationV2 SubqueryAlias
+    TypedFilter Union View WithCTE
+"""
+_STATELESS = frozenset(_STATELESS_NAMES.split())
+
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
+_INTERVAL = re.compile(r"(\d+)\s*(ms|s|min|m|h)")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_APPEND_ONLY = {"parquet", "json", "csv", "orc", "text"}
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the query's results go. Its state is captured in any case."""
+
+    format: str
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Sink:
+        """``noop``, ``memory``, ``console`` or ``FORMAT:PATH``."""
+        if text in ("noop", "memory", "console"):
+            return cls(text)
+        if match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", text):
+            return cls(match[1], match[2])
+        raise InvalidArgumentError(
+            f"Invalid sink {text!r}.\n"
+            "Sinks: noop (discard the results), memory (a table named after the query), console (the server's "
+            "output), or FORMAT:PATH such as parquet:out/delays."
+        )
+
+    def check(self, mode: str) -> None:
+        """Refuse an output mode that the sink does not support."""
+        if self.format.lower() in _APPEND_ONLY and mode != "append":
+            raise QueryError(
+                f"A {self.format} sink only supports mode append, not {mode}.\n"
+                "Use mode append (aggregations then need a watermark), or another sink such as noop or memory."
+            )
+
+
+def trigger_options(text: str | None) -> dict[str, Any]:
+    """The arguments of ``writeStream.trigger``; none without a trigger: process data as it arrives."""
+    if text is None:
+        return {}
+    if text in ("once", "available-now"):
+        return {"once": True} if text == "once" else {"availableNow": True}
+    if match := _INTERVAL.fullmatch(text.strip()):
+        return {"processingTime": f"{match[1]} {_UNITS[match[2]]}"}
+    raise InvalidArgumentError(
+        f"Invalid trigger {text!r}.\n"
+        "Triggers: an interval such as 500ms, 1s, 5m or 1h; available-now (process what is available, then end); "
+        "once (one epoch)."
+    )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything needed to start a query, and to start it again."""
+
+    name: str
+    frame: DataFrame
+    checkpoint: str
+    mode: str = "update"
+    sink: Sink = Sink("noop")
+    trigger: str | None = None
+    partitions: int | None = None
+    restart: BackOff | None = None
+    """When to restart the query if it fails; None: never."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the query ends by itself once it has processed the available input."""
+        return self.trigger in ("once", "available-now")
+
+    def check_resumes(self, committed: Sequence[int]) -> None:
+        """Refuse to resume after committed epochs if Spark would: a memory table must be rewritten in each epoch."""
+        if committed and self.sink.format == "memory" and self.mode != "complete":
+            raise QueryError(
+                f"{self.name} has a checkpoint, and a memory sink can only resume in mode complete.\n"
+                "Use sink noop to resume (%state shows the results), or another name to start over."
+            )
+
+    def start(self) -> StreamingQuery:
+        """Start the query from its checkpoint."""
+        from pyspark.errors import PySparkException
+
+        writer = self.frame.writeStream.queryName(self.name).format(self.sink.format).outputMode(self.mode)
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        if self.trigger is not None:
+            writer = writer.trigger(**trigger_options(self.trigger))
+        try:
+            with _partitions(self.frame.sparkSession, self.partitions):
+                return writer.start(self.sink.path)
+        except PySparkException as error:
+            raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
+
+
+@contextmanager
+def _partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
+    """Set the number of shuffle partitions, which a new query adopts, for the duration of the block."""
+    before = spark.conf.get(_PARTITIONS)
+    if count is not None:
+        spark.conf.set(_PARTITIONS, str(count))
+    try:
+        yield
+    finally:
+        if count is not None and before is not None:
+            spark.conf.set(_PARTITIONS, before)
+
+
+def check_state(frame: DataFrame) -> None:
+    """Refuse a query in whose plan no streaming operator keeps state."""
+    if all(_is_stateless(node) for node in _streaming(_analyzed(frame))):
+        raise NoStateError(
+            "This query keeps no state, so there is nothing to capture.\n"
+            "Aggregations, stream-stream joins, deduplication and transformWithState keep state. "
+            "Run a query without them with writeStream."
+        )
+
+
+def check_mode(frame: DataFrame, mode: str) -> None:
+    """Refuse an output mode that Spark would refuse, or a query that Spark cannot run at all."""
+    if mode not in MODES:
+        raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
+    refusals = {name: _refusal(frame, name) for name in MODES}
+    if not refusals[mode]:
+        return
+    accepted = [name for name in MODES if not refusals[name]]
+    if not accepted:
+        raise QueryError(f"Spark cannot run this as a streaming query: {refusals[mode]}")
+    also = f" ({' or '.join(accepted[1:])} would work too)" if accepted[1:] else ""
+    raise QueryError(f"Spark refuses mode {mode} for this query: {refusals[mode]}\nUse mode {accepted[0]}{also}.")
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _streaming(node: Any) -> Iterator[Any]:
+    """The streaming nodes of a plan."""
+    if node.isStreaming():
+        yield node
+        children = node.children()
+        for index in range(children.size()):
+            yield from _streaming(children.apply(index))
+
+
+def _is_stateless(node: Any) -> bool:
+    name = str(node.nodeName())
+    if name == "Join":
+        # A stream-static join keeps no state: the static side is read again in each epoch.
+        return not (node.left().isStreaming() and node.right().isStreaming())
+    return name in _STATELESS
+
+
+def _refusal(frame: DataFrame, mode: str) -> str:
+    """Why Spark refuses the mode; empty if it accepts it."""
+    from pyspark.errors import AnalysisException
+
+    jvm: Any = frame.sparkSession._jvm
+    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(_analyzed(frame), output_mode)
+    except AnalysisException as error:
+        return first_line(error)
+    return ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a Spark error, without SQLSTATE, plan and stack trace."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line.partition(" SQLSTATE:")[0].rstrip(";")

@@ -1,0 +1,218 @@
+"""The values that completion offers: queries, tables, columns, epochs, key values, variables and directories.
+
+Only manifests, the schemas of changelogs and a bounded number of rows are read: completing a name never loads a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streamstate.snapshots.operators import EPOCH
+
+if TYPE_CHECKING:
+    from streamstate.magics.notebook_context import NotebookContext
+    from streamstate.state_inspect import History, Store
+    from streamstate.state_inspect.recorded_query import ChangeLog
+
+EPOCHS = 100
+"""How many epochs to offer, the newest first."""
+
+OFFERED = 50
+"""How many values of a key column are offered."""
+
+ROWS = 200_000
+"""How many rows of a change log are looked at, the newest files first, where the state was not read before."""
+
+BATCH = 20_000
+"""So many of them at a time."""
+
+_TABLES_OF = 50  # queries
+_READ_ENTRIES = 1000
+_OFFERED_DIRECTORIES = 50
+_BACK = (0, 1, 2, 3, 4, 5, 10, 20, 50, 100, 500, 1000)
+
+
+class CompletionValues:
+    """Reads names, epochs and values from one store of a notebook: the one given, else the one in use."""
+
+    def __init__(self, notebook: NotebookContext, store: str | None = None) -> None:
+        self._notebook = notebook
+        self._given = store
+
+    def queries(self) -> list[str]:
+        """The queries of the store."""
+        return self._store(None).queries()
+
+    def running(self) -> list[str]:
+        """The queries of the notebook."""
+        return list(self._notebook.running)
+
+    def stores(self, begun: str) -> list[str]:
+        """The stores of the notebook, then directories."""
+        return directories(begun, "store", self._notebook.known_stores())
+
+    def relations(self, begun: str = "") -> list[str]:
+        """Queries, and the tables of those that have several or whose table is being typed.
+
+        Only the tables of queries that match ``begun``, the text so far, are read.
+        """
+        store = self._store(None)
+        found = []
+        for name in [query for query in store.queries() if query.startswith(begun.partition(".")[0])][:_TABLES_OF]:
+            inside = begun.startswith(f"{name}.")
+            tables = store[name].tables()
+            found += [] if inside else [name]
+            found += [f"{name}.{table}" for table in tables] if inside or len(tables) > 1 else []
+        return found
+
+    def tables(self, query: str) -> list[str]:
+        """The state tables of a query."""
+        return self._history(query).tables()
+
+    def columns(self, relation: str) -> list[str]:
+        """The columns of a relation such as ``delays.op0.changes``, after those that a history or a changelog adds."""
+        query, table, kind = self._parts(relation)
+        log = self._history(query).recorded.change_log(table)
+        own = {"history": ["_valid_from", "_valid_to", "_partition"], "changes": log.all_columns[:3]}
+        return [*own.get(kind, []), *log.columns]
+
+    def key_columns(self, relation: str) -> list[str]:
+        """The key columns of a relation."""
+        query, table, _kind = self._parts(relation)
+        return self._history(query).recorded.change_log(table).keys
+
+    def values(self, relation: str, column: str, begun: str) -> list[str]:
+        """A few values of a column that begin with a text, sorted, as written after ``--key COLUMN=``."""
+        query, table, _kind = self._parts(relation)
+        return _key_values(self._history(query), table, column, begun)
+
+    def epochs(self, relation: str) -> list[str]:
+        """Captured epochs, the newest first, then ``live``, ``live-1`` and so on."""
+        captured = self._history(relation.partition(".")[0]).captured()
+        known = set(captured)
+        back = [distance for distance in _BACK if captured and captured[-1] - distance in known]
+        named = [f"live-{distance}" if distance else "live" for distance in back]
+        return [*(str(epoch) for epoch in reversed(captured[-EPOCHS:])), *named]
+
+    def times(self, relation: str) -> list[str]:
+        """When the captured epochs were committed, the newest first, in UTC."""
+        entries = self._history(relation.partition(".")[0]).recorded.entries()[-EPOCHS:]
+        committed = [entry.committed_at for entry in reversed(entries) if entry.captured and entry.committed_at]
+        return [moment.astimezone(UTC).isoformat() for moment in committed]
+
+    def variables(self) -> list[str]:
+        """The user's variables that hold data, the newest first."""
+        return [
+            name for name, value in self._user_variables() if not (callable(value) or isinstance(value, ModuleType))
+        ]
+
+    def frames(self) -> dict[str, Any]:
+        """The user's variables that are DataFrames, by name."""
+        from streamstate.state_inspect.sql.user_data import is_frame
+
+        names = self._notebook.shell.user_ns
+        return {name: names[name] for name in self.variables() if is_frame(names[name])}
+
+    def codes(self) -> list[str]:
+        """The user's functions and streaming DataFrames, the newest first."""
+        return [name for name, value in self._user_variables() if _makes_query(value)]
+
+    def _user_variables(self) -> list[tuple[str, Any]]:
+        """The user's variables, the newest first."""
+        shell = self._notebook.shell
+        named = [(name, shell.user_ns[name]) for name in shell.user_ns if name not in shell.user_ns_hidden]
+        return [(name, value) for name, value in reversed(named) if not name.startswith("_")]
+
+    def _parts(self, relation: str) -> tuple[str, str, str]:
+        """A relation's query, its state table, and ``history`` or ``changes`` if it is one of those."""
+        query, *rest = relation.split(".")
+        kind = rest.pop() if rest and rest[-1] in ("history", "changes") else ""
+        return query, rest[0] if rest else self._history(query).tables()[0], kind
+
+    def _history(self, query: str) -> History:
+        store = self._store(query or None)
+        return store[query or store.queries()[0]]
+
+    def _store(self, query: str | None) -> Store:
+        return self._notebook.peek(self._given, query)
+
+
+def _makes_query(value: object) -> bool:
+    """Whether a value may be the code of a streaming query."""
+    function = callable(value) and not isinstance(value, type) and hasattr(value, "__code__")
+    return function or bool(getattr(value, "isStreaming", False))
+
+
+def _key_values(history: History, table: str, column: str, begun: str) -> list[str]:
+    """Values of a column that begin with a text, sorted: a bounded number of rows is looked at."""
+    log = history.recorded.change_log(table)
+    if column not in log.columns or pa.types.is_nested(log.version.schema.field(column).type):
+        return []
+    held = history.recorded.index.held(history.name, table)
+    found = _searched(history, held, column, begun) if held is not None else _looked_through(log, column, begun)
+    return sorted(found)
+
+
+def _searched(history: History, held: Any, column: str, begun: str) -> set[str]:
+    """In the index, which is at hand: every key that the state has."""
+    from streamstate.snapshots.duckdb_sql import quoted
+    from streamstate.state_inspect.keys import value_text
+    from streamstate.state_inspect.temporal_index.interval_table import held_at
+
+    text = f"CAST({quoted(column)} AS VARCHAR)"
+    sql = f"SELECT DISTINCT {quoted(column)} AS v FROM {held.relation} WHERE starts_with({text}, ?)"
+    rows = history.recorded.index.query(f"{sql} AND {held_at(held.high)} LIMIT {OFFERED}", [begun])
+    return {value_text(value) for value in rows["v"].to_pylist() if value is not None}
+
+
+def _looked_through(log: ChangeLog, column: str, begun: str) -> set[str]:
+    """In the newest rows of the change log."""
+    from streamstate.state_inspect.keys import value_text
+
+    found: set[str] = set()
+    seen = 0
+    for rows in _newest_values(log, column):
+        texts = {value_text(value) for value in rows.unique().to_pylist() if value is not None}
+        found |= {text for text in texts if text.startswith(begun)}
+        seen += len(rows)
+        if len(found) >= OFFERED or seen >= ROWS:
+            break
+    return set(sorted(found)[:OFFERED])
+
+
+def _newest_values(log: ChangeLog, column: str) -> Iterator[pa.Array]:
+    """The values of a column in small portions, those of the newest file first."""
+    for file in reversed(log.version.files(EPOCH)):
+        for batch in log.version.scan_files([file], columns=[column]):
+            for start in range(0, batch.num_rows, BATCH):
+                yield batch.column(0).slice(start, BATCH)
+
+
+def directories(begun: str, kind: str, known: Iterable[str] = ()) -> list[str]:
+    """Directories that begin with a text: known ones, those of a kind (``store``, ``checkpoint``), then others."""
+    first = [path for path in known if path.startswith(begun)]
+    if "://" in begun:
+        return first
+    parent, slash, _last = begun.rpartition("/")
+    found = [f"{parent}{slash}{path.name}" for path in _subdirectories(parent + slash or ".")]
+    matching = [path for path in found if path.startswith(begun)]
+    marks = {"store": ["_queries"], "checkpoint": ["metadata", "offsets"]}.get(kind, [])
+    of_kind = [path for path in matching if marks and all((Path(path).expanduser() / mark).exists() for mark in marks)]
+    rest = [f"{path}/" for path in matching if path not in of_kind]
+    return list(dict.fromkeys([*first, *of_kind, *rest]))[:_OFFERED_DIRECTORIES]
+
+
+def _subdirectories(path: str) -> list[Path]:
+    """The visible directories in a directory, sorted; none if it cannot be read."""
+    try:
+        entries = list(islice(Path(path).expanduser().iterdir(), _READ_ENTRIES))
+        return sorted(entry for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return []

@@ -1,0 +1,146 @@
+"""What the debugging verbs of ``%stream`` share: the query that a line names, its code, and changes to its state."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreError, QueryError, UnknownQueryError
+from streamstate.launch import MODES, Launch
+from streamstate.magics.arguments import MagicParser, count, identifier
+from streamstate.magics.notebook_context import NotebookContext, QueryCode
+from streamstate.snapshots.names import check_name
+from streamstate.snapshots.registry import Branch, Lineage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def add_code(parser: MagicParser) -> None:
+    """The options that name a query's code."""
+    parser.add(
+        "--query",
+        metavar="VAR",
+        type=identifier,
+        completes="code",
+        help="the streaming DataFrame, or a function that returns it (default: the query's own code)",
+    )
+    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
+
+
+def add_edits(parser: MagicParser) -> None:
+    """The options that change a fork's state."""
+    parser.add("--partitions", metavar="K", type=count, help="repartition the state into this many partitions")
+    parser.add(
+        "--edit",
+        metavar="SQL",
+        action="append",
+        help="edit the state first: \"UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'\"; may be repeated",
+    )
+
+
+def edits_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The changes to a fork's state that a line asks for."""
+    given = {"partitions": args.partitions, "edit": args.edit}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def check_free(notebook: NotebookContext, store: str, name: str) -> None:
+    """Refuse a name for a new query that is invalid, or that the store or this notebook already has."""
+    check_name(name)
+    if name in notebook.running or name in notebook.open(store):
+        raise NameTakenError(f"There is already a query {name!r}.\nUse another name, such as --as {name}_2.")
+
+
+@dataclass(frozen=True)
+class KnownQuery:
+    """A query of a store, whether this notebook started it, follows it, forked it, or only finds it there."""
+
+    name: str
+    store: str
+    checkpoint: str
+    parent: str | None = None
+    """The query that it was forked from."""
+    forked_at: int | None = None
+    """The last epoch that both share."""
+
+
+def known_query(notebook: NotebookContext, name: str) -> KnownQuery:
+    """A query of this notebook, or of the store in use."""
+    running = notebook.running.get(name)
+    branch = _branch(notebook, name)
+    if running is not None:
+        forked = (branch.parent, branch.parent_epoch) if branch is not None else (None, None)
+        return KnownQuery(name, running.store, running.checkpoint, *forked)
+    if branch is None:
+        known = [*notebook.running, *(query.name for query in _branches(notebook, None))]
+        if not known:
+            raise UnknownQueryError(
+                f"There is no query {name!r}: neither this notebook nor its store has any queries.\n"
+                f"Start one with %%stream {name}, or set the store that has it: %config StreamState.store = …"
+            )
+        raise UnknownQueryError.among("query", name, dict.fromkeys(known), where="in this notebook and its store")
+    return KnownQuery(name, notebook.store_path(None, name), branch.checkpoint, branch.parent, branch.parent_epoch)
+
+
+def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mode: str | None) -> QueryCode:
+    """The code of a query: the variable given, else what it was forked with, else what this notebook started."""
+    known = _known_code(notebook, query)
+    if given is not None:
+        return QueryCode(_builder(notebook, given), mode or (known.mode if known else "update"))
+    if known is None:
+        raise QueryError(
+            f"The code of {query.name} is unknown, because this notebook did not start it.\n"
+            "Define a function that returns its streaming DataFrame, and pass its name: --query build_query."
+        )
+    return QueryCode(known.build, mode or known.mode)
+
+
+def _known_code(notebook: NotebookContext, query: KnownQuery) -> QueryCode | None:
+    """The code of a query, or of the nearest query that it was forked from, if this notebook knows it."""
+    seen: set[str] = set()
+    name: str | None = query.name
+    while name is not None and name not in seen:
+        seen.add(name)
+        if name in notebook.codes:
+            return notebook.codes[name]
+        running = notebook.running.get(name)
+        if running is not None and running.launch is not None:
+            return _launched_code(running.launch)
+        branch = _branch(notebook, name)
+        name = None if branch is None else branch.parent
+    return None
+
+
+def _launched_code(launch: Launch) -> QueryCode:
+    """The code of a query that this notebook started: a streaming DataFrame can be started any number of times."""
+    return QueryCode(lambda: launch.frame, launch.mode)
+
+
+def _builder(notebook: NotebookContext, name: str) -> Callable[[], DataFrame]:
+    """A function that returns a streaming DataFrame, from a variable of the notebook."""
+    value: Any = notebook.shell.user_ns.get(name)
+    if getattr(value, "isStreaming", False):
+        return lambda: value
+    if callable(value):
+        function: Callable[[], DataFrame] = value
+        return function
+    kind = "not defined" if value is None else f"of type {type(value).__name__}"
+    raise InvalidArgumentError(
+        f"Invalid --query {name}: {name} is {kind}.\n"
+        "Expected a streaming DataFrame, or a function without arguments that returns one."
+    )
+
+
+def _branch(notebook: NotebookContext, name: str) -> Branch | None:
+    return next((query for query in _branches(notebook, name) if query.name == name), None)
+
+
+def _branches(notebook: NotebookContext, name: str | None) -> tuple[Branch, ...]:
+    """The queries of the store that a query is in, or of the store in use; empty if it does not exist yet."""
+    try:
+        return Lineage(notebook.open(query=name).layout).branches()
+    except NotAStoreError:
+        return ()

@@ -1,0 +1,321 @@
+"""``%stream fork``, ``step``, ``back``, ``debug``, ``replay`` and ``audit``: run epochs of a query again, beside it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidArgumentError
+from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs, typed_key
+from streamstate.magics.notebook_context import NotebookContext
+from streamstate.magics.progress import working
+from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.names import check_name, unused
+from streamstate.starting import checkpoint_beside
+
+if TYPE_CHECKING:
+    from streamstate.replay.audit import Audit
+    from streamstate.replay.debugging.session import DebugSession
+    from streamstate.replay.replay import Replay
+    from streamstate.replay.stepping.step_report import StepReport
+
+_UNLIMITED = 1_000
+"""How many epochs to run at most if a condition says when to stop."""
+
+
+def _add_at(parser: MagicParser, help: str) -> None:  # noqa: A002 (argparse's word)
+    parser.add("--at", metavar="N", type=epoch, completes="epoch", help=help)
+
+
+def _fork_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query to fork; it may be running")
+    _add_at(parser, "the last epoch that both share (default: the newest committed epoch)")
+    parser.add("--as", dest="new", metavar="NEW", required=True, help="the name of the fork")
+    add_edits(parser)
+    add_code(parser)
+    add_output(parser, "keep the fork in a variable")
+
+
+def _fork(notebook: NotebookContext, args: argparse.Namespace) -> None:
+    """A fork in the same store."""
+    __tracebackhide__ = True
+    query = known_query(notebook, args.name)
+    check_free(notebook, query.store, args.new)
+    if args.query is not None:
+        notebook.codes[args.new] = code_of(notebook, query, args.query, args.mode)
+    fork = _make_fork(notebook, query, args.at, args.new, **edits_of(args))
+    print(
+        f"{args.new} is a fork of {query.name} at epoch {fork.epoch}.\n"
+        f"%stream step {args.new} runs its next epoch, %state {args.new} shows its state."
+    )
+    notebook.assign(args.output, fork)
+
+
+def _step_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="a fork")
+    parser.add("--epochs", metavar="N", type=count, help="the maximum number of epochs to run (default: 1)")
+    parser.add(
+        "--until",
+        metavar="CONDITION",
+        completes="where",
+        help='stop after an epoch in which this holds for a changed row, such as "max_delay > 300"; or error',
+    )
+    parser.add(
+        "--key",
+        metavar="COLUMN=VALUE",
+        action="append",
+        completes="key",
+        help="stop after the epoch that changes this key; once per key column",
+    )
+    parser.add("--new-input", action="store_true", help="continue with new input after the original's last epoch")
+    add_code(parser)
+    add_output(parser, "keep the report in a variable")
+
+
+def _step(notebook: NotebookContext, args: argparse.Namespace) -> StepReport:
+    """The next epochs of a fork, each captured."""
+    from streamstate.replay import step
+
+    __tracebackhide__ = True
+    if args.until is not None and args.key:
+        raise InvalidArgumentError("--until and --key cannot be combined: each says when to stop. Use one of them.")
+    query = known_query(notebook, args.name)
+    code = code_of(notebook, query, args.query, args.mode)
+    until: Any = args.until
+    if args.key:
+        until = typed_key(notebook.open(query.store)[query.name].live().table(), args.key)
+    with working(notebook.shell, stays=f"{query.name} is at its last complete epoch.") as progress:
+        report = step(
+            code.build,
+            query.checkpoint,
+            epochs=args.epochs or (1 if until is None else _UNLIMITED),
+            until=until,
+            mode=code.mode,
+            store=query.store,
+            name=query.name,
+            new_input=args.new_input,
+            spark=notebook.spark(),
+            progress=progress.of(query.name),
+        )
+        progress.line = f"{query.name} is at epoch {report.epoch}."
+    notebook.assign(args.output, report)
+    return report
+
+
+def _back_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="a fork; it stays as it is")
+    parser.add("--epochs", metavar="N", type=count, default=1, help="how many epochs to go back (default: 1)")
+    parser.add("--as", dest="new", metavar="NEW", help="the name of the new branch (default: NAME_2, …)")
+    add_output(parser, "keep the new branch in a variable")
+
+
+def _back(notebook: NotebookContext, args: argparse.Namespace) -> None:
+    """A new branch at an earlier epoch of a fork."""
+    __tracebackhide__ = True
+    query = known_query(notebook, args.name)
+    if query.parent is None or query.forked_at is None:
+        raise InvalidArgumentError(
+            f"{query.name} is not a fork, and an original query cannot go back.\n"
+            f"Fork it at the epoch to go back to: %stream fork {query.name} --at N --as NEW."
+        )
+    target = Checkpoint(query.checkpoint, notebook.spark()).committed()[-1] - args.epochs
+    if target < 0:
+        raise InvalidArgumentError(f"{query.name} cannot go back {args.epochs} epochs: it has fewer.")
+    name = unused(query.name, notebook.open(query.store).queries()) if args.new is None else args.new
+    check_free(notebook, query.store, name)
+    parent = _owner(notebook, query, target)
+    if query.name in notebook.codes:
+        notebook.codes[name] = notebook.codes[query.name]
+    fork = _make_fork(notebook, parent, target, name)
+    print(f"{name} is a branch of {parent.name} at epoch {target}. {query.name} stays as it is.")
+    notebook.assign(args.output, fork)
+
+
+def _debug_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query to debug; it may be running")
+    _add_at(parser, "the epoch to begin at (default: the oldest one possible)")
+    parser.add("--as", dest="new", metavar="NEW", help="the name of the branches (default: debug_NAME)")
+    add_code(parser)
+    add_output(parser, "keep the session in a variable")
+
+
+def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
+    """A session, which the notebook displays as the debugger view."""
+    from streamstate.replay import debug
+
+    __tracebackhide__ = True
+    query = known_query(notebook, args.name)
+    code = code_of(notebook, query, args.query, args.mode)
+    name = check_name(args.new or f"debug_{query.name}")
+    with working(notebook.shell, stays="no debug session was started.") as progress:
+        progress.say(f"Forking {query.name}")
+        session = debug(
+            code.build,
+            query.checkpoint,
+            at=args.at,
+            directory=checkpoint_beside(query.store, ""),
+            store=query.store,
+            name=name,
+            mode=code.mode,
+            spark=notebook.spark(),
+        )
+        progress.line = f"{session.name} is at epoch {session.epoch}."
+    notebook.sessions.append(session)
+    notebook.codes.setdefault(name, code)
+    notebook.assign(args.output, session)
+    return session
+
+
+def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, **changes: Any) -> Any:
+    """A fork beside the store, captured into it."""
+    from streamstate.replay import fork
+    from streamstate.snapshots.capture import capture
+
+    __tracebackhide__ = True
+    with working(notebook.shell, stays="the fork is either complete or was not created.") as progress:
+        progress.say(f"{name}: linking the state of {query.name}")
+        made = fork(query.checkpoint, checkpoint_beside(query.store, name), at=at, spark=notebook.spark(), **changes)
+        progress.say(f"{name}: capturing its first epoch")
+        capture(
+            made.checkpoint, query.store, name, spark=notebook.spark(), storage_options=notebook.options(query.store)
+        )
+        progress.line = ""
+    return made
+
+
+def _owner(notebook: NotebookContext, query: KnownQuery, epoch: int) -> KnownQuery:
+    """The query of a fork's lineage that ran an epoch itself."""
+    while query.parent is not None and query.forked_at is not None and epoch <= query.forked_at:
+        query = known_query(notebook, query.parent)
+    return query
+
+
+def _replay_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query; it may be running")
+    parser.add("--epochs", metavar="A..B", type=epochs, help="the epochs to replay, both ends included")
+    parser.add("--from", dest="first", metavar="A", type=epoch, completes="epoch", help="the first epoch")
+    parser.add("--to", dest="last", metavar="B", type=epoch, completes="epoch", help="the last epoch")
+    parser.add("--as", dest="new", metavar="NEW", required=True, help="the name of the replay")
+    parser.add(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=_setting,
+        help="a Spark setting for the replay only; may be repeated",
+    )
+    add_edits(parser)
+    add_code(parser)
+    add_output(parser, "keep the replay in a variable")
+
+
+def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
+    """Run a range of epochs again, capture it, and compare it."""
+    from streamstate.replay import replay
+
+    __tracebackhide__ = True
+    span = _span(args)
+    query = known_query(notebook, args.name)
+    code = code_of(notebook, query, args.query, args.mode)
+    check_free(notebook, query.store, args.new)
+    with working(notebook.shell, stays="the epochs replayed so far are captured.", always=True) as progress:
+        done = replay(
+            code.build,
+            query.checkpoint,
+            checkpoint_beside(query.store, args.new),
+            epochs=span,
+            store=query.store,
+            name=args.new,
+            conf=dict(args.conf) or None,
+            mode=code.mode,
+            spark=notebook.spark(),
+            progress=progress.of(args.new),
+            **edits_of(args),
+        )
+        progress.line = f"{args.new}: {done.steps.reason}"
+    notebook.codes[args.new] = code
+    notebook.assign(args.output, done)
+    return done
+
+
+def _span(args: argparse.Namespace) -> tuple[int, int] | str:
+    """The epochs to replay."""
+    if args.epochs is not None and args.first is None and args.last is None:
+        span: str = args.epochs
+        return span
+    if args.epochs is not None or args.first is None or args.last is None:
+        raise InvalidArgumentError("Say which epochs to replay: --epochs A..B, or --from A --to B.")
+    if args.last < args.first:
+        raise InvalidArgumentError(
+            f"Invalid range --from {args.first} --to {args.last}: the last epoch is before the first."
+        )
+    return args.first, args.last
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """An argument that is a Spark setting."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(
+            f"invalid setting {text!r}: expected KEY=VALUE, such as spark.sql.ansi.enabled=false"
+        )
+    return key, value
+
+
+def _audit_arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query; it may be running, and is only read")
+    parser.add("--epochs", metavar="A..B", type=epochs, help="the epochs to replay (default: as many as possible)")
+    parser.add("--replays", metavar="N", type=count, default=2, help="the number of replays (default: 2)")
+    parser.add(
+        "--partitions",
+        metavar="K",
+        type=count,
+        help="the number of partitions of one more replay (default: one more than the query has)",
+    )
+    parser.add("--record", metavar="FILE", completes="path", help="write the findings to a new JSON file")
+    add_code(parser)
+    add_output(parser, "keep the audit in a variable")
+
+
+def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
+    """Replay, compare, and report where the replays first differ."""
+    from streamstate.replay.audit import audit
+
+    __tracebackhide__ = True
+    query = known_query(notebook, args.name)
+    code = code_of(notebook, query, args.query, args.mode)
+    if args.record is not None and os.path.exists(args.record):  # noqa: PTH110 (the path as it was typed)
+        raise InvalidArgumentError(f"The --record file {args.record} already exists. Use a new file.")
+    with working(notebook.shell, stays=f"{query.name} is unchanged, and the replays were deleted.") as progress:
+        found = audit(
+            code.build,
+            query.checkpoint,
+            epochs=args.epochs,
+            replays=args.replays,
+            partitions=args.partitions,
+            mode=code.mode,
+            spark=notebook.spark(),
+            progress=progress.of(query.name),
+        )
+        progress.line = f"{query.name} was replayed."
+    if args.record is not None:
+        found.save(args.record)
+    notebook.assign(args.output, found)
+    return found
+
+
+REPLAY_VERBS = (
+    Verb("fork", "create a query that continues from an epoch of another", _fork_arguments, _fork),
+    Verb("step", "run the next epochs of a fork, with the original's input", _step_arguments, _step),
+    Verb("back", "go back: create a branch at an earlier epoch of a fork", _back_arguments, _back),
+    Verb("debug", "step forward and back in a view, with branches and watches", _debug_arguments, _debug),
+    Verb(
+        "replay",
+        "run a range of epochs again with other code, settings or state, and compare",
+        _replay_arguments,
+        _replay,
+    ),
+    Verb("audit", "replay epochs, and show where the query is not deterministic", _audit_arguments, _audit),
+)

@@ -1,0 +1,84 @@
+"""The status of a query at one moment, as data, as one line, and as a table of several queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from streamstate.summary_table import SummaryTable, TableCell, state_cell
+
+NO_QUERIES = "No queries yet: start one with %%stream NAME."
+
+_COLUMNS = ["name", "state", "epoch", "behind", "freshness", "rows/s", "rows", "last error"]
+_ERROR_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """A query at one moment."""
+
+    name: str
+    state: str
+    """'running', 'restarting' (it failed and will be started again), 'finished' (it reached its end), 'stopped',
+    'failed', or 'followed' (it runs elsewhere)."""
+    epoch: int | None
+    """The newest captured epoch."""
+    behind: int
+    """Committed epochs that are not captured yet."""
+    freshness: float | None
+    """Seconds between the commit of the newest captured epoch and its capture."""
+    rate: float | None
+    """Input rows per second in the newest epoch; None if unknown."""
+    rows: int | None
+    """Rows of state after the newest epoch that Spark reported."""
+    capture: str
+    """'waiting', 'running', 'stopped' or 'failed'."""
+    error: str | None
+    """The query's error, else the capture's."""
+    restart: str | None = None
+    """For a query that will be started again: which attempt it is, and when."""
+
+
+def status_line(status: QueryStatus) -> str:
+    """A status in one line, which changes only when there is news."""
+    epoch = "no epoch captured yet" if status.epoch is None else f"captured up to epoch {status.epoch}"
+    behind = f", {status.behind} behind" if status.behind else ""
+    rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
+    restart = f" ({status.restart}: {status.error})" if status.restart else ""
+    error = f", last error: {status.error}" if status.error and not restart else ""
+    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{rows}{error}"
+
+
+def status_table(statuses: Iterable[QueryStatus]) -> SummaryTable:
+    """The status of several queries, one per row."""
+    rows = [_row(status) for status in statuses]
+    return SummaryTable(_COLUMNS, rows, empty=NO_QUERIES, caption="Streaming queries")
+
+
+def _row(status: QueryStatus) -> list[Any]:
+    freshness = None if status.freshness is None else TableCell(f"{status.freshness:.1f} s", number=True)
+    rate = TableCell(status.rate, None if status.rate is None else _rate(status.rate))
+    return [
+        status.name,
+        state_cell(status.state, status.restart),
+        status.epoch,
+        status.behind,
+        freshness,
+        rate,
+        status.rows,
+        _error_cell(status.error),
+    ]
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:,.1f}"
+
+
+def _error_cell(error: str | None) -> TableCell:
+    """The first line of an error, shortened; the full text is the tooltip and the value."""
+    if error is None:
+        return TableCell(None)
+    line = error.strip().splitlines()[0] if error.strip() else error
+    short = line if len(line) <= _ERROR_LENGTH else f"{line[: _ERROR_LENGTH - 1].rstrip()}…"
+    return TableCell(error, short, title=error)

@@ -1,0 +1,240 @@
+"""A query that this process started or follows, together with its capture."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamstate.errors import CaptureError, QueryError, WaitTimeoutError
+from streamstate.operations.restart_policy import failure_of
+from streamstate.query_status import QueryStatus, status_line
+from streamstate.snapshots.capture_plan import CaptureInterval
+from streamstate.summary_table import TableCell, state_cell
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streamstate.launch import Launch
+    from streamstate.operations.supervision import Supervised
+    from streamstate.snapshots.capture_plan import Every
+    from streamstate.snapshots.follow import Capture
+
+_POLL_SECONDS = 0.2
+ACTIVE = ("running", "restarting", "followed")
+"""The states of a query that is still going, here or elsewhere."""
+
+
+class Running:
+    """A query and its capture, as :func:`streamstate.start` and ``%%stream`` return them.
+
+    Attributes:
+        name: the query's name in the store.
+        store: the store's path.
+        checkpoint: the path of the query's checkpoint.
+        capture: the background capture.
+        supervised: what restarts the query if it fails; None without supervision.
+
+    Example:
+        >>> delays = ss.start(frame, "delays", "store")  # doctest: +SKIP
+        >>> delays.wait(epoch=3, timeout=60)  # doctest: +SKIP
+        3
+        >>> delays.stop()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: str,
+        checkpoint: str,
+        capture: Capture,
+        *,
+        query: StreamingQuery | None = None,
+        launch: Launch | None = None,
+        every: Every = 1,
+        supervised: Supervised | None = None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.checkpoint = checkpoint
+        self.capture = capture
+        self.supervised = supervised
+        self._query = query
+        self.launch = launch
+        self.every = every
+        self._stopped = False
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's handle of the current run; None if the query runs elsewhere and is only followed."""
+        return self._query if self.supervised is None else self.supervised.query
+
+    @property
+    def state(self) -> str:
+        """What the query is doing: one of the states of :class:`QueryStatus`."""
+        if self._supervising:
+            return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
+        if self.query is None:
+            return "stopped" if self._stopped else "followed"
+        if self.query.isActive:
+            return "running"
+        if self.query.exception() is not None:
+            return "failed"
+        return "stopped" if self._stopped or self.launch is None or not self.launch.ends else "finished"
+
+    def status(self) -> QueryStatus:
+        """The status of the query and its capture at this moment."""
+        captured = self.capture.status
+        return QueryStatus(
+            name=self.name,
+            state=self.state,
+            epoch=captured.epoch,
+            behind=captured.behind,
+            freshness=captured.freshness,
+            rate=self._rate(),
+            rows=self._rows(),
+            capture=captured.state,
+            error=self._failure() or captured.error or captured.tidy_error,
+            restart=self.supervised.next_start if self.supervised is not None else None,
+        )
+
+    def wait(
+        self,
+        epoch: int | None = None,
+        timeout: float | None = None,
+        *,
+        on_status: Callable[[QueryStatus], None] | None = None,
+    ) -> int:
+        """Wait until an epoch is captured. Interrupting the wait leaves the query running.
+
+        Args:
+            epoch: the epoch to wait for. By default, a query that ends by itself is waited for until it has ended
+                and is captured completely; any other query until everything committed so far is captured.
+            timeout: seconds after which to give up.
+            on_status: called with the status about five times per second.
+
+        Returns:
+            The newest captured epoch.
+
+        Raises:
+            QueryError: if the query failed, or ended before the epoch.
+            CaptureError: if the capture failed.
+            WaitTimeoutError: if the timeout expired; the query and its capture go on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        goal = self._goal(epoch)
+        while (reached := self._reached(epoch, goal)) is None:
+            if on_status is not None:
+                on_status(self.status())
+            if deadline is not None and time.monotonic() > deadline:
+                raise WaitTimeoutError(self._overdue(epoch))
+            time.sleep(_POLL_SECONDS)
+        if on_status is not None:
+            on_status(self.status())
+        return reached
+
+    def stop(self, *, on_status: Callable[[QueryStatus], None] | None = None) -> None:
+        """Stop the query, capture what it has committed, then stop the capture.
+
+        A query that runs elsewhere goes on; only its capture stops.
+
+        Args:
+            on_status: called with the status about five times per second. If it raises, the capture still finishes
+                what was committed, then ends.
+        """
+        if self._supervising and self.supervised is not None:
+            self._stopped = True
+            self.supervised.stop()
+        if self.query is not None and self.query.isActive:
+            self._stopped = True
+            self.query.stop()
+        if self.query is None:
+            self._stopped = True
+        self.capture.end()
+        while on_status is not None and self.capture.status.state not in ("stopped", "failed"):
+            on_status(self.status())
+            time.sleep(_POLL_SECONDS)
+        self.capture.stop()
+
+    def _goal(self, epoch: int | None) -> int | None:
+        """The epoch to wait for; None to wait until the query ends.
+
+        Decided once: a query that never pauses is always ahead of its capture.
+        """
+        if epoch is not None or (self.launch is not None and self.launch.ends):
+            return epoch
+        return max(self.capture.committed(), 0)
+
+    def _reached(self, epoch: int | None, goal: int | None) -> int | None:
+        """The newest captured epoch if the wait is over, else None."""
+        # In this order: once supervision is over, the failure says why the query is not restarted.
+        if not self._supervising and (failure := self._failure()):
+            raise QueryError(f"{self.name} failed: {failure}\n.query.exception() of its handle has the full error.")
+        if not self._ended:
+            return None if goal is None else self._reached_running(goal)
+        if CaptureInterval.of(self.every).waits:
+            self.capture.stop()  # the last epochs may be too few to be captured otherwise
+        newest = self._captured(None)
+        if newest is not None and epoch is not None and newest < epoch:
+            raise QueryError(f"{self.name} ended at epoch {newest}, before epoch {epoch}.")
+        return newest
+
+    def _reached_running(self, goal: int) -> int | None:
+        """The same for a query that is still running."""
+        try:
+            return self._captured(goal)
+        except CaptureError:
+            if self._ended:
+                return None  # the query and its capture ended just now; the next round finds out why
+            raise
+
+    @property
+    def _supervising(self) -> bool:
+        """Whether the query is restarted if it fails."""
+        return self.supervised is not None and not self.supervised.over
+
+    @property
+    def _ended(self) -> bool:
+        return self.query is not None and not self._supervising and not self.query.isActive
+
+    def _captured(self, epoch: int | None) -> int | None:
+        """The newest captured epoch, or None if ``epoch`` (by default, what is committed) is not captured yet."""
+        try:
+            return self.capture.wait(epoch, timeout=_POLL_SECONDS)
+        except WaitTimeoutError:
+            return None
+
+    def _failure(self) -> str | None:
+        """Why the query failed, also while it is about to be restarted."""
+        if self.supervised is not None and (self.supervised.restarting or self.supervised.given_up):
+            why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
+            return f"{self.supervised.error}{why}"
+        return None if self.query is None or self.query.isActive else failure_of(self.query)
+
+    def _rows(self) -> int | None:
+        progress = None if self.query is None else self.query.lastProgress
+        return sum(operator["numRowsTotal"] for operator in progress["stateOperators"]) if progress else None
+
+    def _rate(self) -> float | None:
+        """Input rows per second, while the query runs."""
+        progress = self.query.lastProgress if self.query is not None and self.state == "running" else None
+        rate = None if progress is None else progress["processedRowsPerSecond"]
+        return rate if rate is not None and math.isfinite(rate) else None
+
+    def _overdue(self, epoch: int | None) -> str:
+        goal = f"epoch {epoch}" if epoch is not None else "the end of its input"
+        return (
+            f"{self.name} did not reach {goal} in time: {status_line(self.status())}.\n"
+            f"It is still going. Wait again, or stop it."
+        )
+
+    def __repr__(self) -> str:
+        status = self.status()
+        return f"{status_line(status)} (capture {status.capture})"
+
+    def _repr_html_(self) -> str:
+        status = self.status()
+        line = repr(self).removeprefix(self.name)
+        sign = state_cell(status.state).sign_html()
+        return f"<p>{sign} <b>{TableCell(self.name).html()}</b>{TableCell(line).html()}</p>"

@@ -1,0 +1,228 @@
+"""Start a query whose every epoch is captured: :func:`start`, and the steps that it shares with ``%%stream``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import NotACheckpointError, QueryError
+from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_options
+from streamstate.operations.rescale_rollback import recover
+from streamstate.running import ACTIVE, Running
+from streamstate.snapshots.capture_plan import CaptureInterval
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.filesystem import local_path, location
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.names import check_name
+from streamstate.snapshots.registry import check_name_free, check_store, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamstate.operations.restart_policy import BackOff
+    from streamstate.snapshots.capture_plan import Every
+
+EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
+
+STARTED: dict[str, Running] = {}
+"""The queries that :func:`start` started in this process, by name."""
+
+
+def start(
+    frame: DataFrame,
+    name: str,
+    store: str | Path,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    mode: str = "update",
+    trigger: str | None = None,
+    sink: str = "noop",
+    every: Every = 1,
+    partitions: int | None = None,
+    restart: BackOff | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Running:
+    """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
+
+    Everything is checked before the query starts. A query of the same name that this function started before is
+    stopped, and the new one resumes from its checkpoint.
+
+    Args:
+        frame: the streaming DataFrame.
+        name: the query's name in the store and in SQL.
+        store: the directory or object-store URI of the snapshots; created if it does not exist.
+        checkpoint: the query's checkpoint; by default a directory beside the store.
+        mode: the output mode: "update", "append" or "complete".
+        trigger: an interval such as "500ms", "1s" or "5m"; "available-now"; "once"; by default as data arrives.
+        sink: "noop", "memory", "console" or "FORMAT:PATH".
+        every: capture once this many epochs are waiting, or once this much time has passed (a ``timedelta``, or text
+            such as "10s").
+        partitions: the number of state partitions of a new query.
+        restart: when to restart the query if it fails; by default it is not restarted.
+        storage_options: deltalake's options for a store in an object store.
+
+    Returns:
+        A handle with ``.status()``, ``.wait(epoch, timeout)`` and ``.stop()``.
+
+    Raises:
+        InvalidArgumentError: if an option is invalid.
+        InvalidNameError: if ``name`` cannot be a directory and an SQL relation.
+        NameTakenError: if the store has a different query of this name.
+        NoStateError: if the query keeps no state.
+        NotACheckpointError: if ``checkpoint`` is a directory with other contents.
+        QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
+        StoreError: if the store cannot be read or written.
+
+    Example:
+        >>> delays = ss.start(frame, "delays", "store", trigger="1s")  # doctest: +SKIP
+        >>> delays.wait(epoch=3, timeout=60)  # doctest: +SKIP
+        3
+    """
+    path = location(store)
+    layout = Layout.at(path, storage_options)
+    CaptureInterval.of(every)
+    if partitions is not None:
+        whole_number(partitions, "partitions")
+    check_options(name, layout, mode=mode, trigger=trigger, sink=sink)
+    streaming = streaming_frame(frame, "frame")
+    own = location(checkpoint or checkpoint_beside(path, name))
+    launch = Launch(name, streaming, own, mode, Sink.parse(sink), trigger, partitions, restart)
+    check_launch(launch, layout)
+    return start_launch(launch, path, STARTED, every=every, storage_options=storage_options)
+
+
+def check_options(name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str) -> None:
+    """Check everything that can be checked without the frame."""
+    check_name(name)
+    trigger_options(trigger)
+    Sink.parse(sink).check(mode)
+    check_store(layout)
+
+
+def check_launch(launch: Launch, layout: Layout) -> None:
+    """Check the frame and the checkpoint of a query that is about to start."""
+    check_state(launch.frame)
+    check_mode(launch.frame, launch.mode)
+    query_id = _query_id(launch.checkpoint, launch.frame.sparkSession)
+    check_name_free(layout, launch.name, query_id, launch.checkpoint)
+
+
+def start_launch(
+    launch: Launch,
+    store: str,
+    known: MutableMapping[str, Running],
+    *,
+    every: Every,
+    storage_options: Mapping[str, str] | None,
+    say: Callable[[str], object] = lambda _line: None,
+) -> Running:
+    """Start a query that was checked, replacing the one of the same name among those known.
+
+    ``say`` is called with lines for the user, such as where the query resumes.
+    """
+    from streamstate.operations.supervision import Supervised
+    from streamstate.snapshots.follow import follow
+    from streamstate.snapshots.spark.session import advise
+
+    spark = launch.frame.sparkSession
+    previous = known.get(launch.name)
+    was_running = previous is not None and previous.state in ("running", "restarting")
+    _check_exclusive(launch, known)
+    checkpoint = Checkpoint(launch.checkpoint, spark)
+    launch.check_resumes(checkpoint.committed())
+    advise(spark)
+    if previous is not None:
+        previous.stop()
+    undone = recover(checkpoint, spark)
+    if undone is not None:
+        say(f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before.")
+    _announce(launch, checkpoint, say, was_running=was_running)
+    query = launch.start()
+    try:
+        # Registered at once, so that the store shows the query before its first capture.
+        register(Layout.at(store, storage_options), launch.name, str(query.id), launch.checkpoint)
+        # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
+        followed = query if launch.restart is None else launch.checkpoint
+        capture = follow(followed, store, launch.name, every=every, spark=spark, storage_options=storage_options)
+        supervised = None
+        if launch.restart is not None:  # when supervision ends, so does the capture
+            supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
+    except BaseException:
+        query.stop()
+        raise
+    handle = Running(
+        launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every, supervised=supervised
+    )
+    known.pop(launch.name, None)  # so that the newest comes last
+    known[launch.name] = handle
+    return handle
+
+
+def streaming_frame(value: Any, what: str) -> DataFrame:
+    """The value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
+    from pyspark.sql import DataFrame
+
+    kind = type(value).__name__
+    if not isinstance(value, DataFrame):
+        hint = "Remove .writeStream and .start()." if "Stream" in kind else f"For example: {EXAMPLE}"
+        raise QueryError(f"{what} is not a streaming DataFrame but a value of type {kind}.\n{hint}")
+    if not value.isStreaming:
+        raise QueryError(f"{what} is a batch DataFrame, not a streaming one.\nStart from spark.readStream.")
+    if not hasattr(value, "_jdf"):
+        raise QueryError(f"{what} is a Spark Connect DataFrame. Capturing state needs a classic Spark session.")
+    return value
+
+
+def checkpoint_beside(store: str, name: str) -> str:
+    """The default checkpoint of a query: beside the store, never in it."""
+    folder, _, last = store.rpartition("/")
+    return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
+
+
+def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
+    """The id of the query that owns a checkpoint; None if the path is free."""
+    try:
+        return Checkpoint(checkpoint, spark).query_id
+    except NotACheckpointError:
+        local = local_path(checkpoint)
+        if local is not None and local.exists() and (local.is_file() or any(local.iterdir())):
+            raise NotACheckpointError(
+                f"{checkpoint} is not empty, and it is not the checkpoint of a streaming query.\n"
+                "Use a new directory, or the checkpoint of a query to resume."
+            ) from None
+        return None
+
+
+def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:
+    """Refuse a name or a checkpoint that another running query uses."""
+    previous = known.get(launch.name)
+    previous_id = previous.query.id if previous is not None and previous.query is not None else None
+    for active in launch.frame.sparkSession.streams.active:
+        if active.name == launch.name and active.id != previous_id:
+            raise QueryError(
+                f"Spark already runs a query named {launch.name!r}, which was not started here.\n"
+                "Stop it first (spark.streams.active lists it), or use another name."
+            )
+    for running in known.values():
+        if running.name != launch.name and running.checkpoint == launch.checkpoint and running.state in ACTIVE:
+            raise QueryError(
+                f"The checkpoint {launch.checkpoint} is in use by {running.name}.\n"
+                f"Stop {running.name} first, or use another checkpoint."
+            )
+
+
+def _announce(launch: Launch, checkpoint: Checkpoint, say: Callable[[str], object], *, was_running: bool) -> None:
+    """Say if a query resumes instead of starting from the beginning."""
+    committed = checkpoint.committed()
+    stopped = f"{launch.name} was stopped. " if was_running else ""
+    if committed:
+        say(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
+        planned = checkpoint.planned(committed[-1])
+        kept = planned.conf.get("spark.sql.shuffle.partitions") if planned else None
+        if launch.partitions is not None and kept not in (None, str(launch.partitions)):
+            say(f"{launch.name} keeps its {kept} partitions, which are fixed by its checkpoint.")
+    elif stopped:
+        say(f"{stopped}{launch.name} starts from the beginning, in {launch.checkpoint}")

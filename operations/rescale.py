@@ -1,0 +1,229 @@
+"""Rescaling: change the number of partitions of a stopped query's state, verify every key, or roll back.
+
+Repartitioning itself is Spark's work, called in :mod:`streamstate.replay.repartition`.
+
+Partitioned operator state is one of the primitives of SEEP ("Integrating Scale Out and Fault Tolerance in Stream
+Processing using Operator State Management", SIGMOD 2013): state that can be split by key can be scaled out and in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streamstate.errors import CheckpointError, NoStateError, QueryError, RescaleError
+from streamstate.operations.rescale_rollback import Unfinished, recover
+from streamstate.replay.repartition import check_repartitionable, repartition
+from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.state_comparison import StateAt, compare_states
+
+
+def rescale(
+    checkpoint: str | Path,
+    partitions: int,
+    *,
+    spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,
+) -> RescaleReport:
+    """Repartition the state of a stopped query, into more or fewer partitions.
+
+    Spark rewrites the state as one more epoch, which reads no input. Every state table is then compared with its
+    previous contents, key by key. If anything fails, or you interrupt the call, the checkpoint is restored byte for
+    byte; if the process is killed, the next rescale (or the next start in a notebook) restores it. Afterwards the query
+    continues from its checkpoint as usual, with the new number of tasks.
+
+    Args:
+        checkpoint: the query's ``checkpointLocation``.
+        partitions: the new number of partitions, at least 1.
+        spark: the session to use; by default the running one, or an embedded one.
+        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
+
+    Returns:
+        A report with the new epoch, the rows of each table, their distribution before and after, and the time taken.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        QueryError: the query is running.
+        CheckpointError: the query's last epoch was not committed.
+        NoStateError: the query keeps no state.
+        UnsupportedStateError: Spark cannot repartition this kind of state.
+        InvalidArgumentError: ``partitions`` is invalid, or is the current number.
+        RescaleError: Spark failed, or the new state differs; the checkpoint is unchanged.
+
+    Example:
+        >>> ss.rescale("checkpoints/delays", 8).partitions  # doctest: +SKIP
+        (2, 8)
+    """
+    began = time.monotonic()
+    whole_number(partitions, "partitions")
+    spark = spark or session()
+    files = Checkpoint(checkpoint, spark)
+    _check_stopped(files, spark)
+    recover(files, spark)
+    epoch = _last_epoch(files)
+    before = check_repartitionable(files, spark, epoch, partitions)
+    return _Rescaling(files, spark, epoch, before, partitions, progress or silent, began).run()
+
+
+def _check_stopped(checkpoint: Checkpoint, spark: SparkSession) -> None:
+    """Raise if the query runs in this Spark application; other applications cannot be seen."""
+    if checkpoint.query_id in active_queries(spark):
+        raise QueryError(
+            f"The query of {checkpoint.path} is running, and only a stopped query can be rescaled.\n"
+            "Stop it first with query.stop(). In a notebook, %stream rescale NAME --partitions N stops and restarts it."
+        )
+
+
+def _last_epoch(checkpoint: Checkpoint) -> int:
+    """The last committed epoch of a query with state, if no later epoch was begun."""
+    committed, begun = checkpoint.committed(), checkpoint.begun()
+    if not checkpoint.has_state():
+        raise NoStateError(
+            f"The query of {checkpoint.path} keeps no state, so there is nothing to repartition.\n"
+            "Set spark.sql.shuffle.partitions before you start it to change how it shuffles."
+        )
+    if not committed:
+        raise CheckpointError(
+            f"{checkpoint.path} has no committed epoch.\nRun the query until it commits one, then stop it."
+        )
+    epoch = committed[-1]
+    if begun[-1:] != [epoch]:
+        raise CheckpointError(
+            f"Epoch {begun[-1] if begun else epoch} of {checkpoint.path} was begun but not committed; the last"
+            f" committed epoch is {epoch}.\nStart the query with the same sink until that epoch is committed, stop it,"
+            " then rescale. Skipping the epoch could write its results to the sink twice."
+        )
+    return epoch
+
+
+@dataclass(frozen=True)
+class _Rescaling:
+    """One rescale, after all checks."""
+
+    checkpoint: Checkpoint
+    spark: SparkSession
+    epoch: int
+    before: int
+    partitions: int
+    progress: ProgressCallback
+    began: float
+
+    def run(self) -> RescaleReport:
+        """Repartition and verify; restore the checkpoint if either fails."""
+        self.progress("listing the checkpoint's files", 0.0)
+        try:
+            unfinished = Unfinished.begin(self.checkpoint, self.spark, self.epoch, self.before, self.partitions)
+            report = self._repartition()
+            self.progress("done", 1.0)
+            unfinished.done(self.checkpoint, self.spark)
+        except BaseException as error:
+            self.progress("restoring the checkpoint", 0.0)
+            recover(self.checkpoint, self.spark)
+            if isinstance(error, Exception) and not isinstance(error, RescaleError):
+                raise RescaleError.rolled_back(self.checkpoint.path, self.before, error) from error
+            raise
+        return report
+
+    def _repartition(self) -> RescaleReport:
+        self.progress(f"repartitioning the state into {self.partitions} partitions", 0.05)
+        started = time.monotonic()
+        epoch = repartition(self.spark, self.checkpoint, self.epoch, self.partitions)
+        repartitioned = time.monotonic()
+        self.progress("comparing the state before and after, key by key", 0.5)
+        path = self.checkpoint.path
+        comparison = compare_states(self.spark, StateAt(path, self.epoch), StateAt(path, epoch))
+        if comparison.differences:
+            raise RescaleError.differs(path, self.before, comparison.differences)
+        verified = time.monotonic()
+        return RescaleReport(
+            checkpoint=path,
+            partitions=(self.before, self.partitions),
+            epoch=epoch,
+            rows={name: sum(rows) for name, rows in comparison.other_spread.items()},
+            spread_before=comparison.spread,
+            spread_after=comparison.other_spread,
+            seconds_spreading=repartitioned - started,
+            seconds_verifying=verified - repartitioned,
+            seconds=verified - self.began,
+        )
+
+
+@dataclass(frozen=True)
+class RescaleReport:
+    """What :func:`streamstate.rescale` did.
+
+    Example:
+        >>> report = ss.rescale("checkpoints/delays", 8)  # doctest: +SKIP
+        >>> report.partitions, report.epoch, report.skew  # doctest: +SKIP
+        ((2, 8), 41, (1.02, 1.07))
+    """
+
+    checkpoint: str
+    """The query's checkpoint."""
+    partitions: tuple[int, int]
+    """The number of partitions before and after."""
+    epoch: int
+    """The epoch that repartitioned the state. It read no input; the query continues with the next epoch."""
+    rows: Mapping[str, int]
+    """Rows of each state table; the same before and after."""
+    spread_before: Mapping[str, Sequence[int]] = field(repr=False)
+    """Rows of each partition of each state table, before."""
+    spread_after: Mapping[str, Sequence[int]] = field(repr=False)
+    """Rows of each partition of each state table, after."""
+    seconds_spreading: float
+    """Seconds that Spark took to repartition the state."""
+    seconds_verifying: float
+    """Seconds that it took to read and compare both states, key by key."""
+    seconds: float
+    """Seconds from the call until the query could continue."""
+
+    @property
+    def skew(self) -> tuple[float, float]:
+        """Rows of the fullest partition divided by the rows of an average one, before and after; 1 is even."""
+        return _skew(self.spread_before), _skew(self.spread_after)
+
+    def __repr__(self) -> str:
+        lines = [f"RescaleReport: {self._headline}", *(f"  {line}" for line in self._tables)]
+        return "\n".join([*lines, f"  {self._times}"])
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(line)}</li>" for line in (*self._tables, self._times))
+        return f"<p>{escape(self._headline)}</p><ul>{items}</ul>"
+
+    @property
+    def _headline(self) -> str:
+        before, after = self.partitions
+        return (
+            f"from {before} to {after} partitions in epoch {self.epoch}; all {sum(self.rows.values()):,} rows of state"
+            " verified"
+        )
+
+    @property
+    def _tables(self) -> list[str]:
+        return [
+            f"{name}: {rows:,} rows; fullest partition {max(self.spread_before[name], default=0):,}"
+            f" → {max(self.spread_after[name], default=0):,}"
+            for name, rows in self.rows.items()
+        ]
+
+    @property
+    def _times(self) -> str:
+        return (
+            f"{self.seconds:.1f} s: {self.seconds_spreading:.1f} s repartitioning,"
+            f" {self.seconds_verifying:.1f} s verifying"
+        )
+
+
+def _skew(spread: Mapping[str, Sequence[int]]) -> float:
+    """The skew of all tables together, because one task processes the same partition of all of them."""
+    sums = [sum(rows) for rows in zip(*spread.values(), strict=False)]
+    return max(sums) * len(sums) / sum(sums) if sum(sums) else 1.0

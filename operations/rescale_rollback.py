@@ -1,0 +1,91 @@
+"""Rolling back a rescale that failed: remove every file that the checkpoint did not hold before.
+
+A small file in the checkpoint, ``streamstate-rescale.json``, lists what the checkpoint held. It is written before the
+first change and removed once the new state is verified or rolled back, so if it exists, a rescale was killed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamstate.errors import CheckpointError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import files_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE = "streamstate-rescale.json"
+_LOGS = ("commits/", "offsets/")
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A rescale in progress, and what the checkpoint held before it."""
+
+    epoch: int
+    """The last epoch before the rescale."""
+    partitions: int
+    """The number of partitions before it."""
+    target: int
+    """The requested number of partitions."""
+    names: tuple[str, ...]
+    """Every file and folder of the checkpoint."""
+
+    @classmethod
+    def begin(cls, checkpoint: Checkpoint, spark: SparkSession, epoch: int, partitions: int, target: int) -> Unfinished:
+        """Record the contents of the checkpoint, before anything is changed."""
+        files = files_for(spark, checkpoint.path)
+        unfinished = cls(epoch, partitions, target, tuple(sorted(files.tree(checkpoint.path))))
+        record = {"epoch": epoch, "partitions": partitions, "wanted": target, "names": unfinished.names}
+        files.write(f"{checkpoint.path}/{NOTE}", json.dumps(record), replace=True)
+        return unfinished
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, spark: SparkSession | None) -> Unfinished | None:
+        """The rescale that a checkpoint was left with; None if there is none."""
+        text = files_for(spark, checkpoint.path).text(f"{checkpoint.path}/{NOTE}")
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+            return cls(found["epoch"], found["partitions"], found["wanted"], tuple(found["names"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{checkpoint.path}/{NOTE} cannot be read, so the rescale that was killed cannot be rolled back.\n"
+                "If the checkpoint's newest epoch was committed before that rescale, delete the file."
+            ) from error
+
+    def take_back(self, checkpoint: Checkpoint, spark: SparkSession | None) -> None:
+        """Roll back: remove what was not there before, the record last. Safe to repeat after an interruption."""
+        files = files_for(spark, checkpoint.path)
+        for name in sorted(files.tree(checkpoint.path) - {*self.names, NOTE}, key=_order):
+            files.remove(f"{checkpoint.path}/{name}")
+        files.remove(f"{checkpoint.path}/{NOTE}")
+
+    def done(self, checkpoint: Checkpoint, spark: SparkSession | None) -> None:
+        """Keep the new state."""
+        files_for(spark, checkpoint.path).remove(f"{checkpoint.path}/{NOTE}")
+
+
+def recover(checkpoint: Checkpoint, spark: SparkSession | None) -> Unfinished | None:
+    """Roll back a rescale that was killed before it was verified, if there is one, and return what was rolled back.
+
+    If the query has committed epochs since, the new partitions are kept and only the record is removed.
+    """
+    found = Unfinished.of(checkpoint, spark)
+    if found is None:
+        return None
+    if max(checkpoint.committed(), default=-1) > found.epoch + 1:
+        found.done(checkpoint, spark)
+        return None
+    found.take_back(checkpoint, spark)
+    return found
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    """Remove the commit first, so that a committed epoch always has its state; folders after the files in them."""
+    first = next((at for at, log in enumerate(_LOGS) if name.startswith(log)), len(_LOGS))
+    return (first, -name.count("/") if name.endswith("/") else -1000, name)

@@ -1,0 +1,100 @@
+"""When a failed query is restarted: why it failed, how long to wait, and when to give up."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streamstate.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PYTHON = "Traceback (most recent call last):"
+_TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]*\): (.*)")
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """How often, and after how long, :func:`streamstate.supervise` restarts a query that failed.
+
+    The wait doubles from ``first`` to ``longest`` seconds while the query fails without committing an epoch. Once it
+    commits one, the next wait is ``first`` seconds again.
+    """
+
+    restarts: int = 5
+    """How many restarts are allowed ``within`` seconds."""
+    within: float = 600.0
+    """The length of that period in seconds."""
+    first: float = 1.0
+    """Seconds before the first restart."""
+    longest: float = 60.0
+    """The longest wait in seconds."""
+    in_vain: int = 3
+    """How many failures in a row are allowed without a committed epoch in between."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.restarts < 1 or self.in_vain < 1 or not 0 <= self.first <= self.longest or self.within <= 0:
+            raise InvalidArgumentError(
+                f"Invalid {self}: expected restarts and in_vain of at least 1, within above 0 seconds, and first from 0"
+                " to longest seconds."
+            )
+
+
+@dataclass
+class Restarts:
+    """Counts the failures of a query and decides what follows each."""
+
+    back_off: BackOff = field(default_factory=BackOff)
+    given_up: str | None = None
+    """Why the query is not restarted; None while it is."""
+    attempt: int = 0
+    """Failures in a row without a committed epoch in between."""
+    _times: deque[float] = field(default_factory=deque)
+
+    def after_failure(self, *, progressed: bool, now: float) -> float | None:
+        """Return the seconds to wait before the next start; None to give up, for the reason in ``given_up``.
+
+        Args:
+            progressed: whether an epoch was committed since the last start.
+            now: the time in seconds, of a monotonic clock.
+        """
+        policy = self.back_off
+        self.attempt = 1 if progressed else self.attempt + 1
+        while self._times and now - self._times[0] >= policy.within:
+            self._times.popleft()
+        if self.attempt > policy.in_vain:
+            self.given_up = f"it failed {self.attempt} times in a row without committing an epoch"
+        elif len(self._times) >= policy.restarts:
+            often = "once" if len(self._times) == 1 else f"{len(self._times)} times"
+            self.given_up = f"it was restarted {often} within {policy.within:g} s"
+        if self.given_up is not None:
+            return None
+        wait = min(policy.first * 2.0 ** (self.attempt - 1), policy.longest)
+        self._times.append(now + wait)
+        return wait
+
+
+def failure_of(query: StreamingQuery) -> str | None:
+    """Why the query failed, in one line; None if it did not."""
+    error = query.exception()
+    return None if error is None else in_one_line(str(error))
+
+
+def in_one_line(message: str) -> str:
+    """The line of an error message of Spark that says what went wrong.
+
+    Spark adds its own words, the query's plan and stack traces. For an error in Python code, the line to show is the
+    last of its traceback; for others it follows the task that was lost.
+    """
+    text = message.partition("=== Streaming Query ===")[0].rpartition("terminated with exception: ")[2]
+    if _PYTHON in text:
+        traceback = [line.rstrip() for line in text.partition(_PYTHON)[2].splitlines()]
+        lines = [line for line in traceback if line and not line.startswith((" ", "\t", "SQLSTATE"))]
+    else:
+        lost = _TASK_LOST.search(text)
+        lines = [lost[1]] if lost else [line.strip() for line in text.splitlines() if line.strip()][:1]
+    return lines[-1].partition(" SQLSTATE:")[0].strip() if lines else "no reason given"

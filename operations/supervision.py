@@ -1,0 +1,261 @@
+"""Supervision: restart a query that fails from its last committed epoch, with growing waits.
+
+Started again from its checkpoint, a streaming query continues as though it had not failed, because it is deterministic
+up to its sources. A query that keeps failing is given up, and its handle says why.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamstate.errors import QueryError, WaitTimeoutError
+from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
+from streamstate.snapshots.background import BackgroundThread
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.follow import checkpoint_of
+from streamstate.snapshots.spark.session import running_session
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_SECONDS = 0.2
+
+_supervised: weakref.WeakSet[Supervised] = weakref.WeakSet()
+
+
+def supervise(
+    start: Callable[[], StreamingQuery],
+    *,
+    back_off: BackOff | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Supervised:
+    """Start a query, and restart it whenever it fails.
+
+    The wait before a restart doubles until an epoch is committed. Supervision ends when you stop it, when the query
+    ends without an error, or when it fails too often or repeatedly without committing an epoch;
+    :attr:`Supervised.state` says which. Stopping the query elsewhere is not a failure.
+
+    Args:
+        start: starts the query from its checkpoint and returns it; called once now, and once for each restart, in a
+            background thread.
+        back_off: how often to restart and how long to wait; by default five restarts in ten minutes.
+        clock: a monotonic clock in seconds, for tests.
+
+    Returns:
+        A handle with ``.query``, ``.state``, ``.stop()`` and ``.wait()``.
+
+    Raises:
+        Exception: whatever the first call of ``start`` raises.
+
+    Example:
+        >>> def start():
+        ...     return frame.writeStream.format("noop").option("checkpointLocation", "checkpoints/delays").start()
+        >>> delays = ss.supervise(start)  # doctest: +SKIP
+        >>> delays  # doctest: +SKIP
+        <Supervised: restarting (attempt 2, in 4 s: ArithmeticException: ...)>
+        >>> delays.stop()  # doctest: +SKIP
+    """
+    return Supervised(start, start(), back_off=back_off, clock=clock)
+
+
+class Supervised:
+    """A query that is restarted when it fails; :func:`streamstate.supervise` returns one.
+
+    Args:
+        start: restarts the query.
+        query: the running query.
+        back_off: how often to restart and how long to wait.
+        clock: a monotonic clock in seconds.
+        ended: called once, when supervision ends.
+
+    Example:
+        >>> delays = ss.supervise(start)  # doctest: +SKIP
+        >>> delays.state, delays.restarts  # doctest: +SKIP
+        ('running', 0)
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], StreamingQuery],
+        query: StreamingQuery,
+        *,
+        back_off: BackOff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._start = start
+        self._clock = clock
+        self._on_end = ended
+        self._checkpoint = Checkpoint(checkpoint_of(query), running_session())
+        self._restarts = Restarts(back_off or BackOff())
+        self._changed = threading.Condition()
+        self._stopping = self._leaving = self._over = False
+        self._due: float | None = None
+        self.query = query
+        """The query as it was last started."""
+        self.error: str | None = None
+        """The last failure, in one line; None if there was none."""
+        self.restarts = 0
+        """How many times the query was restarted."""
+        self._started_after = self._newest_epoch()
+        self._thread = BackgroundThread(self._watch, "streamstate-supervision")
+        _supervised.add(self)
+        self._thread.start()
+
+    @property
+    def state(self) -> str:
+        """'running', 'restarting (attempt 2, in 4 s: reason)', 'failed', 'stopped' or 'finished'."""
+        with self._changed:
+            if self._over:
+                return self._end_state()
+            if self._due is None:
+                return "running"
+            return f"restarting ({self._describe_start(self._due)}: {self.error})"
+
+    @property
+    def next_start(self) -> str | None:
+        """The next attempt and its time, such as 'attempt 2, in 4 s'; None if no restart is due."""
+        with self._changed:
+            return None if self._due is None or self._over else self._describe_start(self._due)
+
+    @property
+    def restarting(self) -> bool:
+        """Whether the query has failed and will be restarted."""
+        with self._changed:
+            return self._due is not None and not self._over
+
+    @property
+    def over(self) -> bool:
+        """Whether supervision has ended."""
+        with self._changed:
+            return self._over
+
+    @property
+    def given_up(self) -> str | None:
+        """Why a failed query is not restarted; None if it is, or has not failed."""
+        return self._restarts.given_up
+
+    def stop(self) -> None:
+        """Stop the query and its supervision, and wait until both have ended."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def leave(self) -> None:
+        """End the supervision without stopping the query; returns at once."""
+        with self._changed:
+            self._stopping = self._leaving = True
+            self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the query ends and is not restarted.
+
+        Args:
+            timeout: seconds to wait; by default there is no limit.
+
+        Raises:
+            QueryError: the query failed and was given up.
+            WaitTimeoutError: the query has not ended after ``timeout`` seconds.
+        """
+        with self._changed:
+            ended = self._changed.wait_for(lambda: self._over, timeout)
+        if not ended:
+            raise WaitTimeoutError(f"The query has not ended after {timeout:g} s; it is {self.state}.")
+        if self.given_up is not None:
+            raise QueryError(
+                f"The query is not restarted: {self.given_up}. Last failure: {self.error}\n"
+                "Fix the cause, then start the query again; it continues after its last committed epoch."
+            )
+
+    def __repr__(self) -> str:
+        restarts = f", restarted {self.restarts} times" if self.restarts else ""
+        reason = f": {self.given_up}. Last failure: {self.error}" if self.given_up else ""
+        return f"<Supervised: {self.state}{restarts}{reason}>"
+
+    def _describe_start(self, due: float) -> str:
+        return f"attempt {self._restarts.attempt}, in {max(due - self._clock(), 0):.0f} s"
+
+    def _end_state(self) -> str:
+        if self._restarts.given_up is not None:
+            return "failed"
+        return "stopped" if self._stopping else "finished"
+
+    def _watch(self) -> None:
+        try:
+            while self._wait_while_running() or self._restart_after_failure():
+                pass
+        finally:
+            with self._changed:
+                self._over, self._due = True, None
+                self._changed.notify_all()
+            self._on_end()
+
+    def _wait_while_running(self) -> bool:
+        """Wait a moment; False if the query has ended or is to be stopped."""
+        if self._leaving:
+            return False
+        if self._stopping:
+            self.query.stop()
+            return False
+        if not self.query.isActive:
+            return False
+        with self._changed:
+            if not self._stopping:
+                self._changed.wait(_POLL_SECONDS)
+        return True
+
+    def _restart_after_failure(self) -> bool:
+        """Restart a query that ended with an error; False if it ended without one or is given up."""
+        failure = None if self._stopping else failure_of(self.query)
+        while failure is not None:
+            newest = self._newest_epoch()
+            self._schedule(failure, progressed=newest > self._started_after)
+            if not self._wait_until_due():
+                return False
+            self._started_after = newest
+            try:
+                query = self._start()
+            except Exception as error:  # noqa: BLE001 (a start that fails counts like a query that fails)
+                failure = in_one_line(str(error))
+                continue
+            with self._changed:
+                self.query, self._due = query, None
+                self.restarts += 1
+                self._changed.notify_all()
+            return True
+        return False
+
+    def _schedule(self, failure: str, *, progressed: bool) -> None:
+        """Record a failure and set the time of the next start, or give up."""
+        with self._changed:
+            self.error = failure
+            now = self._clock()
+            wait = self._restarts.after_failure(progressed=progressed, now=now)
+            self._due = None if wait is None else now + wait
+            self._changed.notify_all()
+
+    def _wait_until_due(self) -> bool:
+        """Wait for the time of the next start; False if there is none, or supervision was stopped meanwhile."""
+        with self._changed:
+            while not self._stopping and self._due is not None and self._clock() < self._due:
+                self._changed.wait(min(_POLL_SECONDS, max(self._due - self._clock(), 0.001)))
+            return not self._stopping and self._due is not None
+
+    def _newest_epoch(self) -> int:
+        return max(self._checkpoint.committed(), default=-1)
+
+
+def _end_all() -> None:
+    """End all supervision when the process exits; the queries end with Spark."""
+    for supervised in list(_supervised):
+        supervised.leave()
+
+
+atexit.register(_end_all)

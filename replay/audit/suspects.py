@@ -1,0 +1,88 @@
+"""Parts of a query that may be nondeterministic, ranked by how well they explain a divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SuspectKind(Enum):
+    """What makes a part of a query nondeterministic."""
+
+    RANDOM = "random"
+    """It returns another value in every run."""
+    CLOCK = "clock"
+    """It depends on the time at which it runs."""
+    OUTSIDE = "outside"
+    """Python code that reads something besides its input: files, the environment, the network, or its own memory."""
+    ORDER = "order"
+    """It depends on the order in which rows arrive."""
+    PARTITION = "partition"
+    """It depends on how rows are partitioned."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A part of a query that may be nondeterministic; it matters only if a replay diverged.
+
+    Attributes:
+        what: what it is, such as ``rand()`` or ``time.time()``.
+        where: the operator, column, or function and line.
+        why: why it may be nondeterministic.
+        instead: what to write instead.
+        kind: what makes it nondeterministic.
+        columns: the columns of the state that depend on it, without numeric suffixes; empty: not known.
+    """
+
+    what: str
+    where: str
+    why: str
+    instead: str
+    kind: SuspectKind
+    columns: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.where}: {self.why}. Instead: {self.instead}."
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the replays show together.
+
+    Attributes:
+        column: the first column that differs; None: only one side has the row.
+        same_partitions: whether a replay with the recorded number of partitions diverged.
+        agree: whether all of these diverged in the same way.
+        by_position: whether the table is that of a list variable.
+    """
+
+    column: str | None
+    same_partitions: bool
+    agree: bool
+    by_position: bool = False
+
+    def weight(self, suspect: Suspect) -> int:
+        """How well a suspect explains the divergence; 0: not at all."""
+        kind = SuspectKind
+        if not self.same_partitions:
+            fits = {kind.PARTITION: 3, kind.ORDER: 3, kind.OUTSIDE: 1, kind.RANDOM: 1, kind.CLOCK: 1}
+        elif self.agree:
+            fits = {kind.OUTSIDE: 3, kind.ORDER: 2, kind.CLOCK: 1, kind.RANDOM: 1, kind.PARTITION: 0}
+        else:
+            fits = {kind.RANDOM: 3, kind.CLOCK: 3, kind.OUTSIDE: 2, kind.ORDER: 1, kind.PARTITION: 0}
+        weight = 2 * fits[suspect.kind]
+        if weight and self.column is not None and suspect.columns:
+            weight = weight + 10 if without_number(self.column) in suspect.columns else max(weight - 5, 0)
+        return weight + 3 if weight and self.by_position and suspect.kind is kind.ORDER else weight
+
+
+def without_number(column: str) -> str:
+    """A state column's name without its numeric suffix: ``sum_2`` is the second ``sum``."""
+    stem, _, number = column.rpartition("_")
+    return stem if stem and number.isdigit() else column
+
+
+def ranked(suspects: Iterable[Suspect], evidence: Evidence) -> list[Suspect]:
+    """The suspects that could explain what was found, the most likely first."""
+    return sorted(filter(evidence.weight, dict.fromkeys(suspects)), key=evidence.weight, reverse=True)

@@ -1,0 +1,9 @@
+"""Forks: new checkpoints that stand where a query stood at one of its epochs, with the same or an edited state."""
+
+from __future__ import annotations
+
+from streamstate.replay.forks.edits import Edit
+from streamstate.replay.forks.fork import Fork, fork
+from streamstate.snapshots.fork_record import ForkRecord, forked_from
+
+__all__ = ["Edit", "Fork", "ForkRecord", "fork", "forked_from"]

@@ -1,0 +1,298 @@
+"""What a fork takes over from a checkpoint: the files that make up the state at an epoch, and what describes them.
+
+Also the errors for epochs whose files are no longer all there.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamstate.errors import EpochGoneError, UntrustedCheckpointError
+from streamstate.replay.forks.file_source_log import log_upto
+from streamstate.replay.forks.state_files import SIDE_FOLDERS, StateFile, StoreFiles
+from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
+from streamstate.snapshots.filesystem import Files
+from streamstate.snapshots.names import is_base_name
+from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.state_reader import no_state
+
+STORE_HINT = (
+    "\nIf the epoch was captured, the store still has it: a new query with transformWithState can start from it"
+    " (ss.initial_state, ss.start_offsets); no other operator accepts an initial state."
+)
+"""What can still be done with an epoch that the checkpoint no longer holds."""
+_NEAR = 10
+_ZIP_LISTS = (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName"))
+"""The file lists in RocksDB's snapshots, the folder of each, and the field with a file's name in that folder."""
+_MOST_IN_ZIP = 64 << 20
+"""Spark lists a few hundred bytes for each of RocksDB's files."""
+
+
+@dataclass(frozen=True)
+class ForkContents:
+    """What a fork takes over, as paths inside the checkpoint."""
+
+    linked: Sequence[str]
+    """Files of the state and its schemas, which are never modified."""
+    copied: Sequence[str]
+    """Small text files, of which the fork gets its own."""
+    texts: Mapping[str, str]
+    """Small text files that the original does not have in this form."""
+    folders: Sequence[str]
+    """Folders of small files."""
+
+    @classmethod
+    def of(cls, original: Checkpoint, files: Files, epoch: int) -> ForkContents:
+        """What a fork at an epoch takes over."""
+        planned = original.planned(epoch)
+        if planned is None:
+            raise epoch_gone(original, files, epoch)
+        if not original.has_state():
+            raise no_state(original.path)
+        linked = [*state_files_at(original.path, files, original, epoch), *_schema_files(files, original)]
+        texts, folders = _source_files(original, files, planned)
+        texts |= _missing_metadata(original)
+        # Spark also asks for the offsets of the epoch before, which must not look committed.
+        copied = [
+            f"offsets/{epoch - 1}",
+            f"offsets/{epoch}",
+            f"commits/{epoch}",
+            *_operator_metadata(files, original, epoch),
+        ]
+        return cls(linked, copied, texts, folders)
+
+
+def is_state_file(path: str) -> bool:
+    """Whether a path is that of a versioned file of a state store."""
+    return StateFile.parse(path.rsplit("/", 1)[-1]) is not None
+
+
+def state_files_at(root: str, files: Files, original: Checkpoint, epoch: int) -> Iterator[str]:
+    """The state files at an epoch of every store below a checkpoint's folder, checksums included.
+
+    The original knows which of several attempts at a version was committed, also for a fork that is being made.
+    """
+    for store, listed, chain in _chains(root, files, original, epoch):
+        if chain is None:
+            raise epoch_gone(original, files, epoch)
+        for file in chain:
+            yield from (f"{store}/{name}" for name in (file.name, *listed.beside(file.name)))
+        yield from _files_named_in_zips(root, store, chain, files)
+
+
+def _chains(
+    root: str, files: Files, original: Checkpoint, epoch: int
+) -> Iterator[tuple[str, StoreFiles, list[StateFile] | None]]:
+    """Each store's folder, its files, and those that make up its state at an epoch; None: some are missing."""
+    ids = original.state_ids(epoch)
+    for store, operator, partition in _stores(root, files, original, epoch):
+        listed = StoreFiles(files.names(f"{root}/{store}"))
+        committed_ids = {
+            version: of_operator[partition]
+            for version, operators in ids.items()
+            if partition < len(of_operator := operators.get(operator, []))
+        }
+        yield store, listed, listed.chain(epoch + 1, committed_ids)
+
+
+def _stores(root: str, files: Files, original: Checkpoint, epoch: int) -> Iterator[tuple[str, str, int]]:
+    """The folder, operator and partition of each store with state below a checkpoint: ``state/0/1/right-…``, 0, 1.
+
+    Also those whose files are all gone: every partition of an operator has the same stores.
+    """
+    planned = original.planned(epoch)
+    partitions = int(planned.conf.get(SHUFFLE_PARTITIONS, 0)) if planned is not None else 0
+    for operator in map(str, _numbers(files.names(f"{root}/state"))):
+        found = {
+            partition: _stores_in(f"{root}/state/{operator}/{partition}", files)
+            for partition in _numbers(files.names(f"{root}/state/{operator}"))
+            # A state that once had more partitions leaves their folders behind.
+            if not partitions or partition < partitions
+        }
+        names = {name for stores in found.values() for name in stores}
+        # An operator that works in a single partition has only the first.
+        several = any(stores for partition, stores in found.items() if partition > 0)
+        for partition in range(partitions) if partitions and several else found:
+            for name in sorted(names) if several else found[partition]:
+                yield f"state/{operator}/{partition}{name}", operator, partition
+
+
+def _stores_in(folder: str, files: Files) -> list[str]:
+    """The stores with files in a partition's folder: empty for its only one, else ``/<name>``."""
+    names = files.names(folder)
+    named = [f"/{name}" for name in filter(_may_be_store, sorted(names))]
+    own = [""] if StoreFiles(names).files else []
+    return own + [name for name in named if StoreFiles(files.names(f"{folder}{name}")).files]
+
+
+def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], files: Files) -> Iterator[str]:
+    """The files that RocksDB's snapshots name, each once."""
+    found: set[str] = set()
+    for file in chain:
+        if file.kind != "zip":
+            continue
+        path = f"{root}/{store}/{file.name}"
+        for folder, names in _names_in_zip(files, path).items():
+            present = set(files.names(f"{root}/{store}/{folder}")) if names else set()
+            for name in names:
+                checksums = [checksum for checksum in (f".{name}.crc", f"{name}.crc") if checksum in present]
+                found |= {f"{store}/{folder}/{file_name}" for file_name in (name, *checksums)}
+    yield from sorted(found)
+
+
+def _names_in_zip(files: Files, path: str) -> dict[str, list[str]]:
+    """The names of the files that a RocksDB snapshot lists, by their folder.
+
+    Only plain file names are accepted: Spark itself joins them to folders unchecked.
+    """
+    text = _metadata_in_zip(files, path)
+    try:
+        metadata = json.loads(text.partition("\n")[2])
+        lists = {(folder, name): metadata.get(kind) or () for kind, folder, name in _ZIP_LISTS}
+        pairs = {key: [(file[key[1]], file["localFileName"]) for file in listed] for key, listed in lists.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UntrustedCheckpointError.file(path, "does not list its files as Spark does") from error
+    for name in (name for listed in pairs.values() for pair in listed for name in pair):
+        if not is_base_name(name):
+            raise UntrustedCheckpointError.file(path, f"names the file {name!r}, which is not in its folder")
+    return {folder: [name for name, _ in listed] for (folder, _), listed in pairs.items()}
+
+
+def _metadata_in_zip(files: Files, path: str) -> str:
+    try:
+        with files.open(path) as file, zipfile.ZipFile(file) as archive:
+            if archive.getinfo("metadata").file_size > _MOST_IN_ZIP:
+                limit = f"{_MOST_IN_ZIP >> 20} MiB"
+                raise UntrustedCheckpointError.file(path, f"holds a 'metadata' of more than {limit}")
+            return archive.read("metadata").decode()
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
+
+
+def _source_files(original: Checkpoint, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
+    """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
+    texts: dict[str, str] = {}
+    folders: list[str] = []
+    logged = {int(name) for name in files.names(f"{original.path}/sources") if name.isdigit()}
+    for at, (folder, offset) in enumerate(zip(planned.logs, planned.offsets, strict=True)):
+        last = source_batch(offset)
+        if last is None:
+            folders.append(folder)
+        elif planned.names or at in logged or not _shares_log(at, planned.offsets, logged):
+            log = log_upto(files, f"{original.path}/{folder}", last)
+            texts |= {f"{folder}/{name}": text for name, text in log.items()}
+    return texts, folders
+
+
+def _shares_log(at: int, offsets: Sequence[str | None], logged: Collection[int]) -> bool:
+    """Whether a source is an earlier one read twice, as in a self-join: only the first of them has a log."""
+    return any(earlier in logged and offsets[earlier] == offsets[at] for earlier in range(at))
+
+
+def _operator_metadata(files: Files, original: Checkpoint, epoch: int) -> Iterator[str]:
+    """The metadata files of the operators up to an epoch."""
+    for operator in original.operators():
+        for path in _files_below(files, original.path, f"state/{operator}/_metadata"):
+            name = path.rsplit("/", 1)[-1]
+            if not name.isdigit() or int(name) <= epoch:
+                yield path
+
+
+def _missing_metadata(original: Checkpoint) -> dict[str, str]:
+    """Metadata for operators that an older Spark did not describe.
+
+    A newer Spark would add it when the fork first starts, and refuses a query whose operators are described
+    differently, or only some of them: if one is uncertain, none is described.
+    """
+    operators = original.legacy_operators()
+    if not all(operator.certain for operator in operators):
+        return {}
+    return {f"state/{operator.number}/_metadata/metadata": operator.metadata() for operator in operators}
+
+
+def _schema_files(files: Files, original: Checkpoint) -> Iterator[str]:
+    """The files with the schemas of the state, each of which is written once."""
+    for operator in original.operators():
+        folder = f"state/{operator}"
+        yield from _files_below(files, original.path, f"{folder}/_stateSchema")
+        for partition in _numbers(files.names(f"{original.path}/{folder}")):
+            yield from _files_below(files, original.path, f"{folder}/{partition}/_metadata")
+            for name in filter(_may_be_store, files.names(f"{original.path}/{folder}/{partition}")):
+                yield from _files_below(files, original.path, f"{folder}/{partition}/{name}/_metadata")
+
+
+def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
+    """Files under a folder, without hidden ones."""
+    for name in sorted(files.names(f"{root}/{folder}")):
+        if name.startswith("."):
+            continue
+        if any(not child.startswith(".") for child in files.names(f"{root}/{folder}/{name}")):
+            yield from _files_below(files, root, f"{folder}/{name}")
+        else:
+            yield f"{folder}/{name}"
+
+
+def _may_be_store(name: str) -> bool:
+    """Whether a name in a partition's folder may be a store's; a join has several."""
+    return not name.startswith((".", "_")) and name not in SIDE_FOLDERS and StateFile.parse(name) is None
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def why_unavailable(checkpoint: Checkpoint, epoch: int) -> str:
+    """Why an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
+    committed = checkpoint.committed()
+    if not committed or epoch < 0 or epoch > committed[-1]:
+        return "was never committed"
+    if epoch not in committed:
+        return "is gone: Spark has purged it"
+    if checkpoint.skipped(epoch):
+        return (
+            "has no state: it was planned but never finished, and Spark dropped it when it repartitioned the state in"
+            f" epoch {epoch + 1}"
+        )
+    if checkpoint.repartitioned(epoch):
+        return (
+            f"is incomplete: in it Spark only repartitioned the state to {checkpoint.partitions(epoch)} partitions, and"
+            " part of what it wrote is missing, so Spark cannot read it either"
+        )
+    repartitioned = next((number for number in committed if checkpoint.repartitioned(number)), None)
+    if repartitioned is None:
+        return "is incomplete: Spark has purged part of it"
+    return (
+        "is incomplete: Spark has purged part of it, or did not carry all of it over when it repartitioned the state to"
+        f" {checkpoint.partitions(repartitioned)} partitions in epoch {repartitioned}"
+    )
+
+
+def nearest_epochs(epochs: Sequence[int], epoch: int) -> str:
+    """The epochs before and after an epoch, for a message; empty if there are none."""
+    before = [number for number in epochs if number < epoch][-1:]
+    after = [number for number in epochs if number > epoch][:1]
+    return f"nearest: {', '.join(map(str, before + after))}" if before or after else ""
+
+
+def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError:
+    """The error for an epoch that the commit log lists, but whose state is incomplete."""
+    committed = original.committed()
+    # Only a few of them, because listing the files of many partitions takes time.
+    around = [number for number in committed if number < epoch][-_NEAR:]
+    around += [number for number in committed if number > epoch][:_NEAR]
+    complete = [
+        number
+        for number in around
+        if not original.skipped(number)
+        and all(chain is not None for _, _, chain in _chains(original.path, files, original, number))
+    ]
+    near = nearest_epochs(complete, epoch)
+    instead = f"Fork at a complete epoch ({near}), or raise" if near else "Raise"
+    return EpochGoneError(
+        f"The state of epoch {epoch} of {original.path} {why_unavailable(original, epoch)}.\n"
+        f"{instead} spark.sql.streaming.minBatchesToRetain before the query starts, to keep more epochs."
+        f"{STORE_HINT}"
+    )

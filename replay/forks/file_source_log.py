@@ -1,0 +1,97 @@
+"""The log of a file source in a fork: the files that were read up to the fork's epoch, and no later ones.
+
+Spark's file source looks up in this log which files it has already read. With an entry too many, the fork would never
+read that file; with one too few, it would read it twice. ``sources/<i>/<batch>`` lists the files of one of the source's
+batches; every tenth, ``<batch>.compact``, also those of all batches before, whose files are deleted after a while.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streamstate.errors import NotReplayableError
+from streamstate.snapshots.filesystem import Files
+
+_COMPACT = ".compact"
+_INTERVAL = 10
+# Spark may compact the log, and delete what it compacted, between listing and reading.
+_ATTEMPTS = 3
+
+
+def log_upto(files: Files, folder: str, last: int) -> dict[str, str]:
+    """The names and texts of a log's files as of one of the source's batches; -1: before its first."""
+    for _ in range(_ATTEMPTS):
+        log = _Log.listed(files, folder)
+        if (found := log.upto(last)) is not None:
+            return found
+    raise NotReplayableError(
+        f"{folder} no longer lists the files of the source's batches up to {last}.\n"
+        "Spark's log of the source is damaged, or was deleted by hand. Choose a later epoch."
+    )
+
+
+def entries(text: str) -> Iterator[dict[str, object]]:
+    """The entries of a log file: ``path``, ``timestamp`` and ``batchId`` of each file that was read."""
+    return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A source's log as it was listed."""
+
+    files: Files
+    folder: str
+    plain: frozenset[int]
+    compact: tuple[int, ...]
+
+    @classmethod
+    def listed(cls, files: Files, folder: str) -> _Log:
+        names = files.names(folder)
+        compact = (name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT))
+        numbers = sorted(int(name) for name in compact if name.isdigit())
+        return cls(files, folder, frozenset(int(name) for name in names if name.isdigit()), tuple(numbers))
+
+    @property
+    def interval(self) -> int:
+        """Every how many batches the log is compacted."""
+        if len(self.compact) > 1:
+            return self.compact[-1] - self.compact[-2]
+        first = self.compact[0] + 1 if self.compact else _INTERVAL
+        return _INTERVAL if first % _INTERVAL == 0 else first
+
+    def upto(self, last: int) -> dict[str, str] | None:
+        """The log's files up to a batch; None if part of it is gone."""
+        base = (last + 1) // self.interval * self.interval - 1
+        found: dict[str, str] = {}
+        if base >= 0:
+            if (compacted := self._compacted(base)) is None:
+                return None
+            found[f"{base}{_COMPACT}"] = compacted
+        for batch in range(base + 1, last + 1):
+            if (text := self._batch(batch)) is None:
+                return None
+            found[str(batch)] = text
+        return found
+
+    def _compacted(self, base: int) -> str | None:
+        """The text of a batch's compacted file, rebuilt if it was deleted."""
+        if base in self.compact:
+            return self.files.text(f"{self.folder}/{base}{_COMPACT}")
+        return self._from_later(base, 0)
+
+    def _batch(self, batch: int) -> str | None:
+        if batch in self.plain:
+            return self.files.text(f"{self.folder}/{batch}")
+        return self._from_later(batch, batch)
+
+    def _from_later(self, upto: int, since: int) -> str | None:
+        """The entries of some batches, from a compacted file that was written after them."""
+        later = next((batch for batch in self.compact if batch > upto), None)
+        text = None if later is None else self.files.text(f"{self.folder}/{later}{_COMPACT}")
+        if text is None:
+            return None
+        version, *lines = text.splitlines()
+        kept = [line for line in lines if line.startswith("{") and since <= json.loads(line)["batchId"] <= upto]
+        return "\n".join([version, *kept]) if kept else None

@@ -1,0 +1,346 @@
+"""Making a fork: the checkpoint of a new query that stands exactly where another query stood at one of its epochs.
+
+Removing the newer files of ``offsets/`` and ``commits/`` is not enough: Spark picks up the newer state files that are
+still there, and the state is silently wrong. A fork therefore holds only the files that make up the state at its epoch
+(:mod:`.state_files`), a log of its file sources that ends there (:mod:`.file_source_log`), one committed epoch, and its
+own query id, so that it can run beside the original. SEEP calls this checkpointing and restoring operator state (Castro
+Fernandez et al., SIGMOD 2013).
+
+Spark writes a state file once, under a temporary name, renames it and never changes it again. So two checkpoints can
+share it as a hard link, which takes no space and lasts as long as one of the two needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from streamstate.errors import EpochGoneError, ForkError
+from streamstate.replay.forks.checkpoint_files import (
+    STORE_HINT,
+    ForkContents,
+    epoch_gone,
+    is_state_file,
+    state_files_at,
+    why_unavailable,
+)
+from streamstate.replay.forks.edit_encoding import MAX_EDITED_ROWS
+from streamstate.replay.forks.edits import EditInput, parse_edits
+from streamstate.replay.forks.rewritten_state import RewrittenState, with_schema_paths
+from streamstate.replay.forks.state_rewriter import StateRewriter
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
+from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.state_comparison import StateAt, state_differences
+
+_SHOWN_DIFFERENCES = 10
+_UNFINISHED = "streamstate-fork.unfinished"
+_BEFORE_FIRST_EPOCH = -1
+
+
+@dataclass(frozen=True)
+class Fork(os.PathLike[str]):
+    """A checkpoint made from another one; it can be passed wherever a checkpoint's path can.
+
+    Attributes:
+        checkpoint: its path or URI.
+        original: the path or URI of the checkpoint it was made from.
+        epoch: the last epoch that both share; the fork runs the one after it next.
+        query_id: the fork's own query id.
+        seconds: how long it took to make.
+        linked_bytes: bytes shared with the original's files on the local disk.
+        new_bytes: bytes the fork takes up itself.
+        edited_rows: how many rows of its state were changed, added or deleted.
+    """
+
+    checkpoint: str
+    original: str
+    epoch: int
+    query_id: str
+    seconds: float = field(default=0.0, compare=False)
+    linked_bytes: int = field(default=0, compare=False)
+    new_bytes: int = field(default=0, compare=False)
+    edited_rows: int = 0
+
+    def __fspath__(self) -> str:
+        """The checkpoint's path."""
+        return self.checkpoint
+
+    def __str__(self) -> str:
+        """The checkpoint's path."""
+        return self.checkpoint
+
+
+def fork(
+    checkpoint: str | os.PathLike[str],
+    new_checkpoint: str | os.PathLike[str],
+    *,
+    at: int | None = None,
+    partitions: int | None = None,
+    edit: EditInput | None = None,
+    verify: str = "files",
+    spark: SparkSession | None = None,
+) -> Fork:
+    """Make a checkpoint that stands exactly where another one stood at one of its epochs.
+
+    The original may be running, here or elsewhere: it is only read. On the same local disk, state files are hard
+    links, so that a fork takes almost no space; elsewhere only the files that make up the state at that epoch are
+    copied. The fork is a separate query with its own id: started with the same code and another sink, it runs epoch
+    ``at + 1`` next. When it is captured (:func:`capture`, :func:`follow`), the store records its parent and the epoch.
+
+    Args:
+        checkpoint: the original's ``checkpointLocation``.
+        new_checkpoint: where the fork goes; it must not exist yet.
+        at: the last epoch that both share; by default the newest committed one.
+        partitions: the number of partitions of the fork's state, if it should differ from the original's. Spark's
+            executors rewrite the state at the same epoch, and the fork is compared with the original row by row. Only
+            for RocksDB state stores. Operators that always work in a single partition (a limit, an aggregation without
+            keys) stay as they are.
+        edit: changes to the fork's state: SQL (``UPDATE``, ``DELETE``, ``INSERT … VALUES``) over the columns of a state
+            table, an :class:`Edit`, or a sequence of these, applied in order. At most 20,000 rows per table; times
+            without a zone are UTC. Supported for aggregations, windows, session windows, deduplication,
+            ``applyInPandasWithState``, and value and map variables without TTL, in RocksDB state stores. All other
+            rows are compared with the original's.
+        verify: how the fork is compared with the original before it is returned. ``"files"``: the same files, with the
+            same contents, make up its state. ``"rows"``: Spark's state reader also finds the same rows in both.
+        spark: the session for checkpoints that are not on the local disk, and for ``verify="rows"``; by default the
+            running one, or an embedded one.
+
+    Returns:
+        The fork; it can be passed wherever a checkpoint's path can.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        EpochGoneError: the epoch was never committed, or Spark has purged it; the message names the nearest ones.
+        InvalidArgumentError: ``partitions`` is not a positive integer, or an edit is invalid: it matches no row, its
+            values do not fit, it sets a key, or it adds a row that exists.
+        UnknownTableError: an edit names a state table that does not exist.
+        UnknownColumnError: an edit names a column that does not exist.
+        UntrustedCheckpointError: a file of the original names, or links to, something outside the checkpoint.
+        UnsupportedStateError: Spark cannot rewrite the state; the message says what it can rewrite.
+        ForkError: ``new_checkpoint`` exists already, or the fork turned out to differ from the original.
+        NoStateError: the query keeps no state.
+        NotReplayableError: the log of a file source no longer says which files had been read by then.
+
+    Example:
+        >>> fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=12)  # doctest: +SKIP
+        >>> fork.epoch  # doctest: +SKIP
+        12
+        >>> wider = ss.fork("checkpoints/delays", "checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
+        >>> zero = "UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'"
+        >>> ss.fork("checkpoints/delays", "checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
+        1
+    """
+    # Check the arguments before starting Spark.
+    if partitions is not None:
+        whole_number(partitions, "partitions")
+    if edit is not None:
+        parse_edits(edit)
+    source, target = location(os.fspath(checkpoint)), location(os.fspath(new_checkpoint))
+    if verify not in ("files", "rows"):
+        raise ForkError(f"Invalid verify={verify!r}: expected 'files' or 'rows'.")
+    if target == source or target.startswith(f"{source}/"):
+        raise ForkError(f"{target} is the original itself, or inside it.\nChoose a folder that does not exist yet.")
+    remote = local_path(source) is None or local_path(target) is None
+    if spark is None and (remote or verify == "rows" or partitions is not None or edit is not None):
+        from streamstate.snapshots.spark.session import session
+
+        spark = session()
+    files = files_for(spark, source, target)
+    with never_overwriting():
+        return ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit).build(at, verify)
+
+
+def fork_before_first_epoch(
+    checkpoint: str | os.PathLike[str], new_checkpoint: str | os.PathLike[str], spark: SparkSession
+) -> Fork:
+    """Make a checkpoint without any epoch, whose first epoch will read what the original's first epoch read."""
+    began = time.monotonic()
+    original, target = Checkpoint(checkpoint, spark), location(os.fspath(new_checkpoint))
+    refuse_links_out(original.path)
+    parent_id, planned = original.query_id, original.planned(0)
+    if planned is None:
+        begun = original.begun()
+        oldest = f"; its oldest is {begun[0]}" if begun else ""
+        raise EpochGoneError(
+            f"{original.path} no longer has what describes its epoch 0{oldest}.\nReplay from a later epoch on."
+        )
+    files = files_for(spark, original.path, target)
+    if not files.make_folder(target):
+        raise ForkError(f"{target} already exists.\nChoose a folder that does not exist yet, or delete this one first.")
+    query_id = str(uuid.uuid4())
+    record = ForkRecord.now(original.path, parent_id, _BEFORE_FIRST_EPOCH)
+    with never_overwriting():
+        for log, offset in zip(planned.logs, planned.offsets, strict=True):
+            # Kafka and some other sources record once where they began.
+            if source_batch(offset) is None:
+                files.copy_tree(f"{original.path}/{log}", f"{target}/{log}")
+        files.write(f"{target}/{FORK_FILE}", record.text())
+        files.write(f"{target}/metadata", json.dumps({"id": query_id}))
+    return Fork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)
+
+
+@dataclass
+class ForkBuilder:
+    """Builds one fork.
+
+    Args:
+        files: the file system of both; it never overwrites a file unless asked to.
+        spark: for comparing rows, and for rewriting state.
+        partitions: the number of partitions of its state; None: the original's.
+    """
+
+    original: Checkpoint
+    target: str
+    files: Files
+    spark: SparkSession | None
+    partitions: int | None = None
+    edit: EditInput | None = None
+    _rewritten: RewrittenState | None = field(default=None, init=False)
+
+    def build(self, at: int | None, verify: str) -> Fork:
+        """Make the fork, or leave nothing behind."""
+        began = time.monotonic()
+        parent_id = self.original.query_id
+        refuse_links_out(self.original.path)
+        epoch = self._epoch(at)
+        contents = ForkContents.of(self.original, self.files, epoch)
+        self._rewritten = self._planned_rewrite(epoch)
+        self._claim_target()
+        try:
+            volume = self._fill(contents, epoch)
+            query_id = str(uuid.uuid4())
+            edits = () if self.edit is None else tuple(map(str, parse_edits(self.edit)))
+            record = ForkRecord.now(self.original.path, parent_id, epoch, self.partitions, edits)
+            self.files.write(f"{self.target}/{FORK_FILE}", record.text())
+            # Written last: without it, Spark does not take the folder for a checkpoint.
+            self.files.write(f"{self.target}/metadata", json.dumps({"id": query_id}))
+            if verify == "rows" or self._rewritten is not None:
+                self._verify_rows(epoch)
+            self.files.remove_tree(f"{self.target}/{_UNFINISHED}")
+        except BaseException:
+            self.files.remove_tree(self.target)
+            raise
+        seconds = time.monotonic() - began
+        edited = 0 if self._rewritten is None else self._rewritten.edited_rows
+        return Fork(self.target, self.original.path, epoch, query_id, seconds, volume.linked, volume.copied, edited)
+
+    def _epoch(self, at: int | None) -> int:
+        committed = self.original.committed()
+        if not committed:
+            raise EpochGoneError(
+                f"{self.original.path} has no committed epoch to fork at.\nRun its query until it has committed one."
+            )
+        if at is None:
+            return committed[-1]
+        if at in committed and not self.original.skipped(at):
+            return at
+        why = why_unavailable(self.original, at)
+        raise EpochGoneError(f"Epoch {at} of {self.original.path} {why}.\n{_nearest(committed, at)}{STORE_HINT}")
+
+    def _planned_rewrite(self, epoch: int) -> RewrittenState | None:
+        """The part of the state that Spark has to rewrite; None: nothing."""
+        current = self.original.partitions(epoch)
+        partitions = self.partitions or current
+        if self.edit is None and partitions == current:
+            return None
+        if partitions is None:
+            raise epoch_gone(self.original, self.files, epoch)
+        assert self.spark is not None
+        return RewrittenState.planned(StateRewriter(self.spark, self.original, epoch), partitions, self.edit)
+
+    def _claim_target(self) -> None:
+        """Create the target folder; an unfinished fork left there by a killed process is deleted first."""
+        unfinished = f"{self.target}/{_UNFINISHED}"
+        if self.files.names(unfinished):
+            self.files.remove_tree(self.target)
+        if not self.files.make_folder(self.target):
+            raise ForkError(
+                f"{self.target} already exists, and a fork is never written into an existing checkpoint.\n"
+                "Choose a folder that does not exist yet, or delete this one first."
+            )
+        self.files.write(f"{unfinished}/{uuid.uuid4()}", "")
+
+    def _fill(self, contents: ForkContents, epoch: int) -> Volume:
+        """Bring over what stays as it is, and have Spark write the rest, whose rows are compared later."""
+        if self._rewritten is None:
+            volume = self._bring(contents, epoch)
+            self._verify_files(contents, epoch)
+            return volume
+        early, late = self._rewritten.phases(contents)
+        volume = self._bring(early, epoch)
+        self._rewritten.write(self.target)
+        written = Volume(copied=self._rewritten.written_bytes(self.target, self.files))
+        return volume + written + self._bring(late, epoch)
+
+    def _bring(self, contents: ForkContents, epoch: int) -> Volume:
+        copied = {path: self.files.text(f"{self.original.path}/{path}") for path in contents.copied}
+        volume = Volume()
+        for path, text in {**copied, **contents.texts}.items():
+            if text is not None:
+                volume += Volume(copied=self.files.write(inside(self.target, path), self._adapted(path, text)))
+        for path in contents.folders:
+            self.files.copy_tree(f"{self.original.path}/{path}", f"{self.target}/{path}")
+        pairs = ((inside(self.original.path, name), inside(self.target, name)) for name in contents.linked)
+        try:
+            return volume + self.files.copy(pairs)
+        except FileNotFoundError as error:
+            raise epoch_gone(self.original, self.files, epoch) from error
+
+    def _adapted(self, path: str, text: str) -> str:
+        """The text of a small file in the fork, with the full paths of schema files pointing into the fork."""
+        if self._rewritten is not None:
+            text = self._rewritten.text(path, text)
+        local = local_path(self.target)
+        return with_schema_paths(path, text, self.target if local is None else f"file:{local}")
+
+    def _verify_files(self, contents: ForkContents, epoch: int) -> None:
+        """Compare the fork with the original: the same files, with the same contents, make up its state."""
+        found = set(filter(is_state_file, state_files_at(self.target, self.files, self.original, epoch)))
+        if found != set(filter(is_state_file, contents.linked)):
+            raise self._differs("other files would make up its state")
+        for path in contents.linked:
+            if not self.files.same(f"{self.original.path}/{path}", f"{self.target}/{path}"):
+                raise self._differs(f"{path} differs")
+
+    def _verify_rows(self, epoch: int) -> None:
+        assert self.spark is not None
+        states = StateAt(self.original.path, epoch), StateAt(self.target, epoch)
+        limit = 2 * MAX_EDITED_ROWS if self.edit is not None else _SHOWN_DIFFERENCES
+        differences = state_differences(self.spark, *states, limit=limit)
+        as_intended = not differences if self._rewritten is None else self._rewritten.is_intended(differences)
+        if not as_intended:
+            names = ", ".join(difference.table for difference in differences)
+            raise self._differs(f"{names} differ" if names else "the edits are missing from it")
+
+    def _differs(self, why: str) -> ForkError:
+        return ForkError(
+            f"The fork of {self.original.path} differs from its original: {why}.\n"
+            "It was deleted again, and the original is unchanged. Fork again, or at another epoch."
+        )
+
+
+@contextlib.contextmanager
+def never_overwriting() -> Iterator[None]:
+    """Raise a ForkError for a file that exists already."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ForkError(
+            f"{error.filename} is there already, and a fork never overwrites a file.\n"
+            "Is something else writing into the same folder? Fork into a folder that does not exist yet."
+        ) from error
+
+
+def _nearest(committed: Sequence[int], at: int) -> str:
+    near = sorted((epoch for epoch in committed if epoch != at), key=lambda epoch: abs(epoch - at))[:2]
+    return f"It holds epochs {committed[0]} to {committed[-1]}; nearest: {', '.join(map(str, sorted(near)))}."

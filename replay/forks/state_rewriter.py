@@ -1,0 +1,179 @@
+"""Rewriting the state of a checkpoint into another one, on Spark's executors, with Spark's own ``StateRewriter``.
+
+Spark uses it for offline repartitioning. It reads every row of every store of an operator as bytes, passes the frame
+to a function, and writes the frame that it returns as the state of an epoch. The class is private to Spark: only this
+module touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from streamstate.errors import UnsupportedStateError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.legacy_operators import described_view
+from streamstate.snapshots.operators import listed_stores
+from streamstate.snapshots.state_reader import StateReader
+
+PARTITION_KEY = "partition_key"
+"""The column of a store's rows that determines the partition of each; the others are bytes."""
+_LIMIT = "globalLimit"
+
+RewriteFunction = Callable[["RewritableOperator", "DataFrame"], "DataFrame"]
+"""Maps the rows of an operator's store to the new ones: columns ``partition_key``, ``key_bytes``, ``value_bytes`` and
+``column_family_name``, in and out; the frame's partitions become those of the state."""
+
+
+@dataclass(frozen=True)
+class RewritableOperator:
+    """A stateful operator whose state can be rewritten."""
+
+    number: int
+    """Spark's id of it in the query."""
+    name: str
+    """Spark's name of its kind."""
+    stores: tuple[str, ...]
+    single_partition: bool
+    """Whether it always works in a single partition, as a limit and an aggregation without keys do."""
+
+
+@dataclass
+class StateRewriter:
+    """Rewrites the state of one committed epoch of a checkpoint, which is only read."""
+
+    spark: SparkSession
+    original: Checkpoint
+    epoch: int
+
+    def __post_init__(self) -> None:
+        """Open a separate session, with the settings that the query is pinned to."""
+        self.session = StateReader(self.spark, self.original).session(self.epoch)
+        undescribed = self.original.legacy_operators()
+        if not all(operator.certain for operator in undescribed):
+            raise UnsupportedStateError(
+                f"The state of {self.original.path} cannot be rewritten: the Spark version that wrote it left no"
+                " metadata of its operators, and the files alone do not identify them.\nFork without partitions= and"
+                " edit=. Step that fork once, then fork it again."
+            )
+        self._path = (
+            described_view(self.session, self.original.path, undescribed) if undescribed else self.original.path
+        )
+
+    def operators(self) -> list[RewritableOperator]:
+        """The operators with state."""
+        stores: dict[tuple[int, str], list[str]] = {}
+        for row in listed_stores(self.session, self.original, self.epoch):
+            stores.setdefault((row["operatorId"], row["operatorName"]), []).append(row["stateStoreName"])
+        return [self._operator(number, name, tuple(names)) for (number, name), names in stores.items()]
+
+    def _operator(self, number: int, name: str, stores: tuple[str, ...]) -> RewritableOperator:
+        if name == _LIMIT:
+            return RewritableOperator(number, name, stores, single_partition=True)
+        kind = self.rows(number, name, stores[0]).schema[PARTITION_KEY].dataType
+        return RewritableOperator(number, name, stores, single_partition=not getattr(kind, "fields", True))
+
+    def rows(self, number: int, name: str, store: str) -> DataFrame:
+        """All rows of a store: ``partition_key``, ``key_bytes``, ``value_bytes``, ``column_family_name``."""
+        options = {"operatorId": str(number), "storeName": store, "batchId": str(self.epoch)}
+        reader = self.session.read.format("statestore").options(**options)
+        try:
+            return reader.option("_readAllColumnFamilies", "true").load(self._path)
+        except PySparkException as error:
+            raise _not_rewritable(self.original.path, number, name, error) from error
+        except Exception as error:
+            # Some of Spark's errors reach Python as errors of py4j.
+            if not hasattr(error, "java_exception"):
+                raise
+            raise _not_rewritable(self.original.path, number, name, error) from error
+
+    def run(
+        self, target: str, operators: list[RewritableOperator], function: RewriteFunction
+    ) -> dict[str, list[list[str]]]:
+        """Write the state at the epoch into another checkpoint, as the state of the same epoch.
+
+        The target must have this epoch's offsets, and the metadata and schemas of exactly these operators. Returns the
+        unique ids of the written files by operator, partition and store, as the commit log holds them in checkpoint
+        format 2; empty in format 1.
+        """
+        jvm: Any = self.session._jvm
+        context: Any = self.session.sparkContext
+        start: Any = ensure_callback_server_started
+        start(context._gateway)  # noqa: SLF001 - as PySpark's own foreachBatch does
+        java: Any = self.session._jsparkSession
+        hadoop = java.sessionState().newHadoopConf()
+        resolve = jvm.org.apache.spark.sql.execution.streaming.utils.StreamingUtils.resolvedCheckpointLocation
+        scala_function = _ScalaFunction(self.session, {operator.number: operator for operator in operators}, function)
+        rewriter = jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter(
+            java,
+            self.epoch,
+            self.epoch,
+            resolve(hadoop, target),
+            hadoop,
+            jvm.scala.Some(resolve(hadoop, self._path)),
+            jvm.scala.Some(scala_function),
+            jvm.scala.Option.empty(),
+        )
+        try:
+            return _state_ids(rewriter.run())
+        except Exception as error:
+            # An error of the Python function comes back as an error of py4j, without its class.
+            raise (scala_function.error or error) from error
+
+
+class _ScalaFunction:
+    """A Python function of a frame as a Scala function; Spark calls it in the driver."""
+
+    def __init__(
+        self, session: SparkSession, operators: Mapping[int, RewritableOperator], function: RewriteFunction
+    ) -> None:
+        self._session, self._operators, self._function = session, operators, function
+        self.error: BaseException | None = None
+
+    def apply(self, java: Any) -> Any:
+        """The new rows for a frame of rows."""
+        try:
+            # The options of the read say which operator it is.
+            options = java.queryExecution().analyzed().options()
+            operator = self._operators[int(options.get("operatorId"))]
+            return self._function(operator, DataFrame(java, self._session))._jdf
+        except BaseException as error:
+            self.error = error
+            raise
+
+    class Java:
+        """The interface that py4j implements with this class."""
+
+        implements = ("scala.Function1",)
+
+
+def _state_ids(found: Any) -> dict[str, list[list[str]]]:
+    """The ids of each partition's stores, by operator, from Spark's map."""
+    ids: dict[str, list[list[str]]] = {}
+    if found.isDefined():
+        entries = found.get().iterator()
+        while entries.hasNext():
+            entry = entries.next()
+            operator, partitions = entry._1(), entry._2()  # noqa: SLF001 - the parts of a Scala pair
+            ids[str(operator)] = [[str(store_id) for store_id in stores] for stores in partitions]
+    return ids
+
+
+def _not_rewritable(checkpoint: str, number: int, name: str, error: Exception) -> UnsupportedStateError:
+    reason = str(getattr(error, "java_exception", error))
+    if "UNSUPPORTED_PROVIDER" in reason:
+        return UnsupportedStateError(
+            f"Spark cannot rewrite the state of {checkpoint}: it can only rewrite RocksDB state stores.\n"
+            "Fork without partitions= and edit=. To change the state, start the query from scratch with\n"
+            "spark.sql.streaming.stateStore.providerClass="
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider."
+        )
+    return UnsupportedStateError(
+        f"Spark cannot rewrite the state of operator {number} ({name}) of {checkpoint}: {reason.splitlines()[0]}\n"
+        "Fork without partitions= and edit=."
+    )

@@ -1,0 +1,186 @@
+"""Running a range of epochs again, with other code, settings or state, and comparing the result with the original."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamstate.errors import EpochGoneError, InvalidArgumentError
+from streamstate.replay.forks import Fork
+from streamstate.replay.forks.fork import fork, fork_before_first_epoch
+from streamstate.replay.stepping.fork_capture import ForkCapture, temporary_folder
+from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner, Watermark
+from streamstate.replay.stepping.step import EpochLoop
+from streamstate.replay.stepping.step_report import StepReport
+from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.epoch_range import epoch_span
+from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.spark.session import session
+from streamstate.state_inspect import Comparison, History
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A range of epochs that was run again.
+
+    Attributes:
+        fork: the checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1).
+        steps: the report of the epochs that were run.
+        original: the original's captured epochs.
+        replayed: the replay's captured epochs.
+        comparison: the two compared epoch by epoch: ``original.compare(replayed)``.
+    """
+
+    fork: Fork
+    steps: StepReport
+    original: History
+    replayed: History
+    comparison: Comparison
+    _temporary: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def same(self) -> bool:
+        """Whether every replayed epoch has the same state as in the original."""
+        return self.comparison.same
+
+    def __repr__(self) -> str:
+        return f"{self.steps!r}\n{self.comparison!r}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.steps._repr_html_()}{self.comparison._repr_html_()}"
+
+
+def replay(
+    build_query: BuildQuery,
+    checkpoint: str | os.PathLike[str],
+    new_checkpoint: str | os.PathLike[str],
+    *,
+    epochs: range | tuple[int, int] | str,
+    store: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    partitions: int | None = None,
+    edit: Any = None,
+    mode: str = "update",
+    watermark: Watermark | None = None,
+    spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,
+) -> Replay:
+    """Run a range of a query's epochs again with the same input, and compare the two histories epoch by epoch.
+
+    A replay of the same code shows whether the query is deterministic; with changed code, settings or state, it shows
+    what would have happened. A replay from epoch 0 starts without any state, so the state may have another schema.
+
+    Args:
+        build_query: returns the streaming DataFrame, with the code to try out.
+        checkpoint: the original; it is only read.
+        new_checkpoint: where the replay goes; it must not exist yet.
+        epochs: the epochs to run again: ``"40..60"`` (both ends included; ``"40.."`` and ``"..60"`` are open), a range,
+            or the first and the last epoch.
+        store: where both are captured; by default a temporary store that lives as long as the result.
+        name: the replay's name in the store; by default its folder's name.
+        conf: Spark settings for the replay only. Those that a query's first epoch fixes can only be given for a replay
+            from epoch 0.
+        partitions: another number of partitions for the state; see :func:`streamstate.fork`.
+        edit: changes to the state before the first epoch; see :func:`streamstate.fork`.
+        mode: the output mode.
+        watermark: see :func:`streamstate.step`.
+        spark: the session; by default the running one, or an embedded one.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
+
+    Returns:
+        The replay, its steps and the comparison.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid.
+        EpochGoneError: the original does not have all these epochs.
+        QueryError, NotReplayableError, ForkError: as :func:`streamstate.step`; epochs that were run stay, and a fork on
+            which nothing was run is deleted.
+
+    Example:
+        >>> replay = ss.replay(fixed, "checkpoints/delays", "checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
+        >>> replay.comparison.first  # doctest: +SKIP
+    """
+    active = spark or session()
+    original = Checkpoint(location(os.fspath(checkpoint)), active)
+    first, last = _span(original, epochs)
+    settings, pinned = _settings(conf or {}, original, first, partitions, active)
+    if first == 0 and edit is not None:
+        raise InvalidArgumentError(
+            "Before epoch 0 there is no state to edit.\nReplay from epoch 1 on, or leave edit out."
+        )
+    temporary = temporary_folder("replay") if store is None else None
+    store_path = temporary.name if temporary is not None else os.fspath(store or "")
+    recorded = ForkCapture(original.path, store_path, None, active)
+    recorded.catch_up()
+    if first == 0:
+        made = fork_before_first_epoch(original.path, new_checkpoint, active)
+    else:
+        made = fork(original.path, new_checkpoint, at=first - 1, partitions=partitions, edit=edit, spark=active)
+    runner = ForkRunner(
+        build_query,
+        made.checkpoint,
+        original.path,
+        active,
+        mode=mode,
+        watermark=watermark,
+        conf=settings,
+        pinned=pinned,
+    )
+    capture = ForkCapture(made.checkpoint, store_path, name, active)
+    steps = _run(EpochLoop(runner, capture, capture_each=True, progress=progress), made, last - first + 1)
+    captured = capture.store
+    before, after = captured[recorded.name], captured[capture.name]
+    return Replay(made, steps, before, after, before.compare(after), temporary)
+
+
+def _run(loop: EpochLoop, made: Fork, epochs: int) -> StepReport:
+    """Run the epochs; a fork on which nothing was run is deleted again."""
+    try:
+        return loop.run(epochs)
+    except BaseException:
+        if loop.runner.epoch == made.epoch:
+            files_for(loop.runner.spark, made.checkpoint).remove_tree(made.checkpoint)
+        raise
+
+
+def _span(original: Checkpoint, epochs: range | tuple[int, int] | str) -> tuple[int, int]:
+    original.query_id  # noqa: B018 (raises if there is no checkpoint)
+    begun = original.begun()
+    first, last = epoch_span(epochs, begun)
+    if not begun or first < begun[0] or last > begun[-1]:
+        available = f"{begun[0]} to {begun[-1]}" if begun else "none"
+        raise EpochGoneError(
+            f"{original.path} does not have all of the epochs {first} to {last}.\nIt has these epochs: {available}."
+        )
+    return first, last
+
+
+def _settings(
+    conf: Mapping[str, Any], original: Checkpoint, first: int, partitions: int | None, spark: SparkSession
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of a replay's runs, as Spark spells them, and those that its first epoch fixes."""
+    settings = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()}
+    planned = original.planned(first)
+    fixed = planned.conf if planned is not None else {}
+    for key, value in settings.items():
+        if not key.startswith("spark.sql.") or not (key in fixed or spark.conf.isModifiable(key)):
+            raise InvalidArgumentError(
+                f"{key} is fixed when Spark starts, so a replay cannot change it.\nOnly settings of Spark SQL that can"
+                " be changed at runtime are supported."
+            )
+        if first > 0 and key in fixed and fixed[key] != value:
+            raise InvalidArgumentError(
+                f"The query's first epoch fixed {key}={fixed[key]}.\nReplay from epoch 0 to give it another value"
+                + ("; or pass partitions=…." if key == SHUFFLE_PARTITIONS else ".")
+            )
+    if first > 0:
+        return settings, {}
+    own_partitions = {} if partitions is None else {SHUFFLE_PARTITIONS: str(partitions)}
+    pinned = {key: value for key, value in settings.items() if key in fixed} | own_partitions
+    return {key: value for key, value in settings.items() if key not in pinned}, pinned

@@ -1,0 +1,198 @@
+"""Running a query for exactly one micro-batch: where its results go, and what its failures mean for the fork.
+
+The results go nowhere, or to a folder that only the fork writes to; never to the original's sink.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from streamstate.errors import ForkError, InvalidArgumentError, NotReplayableError, QueryError, StreamStateError
+from streamstate.replay.stepping.fork_folder import ForkFolder
+from streamstate.snapshots.epoch_commit import BatchProgress
+from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.plan_graph import last_execution
+from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
+
+# Waiting returns to Python this often, so that an interrupt is noticed; in seconds.
+_POLL = 1
+_SINKS_FILE = "streamstate-sinks.json"
+"""A file in the fork with the paths that it has written to. Spark does not read it."""
+
+
+@dataclass(frozen=True)
+class ForkSink:
+    """The sink of a fork."""
+
+    format: str = "noop"
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, text: object) -> ForkSink:
+        """The sink for ``noop`` or ``FORMAT:PATH``."""
+        if text == "noop":
+            return cls()
+        if isinstance(text, str) and (match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", text)):
+            return cls(match[1], location(match[2]))
+        raise InvalidArgumentError(
+            f"Invalid sink {text!r}: a fork never writes to the original's sink.\n"
+            "Expected 'noop' (results are discarded; the state shows what was computed), or FORMAT:PATH with a new"
+            " folder, such as 'parquet:out/what_if'."
+        )
+
+    def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Direct a writer to the sink: each epoch overwrites ``PATH/epoch=N``.
+
+        Spark's own file sink cannot start in the middle: its log needs every epoch from the first.
+        """
+        if self.path is None:
+            return writer.format(self.format)
+        kind, path = self.format, self.path
+
+        def write(rows: DataFrame, epoch: int) -> None:
+            rows.write.format(kind).mode("overwrite").save(f"{path}/epoch={epoch}")
+
+        return writer.foreachBatch(write)
+
+    def claim(self, folder: ForkFolder) -> None:
+        """Reserve the sink's path for the fork; raise if it holds files that the fork did not write."""
+        if self.path is None:
+            return
+        claimed: list[str] = json.loads(folder.text(_SINKS_FILE) or "[]")
+        if self.path in claimed:
+            return
+        if folder.files.names(self.path):
+            raise ForkError(
+                f"{self.path} holds files that {folder.path} did not write: it may be the original's sink.\n"
+                "Choose a folder that does not exist yet, or sink='noop'."
+            )
+        folder.write({_SINKS_FILE: json.dumps([*claimed, self.path])})
+
+
+def run_batch(
+    frame: DataFrame, checkpoint: str, epoch: int, *, mode: str, sink: ForkSink, conf: Mapping[str, str]
+) -> tuple[BatchProgress | None, Any]:
+    """Run the one epoch that is planned in a checkpoint, and return Spark's report and its own object of it.
+
+    An interrupt stops the query first. The object is for :mod:`streamstate.snapshots.plan_graph`.
+
+    With this trigger a query runs one batch; Spark plans the next one, even one without data, only in its next run.
+    """
+    try:
+        writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
+        writer = writer.trigger(once=True)
+        with with_settings(frame.sparkSession, conf):
+            query = writer.start()
+        _wait(query)
+    except PySparkException as error:
+        raise _batch_error(error, checkpoint, epoch) from error
+    return _progress(query, epoch), last_execution(query)
+
+
+def _wait(query: StreamingQuery) -> None:
+    spare_other_calls()
+    try:
+        while not query.awaitTermination(_POLL):
+            pass
+    except BaseException:
+        query.stop()
+        raise
+
+
+def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
+    event: Any = query._jsq.lastProgress()
+    if event is None or int(event.batchId()) != epoch or not event.durationMs().containsKey("addBatch"):
+        return None
+    return BatchProgress(str(event.runId()), int(event.numInputRows()))
+
+
+@contextmanager
+def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Set what a query adopts when it is built and started, and restore the session's own settings afterwards."""
+    before = {key: spark.conf.get(key, None) for key in conf}
+    changed = {key: value for key, value in conf.items() if before[key] != value}
+    try:
+        for key, value in changed.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key in changed:
+            original = before[key]
+            if original is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, original)
+
+
+def active_queries(spark: SparkSession) -> set[str]:
+    """The ids of the queries that run in this Spark application, in any session."""
+    session: Any = spark._jsparkSession
+    return {str(query_id) for query_id in session.sharedState().activeStreamingQueries().keySet().toArray()}
+
+
+_STATE_SCHEMA = re.compile(
+    r"STATE_STORE_\w*SCHEMA\w*|STATE_STORE_VARIABLE_SIZE\w*|STATEFUL_PROCESSOR_\w+|STATE_STORE_INVALID_\w+"
+    r"|(?i:schema (?:don't|does not|do not) match|SCHEMA_NOT_COMPATIBLE|StateSchemaNotCompatible)"
+)
+_INPUT_GONE = re.compile(
+    r"KAFKA_DATA_LOSS|data loss|OffsetOutOfRange|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException", re.IGNORECASE
+)
+_OTHER_SOURCES = re.compile(r"number of sources|There are \[\d+\] sources", re.IGNORECASE)
+_OTHER_FOLDER = re.compile(r"Wrong basePath|CONFLICTING_DIRECTORY_STRUCTURES", re.IGNORECASE)
+_OTHER_OPERATORS = re.compile(r"STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
+_STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+
+
+def _batch_error(error: BaseException, checkpoint: str, epoch: int) -> StreamStateError:
+    """The error for an epoch of a fork that Spark could not run."""
+    text = str(error)
+    reason = _reason(text)
+    unchanged = f"The fork is unchanged, at epoch {epoch - 1}."
+    if _OTHER_OPERATORS.search(text):
+        return QueryError(
+            f"The query's stateful operators are not the ones whose state {checkpoint} holds: {reason}\n"
+            f"{unchanged} Keep the operators in build_query, and change only what they compute."
+        )
+    if _STATE_SCHEMA.search(text):
+        return QueryError(
+            f"The state of the changed query does not fit the state that {checkpoint} holds: {reason}\n"
+            f"{unchanged} Keep the types of keys and state in build_query, or replay from epoch 0, where there is no"
+            " state yet."
+        )
+    if _INPUT_GONE.search(text):
+        return NotReplayableError(
+            f"Input that epoch {epoch} read is gone: {reason}\n{unchanged} Restore the input, or fork at a later epoch."
+        )
+    if _OTHER_SOURCES.search(text):
+        return QueryError(
+            f"The query's sources are not those of the original: {reason}\n{unchanged} Keep the sources in build_query,"
+            " in the same order."
+        )
+    if _OTHER_FOLDER.search(text):
+        return QueryError(
+            f"The query reads files from another folder than the original did: {reason}\n{unchanged} Keep the folder in"
+            " build_query: the files of an epoch are read where the original read them."
+        )
+    return QueryError(f"Epoch {epoch} failed: {reason}\n{unchanged} The full error is this error's cause.")
+
+
+def _reason(text: str) -> str:
+    """The line of an error that says what went wrong: for Python code, the last line of its traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "Spark gave no reason."
+    python = [line for line in lines if re.match(r"[\w.]*(?:Error|Exception|Interrupt)\b", line)]
+    inner = [line for line in python if not line.startswith(("org.", "java.", "py4j."))]
+    if "Traceback (most recent call last)" in text and inner:
+        return inner[-1]
+    caused = re.search(r"Caused by: ([^\n]+)", text)
+    return _STREAM_FAILED.sub("", caused[1] if caused else lines[0]).strip()

@@ -1,0 +1,184 @@
+"""Running the next epochs of a fork until something stops them: :func:`step`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streamstate.errors import QueryError
+from streamstate.replay.stepping.breakpoints import ERROR, Breakpoint, Until, breakpoint_at
+from streamstate.replay.stepping.fork_capture import ForkCapture
+from streamstate.replay.stepping.fork_runner import (
+    BuildQuery,
+    CompletedEpoch,
+    ForkRunner,
+    NoNextEpoch,
+    Watermark,
+    original_of,
+)
+from streamstate.replay.stepping.run_batch import ForkSink
+from streamstate.replay.stepping.step_report import EpochRun, StepReport, Stopped
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.progress_callback import ProgressCallback
+
+
+def step(
+    build_query: BuildQuery,
+    checkpoint: str | os.PathLike[str],
+    *,
+    original: str | os.PathLike[str] | None = None,
+    epochs: int = 1,
+    until: Until = None,
+    mode: str = "update",
+    store: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    new_input: bool = False,
+    spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,
+    sink: str = "noop",
+    watermark: Watermark | None = None,
+) -> StepReport:
+    """Run exactly the next epoch of a fork, or the next few, one at a time, with the original's input.
+
+    Each epoch reads what the original's epoch of the same number read, from the same source offsets, with the same
+    batch boundaries and processing time. Nothing is written to the original or to its sink.
+
+    Args:
+        build_query: returns the streaming DataFrame: the original's code, or a changed version to try out.
+        checkpoint: the fork that :func:`fork` returned, or its path.
+        original: the checkpoint that the fork follows; by default the one it was forked from.
+        epochs: the maximum number of epochs to run.
+        until: stop after the epoch in which this becomes true: an SQL condition on the rows that changed
+            (``"max_delay > 300"``; ``"op0_left.v > 3"`` names the table if there are several), a key that changed
+            (``{"carrier": "HA"}``), or a function of the report so far. With ``"error"``, an error in the query's own
+            code is reported instead of raised.
+        mode: the output mode.
+        store: a store to capture each epoch into.
+        name: the fork's name in the store; by default its folder's name.
+        new_input: when the original has no further epoch, continue with the input that its sources have now.
+        spark: the session; by default the running one, or an embedded one.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
+        sink: where the fork's results go: ``"noop"`` discards them; ``"FORMAT:PATH"`` writes each epoch to a folder
+            ``epoch=N`` of a folder that only this fork writes to.
+        watermark: ``"own"``: computed by the fork's epochs, so that changed code may change it; ``"original"``: the
+            original's. By default ``"own"`` if the query has one watermark. If it has several, ``"original"``, because
+            Spark forgets the parts of a combined watermark when a query restarts.
+
+    Returns:
+        What was run, why it stopped, and what changed. An interrupt leaves the fork at a committed epoch.
+
+    Raises:
+        QueryError: the fork's query is running, or the query failed; the fork stays at its last committed epoch.
+        NotReplayableError: the epoch's input can no longer be read; the message names the files or offsets.
+        EpochGoneError: the original has purged what describes the epoch.
+        ForkError: the checkpoint is not a fork and no original was given, or the query or its sink does not fit.
+        InvalidArgumentError: an argument is invalid.
+
+    Example:
+        >>> fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=12)  # doctest: +SKIP
+        >>> report = ss.step(build, fork, epochs=5, until="max_delay > 300")  # doctest: +SKIP
+        >>> report.stopped, report.epoch  # doctest: +SKIP
+        ('breakpoint', 15)
+    """
+    limit = whole_number(epochs, "epochs")
+    point = breakpoint_at(until)
+    target = ForkSink.parse(sink)
+    path = location(os.fspath(checkpoint))
+    if spark is None:
+        from streamstate.snapshots.spark.session import session
+
+        spark = session()
+    runner = ForkRunner(
+        build_query,
+        path,
+        original_of(path, original, spark),
+        spark,
+        mode=mode,
+        sink=target,
+        new_input=new_input,
+        watermark=watermark,
+    )
+    capture = ForkCapture(path, None if store is None else os.fspath(store), name, spark)
+    return EpochLoop(runner, capture, point, until == ERROR, store is not None, progress).run(limit)
+
+
+@dataclass
+class EpochLoop:
+    """Runs the epochs of one call, until a breakpoint, an error, or the end of the original.
+
+    Args:
+        report_errors: whether an error of the query is reported instead of raised.
+        capture_each: whether each epoch is captured right after it ran.
+    """
+
+    runner: ForkRunner
+    capture: ForkCapture
+    point: Breakpoint | None = None
+    report_errors: bool = False
+    capture_each: bool = False
+    progress: ProgressCallback | None = None
+    _runs: list[EpochRun] = field(default_factory=list)
+    _execution: Any = None
+
+    def run(self, epochs: int) -> StepReport:
+        """Run at most this many epochs."""
+        with self.runner.exclusively():
+            if self.capture_each or (self.point is not None and self.point.reads_state):
+                self._prepare()
+            report = self._run_epochs(epochs)
+        if self.capture_each:
+            self.capture.tidy()
+        return report
+
+    def _prepare(self) -> None:
+        """Capture the fork as it is, and find mistakes in the breakpoint before anything runs."""
+        if self.runner.epoch < 0:
+            return
+        self.capture.catch_up()
+        if self.point is not None and self.point.reads_state:
+            self.point.check(self.capture.history)
+
+    def _run_epochs(self, epochs: int) -> StepReport:
+        for done in range(epochs):
+            if self.progress is not None:
+                self.progress(f"Epoch {self.runner.epoch + 1}", done / epochs)
+            try:
+                completed = self.runner.run_next()
+            except QueryError as error:
+                if not self.report_errors:
+                    raise
+                return self._report("error", str(error), error)
+            if isinstance(completed, NoNextEpoch):
+                return self._report("end", completed.reason)
+            self._add(completed)
+            if self.point is not None and (why := self.point.hit(self._report("done", "So far."))) is not None:
+                return self._report("breakpoint", why)
+        return self._report("done", f"Ran {epochs:,} {'epoch' if epochs == 1 else 'epochs'}.")
+
+    def _add(self, completed: CompletedEpoch) -> None:
+        number, progress = completed.epoch.number, completed.progress
+        self._execution = completed.execution
+        self.capture.note_epoch(number, progress)
+        if self.capture_each:
+            self.capture.catch_up()
+        planned = self.runner.fork.planned(number)
+        self._runs.append(
+            EpochRun(
+                number,
+                completed.seconds,
+                progress.input_rows if progress else None,
+                planned.watermark if planned else None,
+                completed.epoch.input,
+                self.capture,
+            )
+        )
+
+    def _report(self, stopped: Stopped, reason: str, error: BaseException | None = None) -> StepReport:
+        runs = tuple(self._runs)
+        return StepReport(
+            self.runner.path, runs, self.runner.epoch, stopped, reason, error, self._execution, self.capture
+        )

@@ -1,0 +1,231 @@
+"""Writing epochs into a state table's changelog: the log itself, and the writer that does it from the driver.
+
+The other writer, :class:`ExecutorWriter`, has Spark's executors write the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from streamstate.snapshots.change_log import (
+    KEYFRAME,
+    Operator,
+    check_generation,
+    folded,
+    log_schema,
+    state_at,
+    with_beginning,
+)
+from streamstate.snapshots.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
+from streamstate.snapshots.delta import Place, append_once, open_or_create, open_table
+from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
+from streamstate.snapshots.delta.data_files import DataFile
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.keyframes import keyframe_file
+from streamstate.snapshots.manifest import TableEntry
+from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
+from streamstate.snapshots.spark.failures import FAILURES
+from streamstate.snapshots.state_reader import StateReader, StateRows
+
+_RECORDED = "streamstate.epochs"
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """Where a table's log stands before a pass."""
+
+    epoch: int | None
+    """The newest captured epoch; None if the log starts from nothing, at epoch 0."""
+    entry: TableEntry | None
+    """What the manifest says of the table at that epoch."""
+    restarts: bool = False
+    """The log has to start with a keyframe: after a gap, or because the first epochs are gone."""
+
+    @property
+    def last(self) -> int:
+        """The newest captured epoch as a number; −1 if there is none."""
+        return -1 if self.epoch is None else self.epoch
+
+
+class TableLog:
+    """The changelog of one state table, open for writing; ``application`` identifies its captures' transactions."""
+
+    def __init__(self, source: StateSource, place: Place, application: str) -> None:
+        self.source = source
+        self.place = place
+        self.application = application
+        self.handle = Handle(place)
+        self.written = 0
+        """Rows written so far."""
+        self.advice: str | None = None
+        """Settings that would make the table cheaper to capture; None: there are none."""
+
+    @property
+    def keyframes(self) -> str:
+        """The transaction identifier of keyframes that are not part of an epoch's commit; its versions are epochs."""
+        return f"{self.application}/keyframes"
+
+    def newest_keyframe(self) -> int:
+        """The newest epoch with a keyframe that is not part of the epoch's commit; −1 if there is none."""
+        table = open_table(self.place)
+        return -1 if table is None else version_of(table, self.keyframes)
+
+    def create(self, columns: pa.Schema, keys: Sequence[str], epoch: int) -> None:
+        """Create the log, or add the columns that it lacks, which start at an epoch."""
+        schema = log_schema(columns, keys, Operator(self.source.operator, self.source.time_mode))
+        existing = open_table(self.place)
+        if existing is not None:
+            schema = with_beginning(schema, TableVersion(self.place, existing).schema, epoch)
+        open_or_create(self.place, schema, f"streamstate: change log of {self.source.table}")
+
+    def recorded_entries(self, epochs: Sequence[int], upto: int) -> dict[int, TableEntry]:
+        """What the log's own commits recorded of some epochs up to one; another capture may have written them."""
+        entries: dict[int, TableEntry] = {}
+        for text in recent_metadata(self.place, _RECORDED):
+            entries |= {epoch: TableEntry(*values) for epoch, *values in json.loads(text)}
+        return {epoch: entry for epoch, entry in entries.items() if epoch in epochs and epoch <= upto}
+
+
+def recorded(entries: dict[int, TableEntry]) -> dict[str, str]:
+    """What a commit of the log records of its epochs, for a capture that finds them there."""
+    values = [[epoch, entry.rows, entry.changes, entry.keyframe] for epoch, entry in entries.items()]
+    return {_RECORDED: json.dumps(values)}
+
+
+class DriverWriter:
+    """Writes one state table's log in the driver. Between passes it remembers digests of the live keys."""
+
+    def __init__(self, reader: StateReader, log: TableLog) -> None:
+        self._reader = reader
+        self._log = log
+        self._schema: pa.Schema | None = None
+        self._follower: FeedFollower | WholeFollower | None = None
+        self._follower_epoch: int | None = None
+
+    def append(self, epochs: Sequence[int], position: LogPosition, keyframe: int | None) -> dict[int, TableEntry]:
+        """Commit consecutive epochs, which follow the position, as one file; returns the manifest's entry of each.
+
+        If the log restarts there, the first epoch becomes a keyframe. The epochs will be read from the keyframe, or, if
+        that is None, from the log's beginning.
+        """
+        pieces: list[pa.Table] = []
+        entries: dict[int, TableEntry] = {}
+        rest = list(epochs)
+        if position.restarts:
+            pieces.append(self._restart(rest.pop(0)))
+            entries[epochs[0]] = TableEntry(pieces[0].num_rows, 0, epochs[0])
+        for changes in self._changes(rest, position, pieces):
+            pieces.append(changes.rows)
+            entries[changes.epoch] = TableEntry(changes.live, changes.rows.num_rows, keyframe)
+        entries = self._commit(pa.concat_tables(pieces), entries, position.last)
+        self._follower_epoch = epochs[-1]
+        return entries
+
+    def keyframe_files(self, table: DeltaTable, epoch: int, entry: TableEntry, /) -> list[DataFile]:
+        """A keyframe at a captured epoch, folded from the log: Spark's reader would cost the query's machine more."""
+        version = TableVersion(self._log.place, table)
+        check_generation(version, entry.generation)
+        return keyframe_file(version, epoch, entry.keyframe)
+
+    def forget(self) -> None:
+        """Forget the live keys: the executors have changed them, or a pass failed."""
+        self._follower, self._follower_epoch = None, None
+
+    def _restart(self, epoch: int) -> pa.Table:
+        """Begin the log, or begin it again after a gap, with a keyframe."""
+        whole = self._reader.whole(self._log.source, [epoch])
+        rows = with_positions(whole.rows, whole.columns)
+        state = rows.select(whole.columns.names)
+        by_feed = self._log.source.shape is not Shape.TIMERS
+        self._follower = FeedFollower(whole.columns, [state]) if by_feed else WholeFollower(whole.columns, state)
+        self._follower_epoch = epoch
+        return as_log(rows, whole.columns, KEYFRAME)
+
+    def _changes(self, epochs: list[int], position: LogPosition, pieces: list[pa.Table]) -> Iterator[EpochChanges]:
+        if not epochs:
+            return
+        rows, by_feed = self._read(epochs)
+        follower = self._follower if self._follower_epoch == epochs[0] - 1 else None
+        if follower is None or isinstance(follower, FeedFollower) != by_feed:
+            follower = self._follower = self._new_follower(rows, position, pieces, by_feed=by_feed)
+        yield from follower.changes(rows, epochs)
+
+    def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
+        """The epochs' change feed, or the whole state at each of them if Spark has no feed."""
+        source = self._log.source
+        if self._reader.has_feed(source, epochs):
+            try:
+                changes = self._reader.changes(source, epochs[0], epochs[-1])
+            except FAILURES:
+                whole = self._reader.whole(source, epochs)
+                self._log.advice = self._reader.advice(source, epochs)
+                return whole, False
+            self._log.advice = None
+            return changes, True
+        return self._reader.whole(source, epochs), False
+
+    def _new_follower(
+        self, rows: StateRows, position: LogPosition, pieces: list[pa.Table], *, by_feed: bool
+    ) -> FeedFollower | WholeFollower:
+        if by_feed and not position.restarts and position.epoch is not None and position.entry is not None:
+            return self._resumed(rows.columns, position.epoch, position.entry)
+        state = self._state_before(rows.columns, position, pieces, rows.rows.schema)
+        return FeedFollower(rows.columns, [state]) if by_feed else WholeFollower(rows.columns, state)
+
+    def _resumed(self, columns: Columns, epoch: int, entry: TableEntry) -> FeedFollower:
+        """A follower that knows the keys that live at an epoch, read from the log in bounded memory."""
+        version = TableVersion(self._log.place, self._log.handle.newest())
+        check_generation(version, entry.generation)
+        schema = pa.schema([version.schema.field(name).remove_metadata() for name in columns.keys])
+        with folded(version, columns.keys, epoch, entry.keyframe, columns.keys) as rows:
+            return FeedFollower(columns, (pa.Table.from_batches([batch]).cast(schema) for batch in rows))
+
+    def _state_before(
+        self, columns: Columns, position: LogPosition, pieces: list[pa.Table], schema: pa.Schema
+    ) -> pa.Table:
+        """The table's rows where the pass starts, from the log or from the keyframe that the pass itself made."""
+        names = columns.names
+        if position.restarts:
+            return pieces[0].select(names)
+        if position.epoch is None or position.entry is None:
+            return _empty(columns, schema)
+        entry, place = position.entry, self._log.place
+        state = state_at(place, columns.keys, position.epoch, entry.keyframe, names, generation=entry.generation)
+        return _fitted(state, names, schema)
+
+    def _commit(self, rows: pa.Table, entries: dict[int, TableEntry], base: int) -> dict[int, TableEntry]:
+        if rows.schema != self._schema:
+            self._log.create(rows.schema, self._follower.keys if self._follower else (), min(entries))
+            self._schema = rows.schema
+        stood = base
+        if rows.num_rows:
+            stood = append_once(
+                self._log.handle,
+                self._log.application,
+                max(entries),
+                lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
+                metadata=recorded(entries),
+            )
+            self._log.written += rows.num_rows
+        # Epochs that another capture has put into the log stay as it wrote them.
+        return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})
+
+
+def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Rows of the log in the columns that Spark has now: a restart may have added some, or widened their types."""
+    arrays = {}
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else state.schema.field(name).type
+        arrays[name] = state[name].cast(kind) if name in state.column_names else pa.nulls(state.num_rows, kind)
+    return pa.table(arrays)
+
+
+def _empty(columns: Columns, schema: pa.Schema) -> pa.Table:
+    fields = [schema.field(name) if name in schema.names else pa.field(name, pa.int64()) for name in columns.names]
+    return pa.schema(fields).empty_table()

@@ -1,0 +1,42 @@
+"""Checks of arguments that many calls share."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from streamstate.errors import InvalidArgumentError
+
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
+
+
+def whole_number(value: object, name: str, *, least: int = 1, most: int | None = None) -> int:
+    """The value, if it is an integer within bounds; a bool is not one.
+
+    Example:
+        >>> whole_number(8, "partitions")
+        8
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InvalidArgumentError(f"Invalid {name}={value!r}: expected an integer {bounds}.")
+    return value
+
+
+def duration(text: str) -> timedelta | None:
+    """A duration such as 500ms, 10s, 2m, 3h or 2d; None if the text is not one.
+
+    Example:
+        >>> duration("2m")
+        datetime.timedelta(seconds=120)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    return timedelta(**{_UNITS[match[2]]: float(match[1])}) if match else None
+
+
+def positive_duration(value: timedelta, argument: str) -> timedelta:
+    """The duration, if it is longer than zero; ``argument``, such as ``every='0s'``, is for the message."""
+    if value <= timedelta(0):
+        raise InvalidArgumentError(f"Invalid {argument}: expected a duration longer than zero.")
+    return value

@@ -1,0 +1,176 @@
+"""Keeping a table small: merging its small files, and removing files that no version holds.
+
+Each capture adds a small file, and opening thousands would make every reader slow.
+
+A sweep also completes what a failed commit or a killed process left behind: it seals log entries that were never
+synced. A data file that no version holds may belong to a commit that is still under way, in this process or another.
+So before anything is removed, the sweep makes a fence: an empty commit. A writer whose commit has to follow the version
+it looked at (see ``commits``) fails if the fence took that version, and writes its files again; a writer that committed
+first has its files in the log. Either way, a file that existed before the fence and is not in the log after it will
+never be in it. This does not rely on clocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+
+from streamstate.snapshots.delta.commits import FENCE, commit_once, empty_commit, open_table, required
+from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files, is_ours
+from streamstate.snapshots.delta.log_checks import seal_missing
+from streamstate.snapshots.delta.place import LOG, Place
+from streamstate.snapshots.delta.reading import Committed, TableVersion
+
+_APPLICATION = "streamstate/compaction"
+
+# Fewer files than these cost readers less than merging them costs.
+_MANY, _VERY_MANY = 64, 256
+_SMALL_IN_ALL = 4 << 20
+# A file is merged with smaller ones only if those are together at least a quarter of its size. So the number of times
+# that a row is rewritten grows with the logarithm of the table's size.
+_SHARE = 4
+_SMALL = 1 << 20
+# Files that compaction or retention took out of the table, for readers that still look at an older version.
+GRACE = timedelta(hours=1)
+
+
+def compact(place: Place, by: str) -> int:
+    """Merge the newest small files of a table into one if there are many; returns how many there were.
+
+    The rows do not change, and readers of older versions keep their files for the grace period. If rows are appended
+    meanwhile, only the commit is repeated: the merged file stays valid as long as the files it replaces are there. So a
+    table that is written all the time is merged too.
+
+    Args:
+        place: the table; if it does not exist, nothing is done.
+        by: the integer column by which its files are ordered.
+
+    Raises:
+        StoreError: the merged file could not be committed; the table is unchanged.
+    """
+    table = open_table(place)
+    if table is None or not _worth_merging(TableVersion(place, table).files(by)):
+        return 0
+    merge = _Merge(place, by)
+    commit_once(
+        place,
+        _APPLICATION,
+        table.version() + 1,
+        merge.write,
+        removes=lambda _: removals(merge.files),
+        data_change=False,
+        keeps_files=True,
+    )
+    return len(merge.files)
+
+
+class _Merge:
+    """The files to merge, and the file that they were merged into."""
+
+    def __init__(self, place: Place, by: str) -> None:
+        self.files: list[Committed] = []
+        self._place = place
+        self._by = by
+        self._written: list[DataFile] = []
+
+    def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
+        """The merged file, written again only if another commit removed one of the files that it replaces."""
+        version = TableVersion(self._place, table)
+        current = version.files(self._by)
+        if not self._written or not {file.path for file in self.files} <= {file.path for file in current}:
+            delete_files(self._place, [file.path for file in self._written])
+            self._written = []
+            self.files = _worth_merging(current)
+            self._written = rewritten(version, self.files)
+        return self._written
+
+
+def rewritten(version: TableVersion, files: Sequence[Committed]) -> list[DataFile]:
+    """The rows of some files as one file."""
+    if not files:
+        return []
+    with DataFileWriter(version.place, version.schema) as writer:
+        for batch in version.scan_files(files):
+            writer.write(batch)
+    return [] if writer.file is None else [writer.file]
+
+
+def removals(files: Sequence[Committed], *, data_change: bool = False) -> list[RemoveAction]:
+    """The actions that remove files from a table."""
+    now = int(time.time() * 1000)
+    return [RemoveAction(file.path, data_change, now, file.size, {}) for file in files]
+
+
+def _worth_merging(files: Sequence[Committed]) -> list[Committed]:
+    """The newest consecutive files that are worth merging; none if they are too few."""
+    chosen: list[Committed] = []
+    total = 0
+    for file in reversed(files):
+        if chosen and file.size > max(_SMALL, _SHARE * total):
+            break
+        chosen.append(file)
+        total += file.size
+    many = _MANY if total <= _SMALL_IN_ALL else _VERY_MANY
+    return chosen[::-1] if len(chosen) >= many else []
+
+
+def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:
+    """Remove files that no version holds, and files that left the table before the grace period.
+
+    Args:
+        place: the table; if it does not exist, nothing is done.
+        grace: how long a file that left the table is kept for its readers, in whole hours.
+
+    Returns:
+        The removed paths.
+    """
+    table = open_table(place)
+    if table is None:
+        return []
+    seal_missing(place)
+    _sweep_log(place)
+    found = _files(place)
+    if not found - _held(table, grace) or not empty_commit(place, table, FENCE):
+        return []
+    removed = sorted(found - _held(required(place), grace))
+    delete_files(place, removed)
+    return removed
+
+
+def _sweep_log(place: Place) -> None:
+    """Remove half-written files that killed processes left in the log's folder; no commit takes an hour."""
+    if place.folder is None:
+        return
+    before = time.time() - GRACE.total_seconds()
+    for entry in (place.folder / LOG).iterdir():
+        # object_store writes to "<name>#<number>" first, a checksum file is first a ".tmp".
+        if "#" in entry.name or entry.suffix == ".tmp":
+            with contextlib.suppress(FileNotFoundError):  # its writer is alive and has finished
+                if entry.stat().st_mtime < before:
+                    entry.unlink()
+
+
+def _files(place: Place) -> set[str]:
+    if place.folder is not None:
+        return {entry.name for entry in place.folder.iterdir() if is_ours(entry.name)}
+    from pyarrow.fs import FileSelector
+
+    found = place.filesystem().get_file_info(FileSelector("", recursive=False))
+    return {entry.base_name for entry in found if is_ours(entry.base_name)}
+
+
+def _held(table: DeltaTable, grace: timedelta) -> set[str]:
+    """Files of the newest version, and those that left it within the grace period."""
+    current = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
+    return current | (_left(table, timedelta(0)) - _left(table, grace))
+
+
+def _left(table: DeltaTable, ago: timedelta) -> set[str]:
+    hours = int(ago.total_seconds() // 3600)
+    paths = table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False)
+    return {path.rsplit("/", 1)[-1] for path in paths}

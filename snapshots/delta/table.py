@@ -1,0 +1,95 @@
+"""A handle on a Delta table that makes few requests to an object store."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from streamstate.snapshots.delta.log_checks import entry_name
+from streamstate.snapshots.delta.place import LOG, Place
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+# With more new entries than this, letting deltalake read the whole log costs no more.
+_FEW = 10
+
+
+class Table(DeltaTable):
+    """A table that reads its log less often than deltalake does.
+
+    To look up an application's version, deltalake reads all log entries since the last log checkpoint; to update, it
+    lists the log. Here the versions are cached and updated from the new entries alone, and one request shows whether
+    there are any.
+
+    Args:
+        place: where the table is.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.uri, storage_options=place.storage_options)
+        self._place = place
+        self._versions: dict[str, int | None] = {}
+        self._versions_at = self.version()
+
+    @functools.cached_property
+    def _files(self) -> FileSystem:
+        return self._place.filesystem()
+
+    def has_newer(self) -> bool:
+        """Whether the log has an entry after this version; versions have no gaps."""
+        entry = f"{LOG}/{entry_name(self.version() + 1)}"
+        if self._place.folder is not None:
+            return (self._place.folder / entry).exists()
+        try:
+            self._files.open_input_file(entry).close()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # let deltalake find out and report what is wrong
+        return True
+
+    def update_incremental(self) -> None:
+        """Update to the newest version."""
+        before = self.version()
+        super().update_incremental()
+        self._follow(before)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """An application's version; None if it has committed nothing."""
+        if self._versions_at != self.version():
+            self._versions.clear()
+            self._versions_at = self.version()
+        if app_id not in self._versions:
+            self._versions[app_id] = super().transaction_version(app_id)
+        return self._versions[app_id]
+
+    def _follow(self, before: int) -> None:
+        """Update the cached versions from the entries after a version."""
+        if not self._versions or self._versions_at != before or self.version() - before > _FEW:
+            return
+        try:
+            added = range(before + 1, self.version() + 1)
+            committed = [pair for version in added for pair in self._committed(version)]
+        except (OSError, ValueError, LookupError, AttributeError):
+            return  # an unexpected entry: the next lookup goes to deltalake
+        self._versions |= {app: version for app, version in committed if app in self._versions}
+        self._versions_at = self.version()
+
+    def _committed(self, version: int) -> Iterator[tuple[str, int]]:
+        """The applications whose version an entry sets, and their versions."""
+        path = f"{LOG}/{entry_name(version)}"
+        folder = self._place.folder
+        if folder is not None:
+            text = (folder / path).read_bytes()
+        else:
+            with self._files.open_input_file(path) as file:
+                text = file.read()
+        for line in text.splitlines():
+            action = json.loads(line).get("txn") if b'"txn"' in line else None
+            if action is not None:
+                yield action["appId"], action["version"]

@@ -1,0 +1,318 @@
+"""Captures one query, pass by pass: reads its checkpoint, writes the changelogs, then commits the manifest."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from streamstate.errors import CaptureError, OvertakenError, StoreError, StreamStateError
+from streamstate.snapshots.capture_plan import PassPlan, PassPlanner
+from streamstate.snapshots.changelog_writer import LogPosition
+from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.commit_times import CommitTimes
+from streamstate.snapshots.delta.maintenance import compact, sweep
+from streamstate.snapshots.delta.object_store import plain
+from streamstate.snapshots.layout import CAPTURED, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.registry import register
+from streamstate.snapshots.spark.failures import FAILURES
+from streamstate.snapshots.state_reader import StateReader, no_state
+from streamstate.snapshots.table_capture import TableCapture
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Bound what one pass holds in memory; a capture that is further behind makes several passes.
+_EPOCHS_A_PASS = 50
+_ROWS_A_PASS = 1_000_000
+
+
+@dataclass(frozen=True)
+class CaptureReport:
+    """What a capture did."""
+
+    query: str
+    """The query's name in the store."""
+    store: str
+    """The store's path."""
+    epochs: tuple[int, ...] = ()
+    """Epochs captured now, ascending; empty if the store was up to date."""
+    gaps: tuple[int, ...] = ()
+    """Epochs that Spark had purged before they were captured."""
+    rows: int = 0
+    """Change rows written, keyframes included."""
+    seconds: float = 0.0
+    """How long it took."""
+    advice: tuple[str, ...] = ()
+    """Settings that would make capture cheaper."""
+
+    def __add__(self, later: CaptureReport) -> CaptureReport:
+        """Both captures as one."""
+        return CaptureReport(
+            self.query,
+            self.store,
+            self.epochs + later.epochs,
+            self.gaps + later.gaps,
+            self.rows + later.rows,
+            self.seconds + later.seconds,
+            tuple(dict.fromkeys(self.advice + later.advice)),
+        )
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """What Spark's progress event of an epoch adds to the checkpoint.
+
+    Spark keeps these events only for queries of this process, and only of their last hundred epochs.
+    """
+
+    run_id: str
+    input_rows: int
+
+
+@dataclass
+class Capturer:
+    """Captures one query; between passes it remembers what it would otherwise have to read again."""
+
+    spark: SparkSession
+    checkpoint: Checkpoint
+    layout: Layout
+    name: str
+    known_progress: dict[int, BatchProgress] = field(default_factory=dict)
+    """Progress of epochs whose query has ended, so that Spark no longer reports it."""
+    _tables: dict[str, TableCapture] = field(default_factory=dict)
+    _prepared: bool = False
+    _epochs_a_pass: int = 1
+
+    def __post_init__(self) -> None:
+        """Nothing is written before the first pass that has something to write."""
+        self.manifest = Manifest(self.layout, self.name)
+        self._reader = StateReader(self.spark, self.checkpoint)
+        self._planner = PassPlanner(self.manifest, self._reader)
+
+    def register(self) -> None:
+        """Reserve the query's name in the store, after checking that the query keeps state."""
+        if self.checkpoint.committed() and not self.checkpoint.has_state():
+            raise no_state(self.checkpoint.path)
+        register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path, self._planner.fork)
+
+    def run(self, *, upto: int | None = None) -> CaptureReport:
+        """Run one pass: capture at most 50 of the epochs committed since the last, up to one.
+
+        If Spark has purged everything up to ``upto``, the oldest epoch after it is captured instead, so that the
+        manifest records the gap.
+        """
+        started = time.monotonic()
+        with self._store_errors():
+            self._prepare()
+            rows_before = self._rows_written
+            plan = self._capture(upto)
+        if plan is None:
+            return CaptureReport(self.name, self.layout.root)
+        self._set_pass_size(plan.epochs)
+        return CaptureReport(
+            self.name,
+            self.layout.root,
+            tuple(plan.epochs),
+            tuple(plan.gaps),
+            self._rows_written - rows_before,
+            time.monotonic() - started,
+            tuple(table.log.advice for table in self._tables.values() if table.log.advice),
+        )
+
+    def tidy(self) -> None:
+        """Write keyframes and merge small files where that is due; call it when no epochs wait."""
+        newest = self.manifest.newest
+        if newest is None:
+            return
+        for table, entry in newest.tables.items():
+            if table not in self._tables:
+                continue
+            # Retention has rewritten the log since the manifest was read: the next call sees both.
+            with contextlib.suppress(OvertakenError):
+                self._tables[table].tidy(newest.epoch, entry, partial(self._changes_since, table))
+        compact(self.layout.manifest(self.name), "epoch")
+
+    def behind(self) -> list[int]:
+        """Committed epochs that the store lacks."""
+        return self._planner.behind()
+
+    @contextlib.contextmanager
+    def _store_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except StreamStateError:
+            raise
+        except (OSError, DeltaError, pa.ArrowException, duckdb.Error) as error:
+            raise StoreError(
+                f"The store {self.layout.root} cannot be read or written: {plain(error)}\n"
+                "The epochs it lists are complete. Fix the cause, then capture again."
+            ) from error
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            self.register()
+            sweep(self.layout.queries)
+            sweep(self.layout.manifest(self.name))
+            self._prepared = True
+        self.manifest.refresh()
+
+    def _capture(self, upto: int | None) -> PassPlan | None:
+        """Carry out the first plan that works; None if there is nothing to capture.
+
+        Spark may purge epochs at any time: then the next plan is tried. If retention rewrites a log meanwhile, plans
+        are made again from the new manifest, once.
+        """
+        overtaken = False
+        plan: PassPlan | None = None
+        failure: Exception | None = None
+        attempts = self._attempts(upto)
+        while (attempt := next(attempts, None)) is not None:
+            plan = attempt
+            try:
+                self._write(plan)
+            except OvertakenError:
+                if overtaken:
+                    raise
+                overtaken, plan, failure = True, None, None
+                self.manifest.refresh()
+                attempts = self._attempts(upto)
+            except FAILURES as error:
+                failure = error
+            else:
+                return plan
+        if plan is None:
+            return None
+        raise self._unreadable(plan, failure) from failure
+
+    def _attempts(self, upto: int | None) -> Iterator[PassPlan]:
+        return self._planner.attempts(upto, min(self._epochs_a_pass, _EPOCHS_A_PASS))
+
+    def _write(self, plan: PassPlan) -> None:
+        """Write the changelogs of a plan's epochs, then make the epochs visible by committing the manifest."""
+        try:
+            entries = self._entries(plan, self._write_changelogs(plan))
+            self.checkpoint.check_same()
+            self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
+            self.manifest.refresh()
+        except BaseException:
+            # A table's capture may now be ahead of the manifest.
+            for table in self._tables.values():
+                table.forget()
+            raise
+
+    def _write_changelogs(self, plan: PassPlan) -> dict[int, dict[str, TableEntry]]:
+        """By epoch: what the manifest will say of each state table."""
+        tables: dict[int, dict[str, TableEntry]] = {epoch: {} for epoch in plan.epochs}
+        for table, capture in self._table_captures(plan.epochs[-1]).items():
+            for epoch, entry in capture.advance(plan.epochs, self._position(table, plan)).items():
+                tables[epoch][table] = entry
+        return tables
+
+    def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
+        """The manifest's new rows."""
+        entries = [Entry.gap(epoch) for epoch in plan.gaps]
+        progress = self.known_progress | _progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
+        sources = self.manifest.newest.sources if self.manifest.newest else None
+        times = CommitTimes(self.checkpoint, forked=self._planner.fork is not None)
+        for epoch in plan.epochs:
+            entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
+            sources = entry.sources or sources
+            committed_at, time_source = times.of(epoch)
+            entries.append(replace(entry, committed_at=committed_at, time_source=time_source))
+        return entries
+
+    def _entry(
+        self, epoch: int, tables: dict[str, TableEntry], progress: BatchProgress | None, sources: str | None
+    ) -> Entry:
+        planned = self.checkpoint.planned(epoch)
+        return Entry(
+            epoch,
+            CAPTURED,
+            run_id=progress.run_id if progress else None,
+            offsets=_offsets_json(planned) if planned else None,
+            watermark=planned.watermark if planned else None,
+            input_rows=progress.input_rows if progress else None,
+            tables=tables,
+            sources=self.checkpoint.sources(planned, sources) if planned else None,
+            began_at=planned.began_at if planned else None,
+        )
+
+    def _table_captures(self, epoch: int) -> dict[str, TableCapture]:
+        sources = self._reader.sources(epoch)
+        for source in sources:
+            if source.table not in self._tables:
+                self._tables[source.table] = TableCapture(
+                    self._reader,
+                    source,
+                    self.layout.change_log(self.name, source.table),
+                    f"{self.checkpoint.query_id}/{source.table}",
+                )
+        return {source.table: self._tables[source.table] for source in sources}
+
+    def _position(self, table: str, plan: PassPlan) -> LogPosition:
+        last = self.manifest.entries[-1] if self.manifest.entries and not plan.restarts else None
+        return LogPosition(last.epoch if last else None, last.tables.get(table) if last else None, plan.restarts)
+
+    @property
+    def _rows_written(self) -> int:
+        return sum(table.log.written for table in self._tables.values())
+
+    def _set_pass_size(self, epochs: Sequence[int]) -> None:
+        """Decide how many epochs the next pass may take, from how many rows these had."""
+        entries = [entry for entry in self.manifest.entries[-len(epochs) :] if entry.captured]
+        rows = sum(table.changes for entry in entries for table in entry.tables.values())
+        self._epochs_a_pass = max(1, _ROWS_A_PASS * len(epochs) // max(rows, 1))
+
+    def _changes_since(self, table: str, keyframe: int | None) -> int:
+        later = itertools.takewhile(
+            lambda entry: entry.captured and entry.epoch > (-1 if keyframe is None else keyframe),
+            reversed(self.manifest.entries),
+        )
+        return sum(entry.tables[table].changes for entry in later if table in entry.tables)
+
+    def _unreadable(self, plan: PassPlan, error: Exception | None) -> CaptureError:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return CaptureError(
+            f"Spark cannot read the state of {self.name!r} at epoch {plan.epochs[-1]}: {reason}\n"
+            f"The store is unchanged. Checkpoint: {self.checkpoint.path}"
+        )
+
+
+def _progress_of(spark: SparkSession, query_id: str, epochs: Collection[int]) -> dict[int, BatchProgress]:
+    """The progress events that Spark still has of some epochs."""
+    query = next((query for query in spark.streams.active if str(query.id) == query_id), None)
+    events: dict[int, BatchProgress] = {}
+    # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
+    for event in reversed(list(query._jsq.recentProgress())) if query is not None else ():
+        epoch = int(event.batchId())
+        if epoch < min(epochs):
+            break
+        # A query that waits for data reports the coming epoch's number and no input.
+        if epoch in epochs and event.durationMs().containsKey("addBatch"):
+            events[epoch] = BatchProgress(str(event.runId()), int(event.numInputRows()))
+    return events
+
+
+def _offsets_json(planned: PlannedEpoch) -> str:
+    """The sources' offsets as a JSON array, or as an object by name; an offset that is not JSON stays text."""
+    if planned.names:
+        return json.dumps(dict(zip(planned.names, map(_parsed, planned.offsets), strict=True)))
+    return json.dumps([*map(_parsed, planned.offsets)])
+
+
+def _parsed(offset: str | None) -> Any:
+    try:
+        return None if offset is None else json.loads(offset)
+    except ValueError:
+        return offset

@@ -1,0 +1,62 @@
+"""What Spark raises while a capture reads state."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+
+from streamstate.errors import CaptureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+FAILURES = (PySparkException, Py4JError)
+"""What a job can raise: what fails while Arrow is being fetched surfaces as Py4J's own error."""
+
+_MAX_RESULT = "maxResultSize"
+_IN_PYTHON = "org.apache.spark.api.python.PythonException"
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
+
+
+class TooLargeError(Exception):
+    """Spark refuses to let the driver fetch so much."""
+
+
+def fetched(frame: DataFrame) -> pa.Table:
+    """A frame's rows.
+
+    Raises:
+        TooLargeError: Spark refuses to let the driver fetch so much.
+    """
+    try:
+        return frame.toArrow()
+    except FAILURES as error:
+        if _MAX_RESULT in str(error):
+            raise TooLargeError from error
+        raise
+
+
+def executor_error(error: Exception) -> CaptureError | None:
+    """The error to raise instead of Spark's; None if the cause is not on the executors."""
+    if _MAX_RESULT in str(error):
+        return CaptureError(
+            "The executors report more about one epoch than the driver accepts: 8 bytes for each changed key.\n"
+            "Start the capturing session with a larger spark.driver.maxResultSize, such as 4g."
+        )
+    text = str(error)
+    if not isinstance(error, PythonException) and _IN_PYTHON not in text:
+        return None
+    missing = _MISSING.search(text)
+    if missing is not None:
+        module = missing["name"] or missing["text"]
+        return CaptureError(
+            f"The executors' Python lacks {module!r}, so they cannot write a large capture.\n"
+            "Install streamstate on the executors, in the driver's version, for the Python that PYSPARK_PYTHON names;"
+            " or let the driver do all the work: spark.conf.set('spark.streamstate.rowsInDriver', 10**12)."
+        )
+    lines = [line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]*(Error|Exception)\b.*:", line)]
+    return CaptureError(f"A task of the capture failed on an executor: {lines[-1] if lines else text.splitlines()[0]}")

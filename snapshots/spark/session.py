@@ -1,0 +1,283 @@
+"""The embedded Spark session, with the settings that make capturing state cheap.
+
+Starting it sets the environment variable ``JAVA_HOME`` if that names no suitable Java. No other is left changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import SessionError, require_extra
+from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
+from streamstate.snapshots.spark.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE_STORE = "spark.sql.streaming.stateStore"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+CAPTURE_SETTINGS = {
+    f"{_STATE_STORE}.providerClass": _ROCKSDB,
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE_STORE}.checkpointFormatVersion": "2",
+}
+"""The settings a query needs so that the cost of capturing an epoch depends on its changes only."""
+
+LOG = "spark.streamstate.log"
+"""The setting with the path of the session's log, which receives the output of Java and Spark's Python workers."""
+
+_GIB = 2**30
+_LINES_OF_JAVA = 5
+
+# Failures are reported by the exception of the call or of the query; Spark's log messages would only repeat them. The
+# second logger keeps Spark from announcing the change of the level.
+_LOG4J = """\
+rootLogger.level = fatal
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.repl.name = org.apache.spark.api.python.PythonGatewayServer
+logger.repl.level = fatal
+"""
+
+_advised: set[str] = set()
+
+
+class StreamStateWarning(UserWarning):
+    """Something works, but could work better; the message says which settings to change."""
+
+
+def session(**conf: object) -> SparkSession:
+    """Return the running Spark session, or start an embedded one with the settings that capture needs.
+
+    A new session runs on this machine (``local[*]``, not reachable from other machines, no web interface) and keeps
+    state in RocksDB with changelog checkpointing and checkpoint format 2. A running session is returned as it is; a
+    :class:`StreamStateWarning` names the settings that it lacks for cheap capture, once.
+
+    The output of Java, and of functions that run in Spark's Python workers, goes to the session's log:
+    ``spark.conf.get("spark.streamstate.log")`` returns its path. By default it is a new temporary file; pass that
+    setting to choose another. Consecutive sessions of a process share one Java process, and so the first one's log.
+
+    Args:
+        **conf: Spark settings, which override the defaults. Their names contain dots, so write
+            ``session(**{"spark.sql.shuffle.partitions": "4"})``. If a session is running, those that can still be
+            changed are changed.
+
+    Returns:
+        The session.
+
+    Raises:
+        MissingDependencyError: Spark is not installed.
+        JavaNotFoundError: Spark has to be started, and there is no Java 17 or 21.
+        SessionError: Spark did not start, or a setting that is fixed at the start differs in the running session.
+
+    Example:
+        >>> spark = session()
+        >>> spark.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion")
+        '2'
+    """
+    require_extra("spark")
+    requested = {key: _text(value) for key, value in conf.items()}
+    if LOG in requested:
+        requested[LOG] = str(Path(requested[LOG]).absolute())
+    spark = running_session()
+    if spark is None:
+        return _start(requested)
+    _adjust(spark, requested)
+    advise(spark)
+    return spark
+
+
+def advise(spark: SparkSession) -> None:
+    """Warn, once per session, about the settings that it lacks for cheap capture, and say how to set them."""
+    lacking = {key: value for key, value in CAPTURE_SETTINGS.items() if spark.conf.get(key, None) != value}
+    session_id = spark._jsparkSession.sessionUUID()
+    if not lacking or session_id in _advised:
+        return
+    _advised.add(session_id)
+    settings = "\n".join(f'    spark.conf.set("{key}", "{value}")' for key, value in lacking.items())
+    message = (
+        "The running Spark session lacks settings that make state cheap to capture.\n"
+        f"Set them before you start a query (existing checkpoints keep their settings):\n{settings}"
+    )
+    warnings.warn(message, StreamStateWarning, stacklevel=3)
+
+
+def running_session() -> SparkSession | None:
+    """The session in use; None if Spark is not running."""
+    if sys.modules.get("pyspark") is None:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # getActiveSession() is per thread: it returns None in threads other than the one that started Spark.
+    return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
+
+
+def session_in_use(spark: SparkSession | None) -> SparkSession:
+    """The session that was given, or the one that runs."""
+    require_extra("spark")
+    spark = spark or running_session()
+    if spark is None:
+        raise SessionError("No Spark session is running.\nStart one with streamstate.session(), or pass spark=….")
+    return spark
+
+
+def _start(requested: dict[str, str]) -> SparkSession:
+    """Start Spark in this process's own JVM."""
+    require_java()
+    from pyspark.sql import SparkSession
+
+    with tempfile.TemporaryDirectory(prefix="streamstate-") as folder, _this_python():
+        settings: dict[str, Any] = {**_defaults(), **requested}
+        _quieten(settings, Path(folder, "log4j2.properties"))
+        try:
+            _start_java(settings)
+            spark = SparkSession.builder.config(map=settings).getOrCreate()
+        except Exception as error:  # PySpark's, py4j's and the JVM's share no narrower base
+            raise SessionError(_did_not_start(error, requested, settings.get(LOG))) from error
+    spare_other_calls()
+    return spark
+
+
+@contextmanager
+def _this_python() -> Iterator[None]:
+    """Have Spark's workers run this Python, not the first ``python3`` on PATH; the variable is set for the start only.
+
+    PySpark reads the variable when it makes a context, and Java when it starts. The setting ``spark.pyspark.python``
+    counts only where ``spark-submit`` starts Python.
+    """
+    name = "PYSPARK_PYTHON"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = sys.executable
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def _start_java(settings: dict[str, Any]) -> None:
+    """Start Java, whose output goes to the log, and Spark in it; a Java left by an earlier session is reused."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._jvm is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        settings.pop(LOG, None)  # its output stays where it is
+        return
+    if LOG not in settings:
+        with tempfile.NamedTemporaryFile(prefix="streamstate-", suffix=".log", delete=False) as log:
+            settings[LOG] = log.name
+    with Path(settings[LOG]).open("a+b") as output:
+        begin = output.seek(0, os.SEEK_END)
+        conf = SparkConf().setAll([(key, str(value)) for key, value in settings.items()])
+        try:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            output.seek(begin)
+            raise PySparkRuntimeError(_printed(output.read()) or str(error)) from error
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _printed(output: bytes) -> str:
+    """The lines of output that say why Java did not start."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    return "; ".join([line for line in lines if line and not line.startswith("WARNING: ")][:_LINES_OF_JAVA])
+
+
+def _defaults() -> dict[str, str]:
+    """Settings of a new session on this machine."""
+    cores = os.cpu_count() or 2
+    return {
+        "spark.app.name": "streamstate",
+        "spark.master": "local[*]",
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": f"{_driver_memory() // 2**20}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # The small jobs of a capture then share the cores with the query's, instead of queueing behind them.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": str(min(max(cores, 2), 8)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **CAPTURE_SETTINGS,
+    }
+
+
+def _driver_memory() -> int:
+    """A quarter of the memory that this process may use, from 1 to 4 GiB; RocksDB's own memory comes on top."""
+    import psutil
+
+    available = psutil.virtual_memory().total
+    limit = Path("/sys/fs/cgroup/memory.max")  # psutil does not know the limit of a container
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        available = min(available, int(text))
+    return min(max(available // 4, _GIB), 4 * _GIB)
+
+
+def _quieten(settings: dict[str, Any], file: Path) -> None:
+    """Give Spark a quiet logging configuration, unless the user has configured logging."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "log4j" in options or os.environ.get("SPARK_CONF_DIR"):
+        return
+    file.write_text(_LOG4J)
+    settings["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={file.as_uri()}".strip()
+
+
+def _adjust(spark: SparkSession, requested: dict[str, str]) -> None:
+    """Change settings of a running session: all of them or none."""
+    before = {key: spark.conf.get(key, None) for key in requested}
+    differing = {key: value for key, value in requested.items() if before[key] != value}
+    fixed = [key for key, value in differing.items() if not _set(spark, key, value)]
+    if not fixed:
+        return
+    for key in differing.keys() - set(fixed):
+        _set(spark, key, before[key])
+    listed = "\n".join(f"  {key} is {before[key] or 'not set'}, not {requested[key]}" for key in fixed)
+    raise SessionError(
+        f"Spark is running, and these settings cannot be changed after it has started:\n{listed}\n"
+        "Leave them out to use the running session, or run spark.stop() and call session(...) again."
+    )
+
+
+def _set(spark: SparkSession, key: str, value: str | None) -> bool:
+    """Set (None: unset) a setting of a running session; False if it is fixed when Spark starts."""
+    from pyspark.errors import AnalysisException
+
+    if not key.startswith("spark.sql."):
+        return False  # Spark accepts some of them, without effect
+    try:
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+    except AnalysisException:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    """A setting's value as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _did_not_start(error: Exception, requested: dict[str, str], log: str | None) -> str:
+    """The message for a Spark that did not start."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    settings = ", ".join(f"{key}={value}" for key, value in requested.items())
+    given = f"\nSettings given: {settings}." if settings else ""
+    where = f"\nJava's output is in {log}." if log else ""
+    return f"Spark did not start: {lines[0]}{given}{where}"

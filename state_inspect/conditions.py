@@ -1,0 +1,117 @@
+"""When a condition on state was met, found from the intervals of the versions rather than epoch by epoch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from streamstate.errors import InvalidSQLError, UnknownColumnError
+from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.layout import TIME
+from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.keys import invalid_key, key_condition, key_of
+from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
+
+
+class Condition:
+    """A condition on the rows of a state table, or on those of one key, which keyword arguments give."""
+
+    def __init__(self, text: str, name: str, table: IntervalTable, key: Mapping[str, Any]) -> None:
+        self.table = table
+        self._key = key = key_of(key, table.key_columns)
+        for column in key:
+            if column not in table.key_columns:
+                raise UnknownColumnError.among("key column", column, table.key_columns, where=f"in {name}")
+        self.sql = f"({predicate_sql(text, table.columns, name)})"
+        """The condition on a version, for :meth:`query`."""
+        self._parameters: list[Any] = []
+        if key:
+            self._of_key, self._parameters = key_condition(table, key)
+            self.sql = f"{self._of_key} AND {self.sql}"
+
+    def query(self, index: Index, sql: str, times: int = 1) -> pa.Table:
+        """Run a statement that contains the condition a number of times."""
+        try:
+            return index.query(sql, self._parameters * times)
+        except duckdb.Error as error:
+            if self._key:
+                self._check_key(index)
+            raise InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}") from error
+
+    def _check_key(self, index: Index) -> None:
+        try:
+            index.query(f"SELECT count(*) FROM {self.table.relation} WHERE {self._of_key}", self._parameters)
+        except duckdb.Error as error:
+            raise invalid_key(self._key, self.table, error) from error
+
+
+def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
+    """The first epoch at which any row met the condition; see :meth:`History.first`."""
+    relation, high = condition.table.relation, condition.table.high
+    sql = f"SELECT min(_valid_from) AS epoch FROM {relation} WHERE _valid_from <= {high} AND {condition.sql}"
+    found = condition.query(index, sql)["epoch"][0].as_py()
+    captured = [entry.epoch for entry in entries if entry.captured]
+    if found is None or found in captured:
+        return None if found is None else int(found)
+    # Retention has dropped the epoch; the row may be gone from the next ones too.
+    for epoch in captured[bisect_left(captured, found) :]:
+        held = f"SELECT count(*) AS n FROM {relation} WHERE {held_at(epoch)} AND {condition.sql}"
+        if condition.query(index, held)["n"][0].as_py():
+            return epoch
+    return None
+
+
+def spans(condition: Condition, index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
+    """The spans in which any row met the condition; see :meth:`History.when`."""
+    relation, high = condition.table.relation, condition.table.high
+    found = condition.query(
+        index,
+        f"WITH met AS (SELECT _valid_from, _valid_to, count(*) AS n FROM {relation}"
+        f" WHERE _valid_from <= {high} AND {condition.sql} GROUP BY ALL),"
+        " marks AS (SELECT _valid_from AS epoch, n FROM met UNION ALL"
+        f" SELECT _valid_to, -n FROM met WHERE _valid_to <= {high}),"
+        # How many rows met it from each epoch on, until the next.
+        " numbers AS (SELECT epoch, sum(sum(n)) OVER (ORDER BY epoch) AS n, lead(epoch) OVER (ORDER BY epoch) AS next"
+        " FROM marks GROUP BY epoch),"
+        " numbered AS (SELECT *, count(*) FILTER (n = 0) OVER (ORDER BY epoch) AS span FROM numbers)"
+        " SELECT min(epoch) AS _from, arg_max_null(next, epoch) AS _until, max(n)::BIGINT AS keys"
+        " FROM numbered WHERE n > 0 GROUP BY span ORDER BY _from",
+    )
+    columns = [found["_from"], found["_until"], _committed(found["_from"], entries), found["keys"]]
+    return to_pandas(pa.table(columns, names=["held_from", "held_until", "committed_at", "keys"]))
+
+
+def spans_per_key(condition: Condition, index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
+    """The spans in which each key met the condition; see :meth:`History.when`."""
+    table = condition.table
+    keys = [f"k{at}" for at in range(len(table.key_columns))]
+    numbered = ", ".join(f"{quoted(name)} AS {number}" for name, number in zip(table.key_columns, keys, strict=True))
+    key = f"{HASH}, {', '.join(keys)}"
+    found = condition.query(
+        index,
+        f"WITH met AS (SELECT {HASH}, {numbered}, _valid_from, _valid_to FROM {table.relation}"
+        f" WHERE _valid_from <= {table.high} AND {condition.sql}),"
+        f" marked AS (SELECT *, lag(_valid_to) OVER (PARTITION BY {key} ORDER BY _valid_from)"
+        " IS DISTINCT FROM _valid_from AS _begins FROM met),"
+        f" numbered AS (SELECT *, sum(_begins::INT) OVER (PARTITION BY {key} ORDER BY _valid_from) AS _span"
+        " FROM marked)"
+        f" SELECT {', '.join(keys)}, min(_valid_from) AS _from,"
+        f" CASE WHEN max(_valid_to) <= {table.high} THEN max(_valid_to) END AS _until"
+        f" FROM numbered GROUP BY {key}, _span ORDER BY _from, {', '.join(f'{column} NULLS LAST' for column in keys)}",
+    )
+    columns = [*(found[key] for key in keys), found["_from"], found["_until"], _committed(found["_from"], entries)]
+    return to_pandas(pa.table(columns, names=[*table.key_columns, "held_from", "held_until", "committed_at"]))
+
+
+def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:
+    known = {entry.epoch: entry.committed_at for entry in entries}
+    return pa.array([known.get(epoch) for epoch in epochs.to_pylist()], TIME)

@@ -1,1 +1,0 @@
-"""Conditions on state over time."""

@@ -1,0 +1,229 @@
+"""What the store holds of one query: its manifest, its place in the lineage and the index of its state tables.
+
+:class:`History` is what users see. The functions behind its methods take the :class:`RecordedQuery` that it holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from streamstate.errors import OvertakenError, UnknownEpochError
+from streamstate.snapshots.change_log import beginnings, check_generation, key_columns, value_columns
+from streamstate.snapshots.consistent_read import read_once
+from streamstate.snapshots.delta.commits import required
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.registry import Lineage
+from streamstate.state_inspect.differences.causes import Causes
+from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+
+
+class QueryHistory(Protocol):
+    """The part of a :class:`History` that snapshots, state tables and differences refer back to."""
+
+    @property
+    def name(self) -> str:
+        """The query's name."""
+
+    @property
+    def recorded(self) -> RecordedQuery:
+        """What the store holds of the query."""
+
+
+@dataclass(frozen=True)
+class ChangeLog:
+    """One version of a changelog; epochs captured later are not in it."""
+
+    table: str
+    version: TableVersion
+    entries: tuple[Entry, ...]
+    """The manifest, ascending by epoch."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Key columns, in the order on disk."""
+        return key_columns(self.version.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Key columns, then value columns."""
+        return [*self.keys, *value_columns(self.version.schema)]
+
+    def columns_at(self, epoch: int) -> list[str]:
+        """The columns that existed at an epoch."""
+        begins = beginnings(self.version.schema)
+        return [name for name in self.columns if begins.get(name, epoch) <= epoch]
+
+    @property
+    def all_columns(self) -> list[str]:
+        """All columns of the changelog, starting with its own."""
+        return [EPOCH, CHANGE, PARTITION, *self.columns]
+
+    def keyframe(self, epoch: int) -> int | None:
+        """The keyframe that reading an epoch starts from; None for the table's beginning."""
+        found = next((entry for entry in self.entries if entry.epoch == epoch and self.table in entry.tables), None)
+        if found is None:
+            raise UnknownEpochError(
+                f"Epoch {epoch} was dropped by retention while it was being read.\nRetry with an epoch that is kept."
+            )
+        return found.tables[self.table].keyframe
+
+
+class RecordedQuery:
+    """The epochs of one query and the temporal index of its state tables.
+
+    ``related`` returns the history of another query of the store.
+    """
+
+    # Kept until the manifest has new epochs.
+    _explained: tuple[list[Entry], Causes] | None = None
+
+    def __init__(
+        self, layout: Layout, name: str, index: Index, lineage: Lineage, related: Callable[[str], QueryHistory]
+    ) -> None:
+        self.layout = layout
+        self.name = name
+        self.index = index
+        self.lineage = lineage
+        self.related = related
+        self._manifest = Manifest(layout, name)
+
+    def entries(self) -> list[Entry]:
+        """The manifest's rows, with those of new epochs."""
+        return list(read_once(self._manifest, self._newest_entries))
+
+    @property
+    def known_entries(self) -> list[Entry]:
+        """The manifest's rows as of the last read; loading an interval table may have read them again."""
+        return self._manifest.entries
+
+    def captured(self) -> list[int]:
+        """Numbers of the captured epochs, ascending."""
+        return [entry.epoch for entry in self.entries() if entry.captured]
+
+    def tables(self) -> list[str]:
+        """Names of all state tables that any epoch has."""
+        return list(dict.fromkeys(table for entry in self.entries() for table in entry.tables))
+
+    def begins_by(self, epoch: int) -> bool:
+        """Whether the query has an epoch of its own by then; a fork shares earlier epochs with its parent."""
+        return any(entry.captured and entry.epoch <= epoch for entry in self.entries())
+
+    def live_entry(self) -> Entry:
+        """The newest captured epoch; raises if none is captured yet."""
+        newest = next((entry for entry in reversed(self.entries()) if entry.captured), None)
+        if newest is None:
+            raise UnknownEpochError(
+                f"No epoch of {self.name} is captured yet.\nWait for the first epoch, or capture one."
+            )
+        return newest
+
+    def entry(self, epoch: int) -> Entry:
+        """A captured epoch of the query's own; if it is not captured, the error names the nearest ones."""
+        return self._captured_entry(self.entries(), epoch)
+
+    def check_kept(self, epoch: int) -> None:
+        """Raise if retention has dropped an epoch since it was looked up."""
+        self._captured_entry(self._manifest.entries, epoch)
+
+    def entry_at_time(self, moment: datetime) -> Entry:
+        """The epoch that was the newest committed one at a moment; raises if a missing epoch may have been newer."""
+        entries = self.entries()
+        known = [entry for entry in entries if entry.captured and entry.committed_at]
+        before = [entry for entry in known if entry.committed_at and entry.committed_at <= moment]
+        if not before:
+            raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.{_first(known)}")
+        found = before[-1]
+        after = next((entry for entry in entries if entry.epoch > found.epoch), None)
+        if after is not None and not (after.captured and after.epoch == found.epoch + 1):
+            why = "retention dropped the epochs after" if after.epoch > found.epoch + 1 else "there is a gap after"
+            raise UnknownEpochError(
+                f"Cannot tell which epoch of {self.name} was current at {moment.isoformat()}: {why} epoch"
+                f" {found.epoch}.\n{_nearest(found.epoch + 1, [entry.epoch for entry in known])}"
+            )
+        return found
+
+    def interval_table(self, table: str, first: int, last: int | None = None) -> IntervalTable:
+        """The temporal index of a state table, with all captured epochs from ``first`` (−1: all) up to ``last``."""
+        return self.index.table(self.name, table, self._manifest, first, last)
+
+    def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
+        """The temporal index of a state table at an entry's epoch, even if retention has dropped the epoch since.
+
+        Raises:
+            EpochDroppedError: retention dropped the epoch, and the grace period of its files is over.
+        """
+        if self._stays(entry):
+            found = self.interval_table(table, entry.epoch, entry.epoch)
+            if self._stays(entry):
+                return found
+        return self.index.dropped(self.name, table, entry)
+
+    def causes(self) -> Causes:
+        """Finds the causes of changes, for the epochs read so far."""
+        entries = self._manifest.entries
+        if self._explained is None or self._explained[0] is not entries:
+            self._explained = entries, Causes(self.index, entries, self.interval_table)
+        return self._explained[1]
+
+    def advance(self) -> None:
+        """Load new epochs into the index of the tables that were read before."""
+        self.entries()
+        self.index.advance(self.name, self._manifest)
+
+    def change_log(self, table: str) -> ChangeLog:
+        """The current version of a state table's changelog."""
+        place = self.layout.change_log(self.name, table)
+        while True:
+            generation = self._manifest.generation
+            version = TableVersion(place, required(place))
+            try:
+                check_generation(version, generation)
+                return ChangeLog(table, version, tuple(self._manifest.entries))
+            except OvertakenError:
+                # Retention has rewritten the changelog since the manifest was read.
+                self._manifest.refresh()
+                if self._manifest.generation == generation:
+                    raise
+
+    def _newest_entries(self) -> list[Entry]:
+        self._manifest.refresh()
+        return self._manifest.entries
+
+    def _stays(self, entry: Entry) -> bool:
+        """Whether retention has kept an entry's epoch, as far as is known."""
+        entries = self._manifest.entries
+        at = bisect_left(entries, entry.epoch, key=lambda known: known.epoch)
+        return entry.generation == self._manifest.generation or (at < len(entries) and entries[at].epoch == entry.epoch)
+
+    def _captured_entry(self, entries: list[Entry], epoch: int) -> Entry:
+        found = next((entry for entry in entries if entry.epoch == epoch), None)
+        if found is not None and found.captured:
+            return found
+        captured = [entry.epoch for entry in entries if entry.captured]
+        why = "is not captured" if found is None else "was gone from Spark's checkpoint before it could be captured"
+        if found is None and entries and 0 <= epoch < entries[-1].epoch:
+            why = "was dropped by retention"
+        raise UnknownEpochError(f"Epoch {epoch} of {self.name} {why}.\n{_nearest(epoch, captured)}")
+
+
+def _first(known: list[Entry]) -> str:
+    if not known:
+        return ""
+    return f"\nIts first captured epoch, {known[0].epoch}, was committed at {known[0].committed_at}."
+
+
+def _nearest(epoch: int, captured: list[int]) -> str:
+    below = [number for number in captured if number < epoch][-1:]
+    above = [number for number in captured if number > epoch][:1]
+    if not below + above:
+        return "No epoch is captured yet."
+    span = f"{captured[0]} to {captured[-1]}" if len(captured) > 1 else str(captured[0])
+    return f"The nearest captured: {' and '.join(map(str, below + above))} (of {span})."

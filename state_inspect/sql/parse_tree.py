@@ -1,0 +1,43 @@
+"""DuckDB's own parse of a text as a tree of JSON objects, for the policies that judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+from sqlglot.errors import SqlglotError
+
+
+def serialized(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """The parse tree of a text as JSON. A syntax error is part of the tree."""
+    found = cursor.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+    return str(found[0]) if found else '{"error": true}'
+
+
+def syntax_error(tree: dict[str, Any]) -> str | None:
+    """The first line of the parser's message; None if the text parses."""
+    if tree["error"] and tree.get("error_type") == "parser":
+        return str(tree.get("error_message", "")).splitlines()[0]
+    return None
+
+
+def nodes(part: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON document, from the outside in. Not recursive, so that deep nesting cannot exhaust it."""
+    left = [part]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+
+
+def first_error(error: SqlglotError) -> str:
+    """Sqlglot's first message in one line, without terminal colours."""
+    details = getattr(error, "errors", None)
+    if details:
+        first = details[0]
+        return f"{first.get('description', 'not valid SQL')} (line {first.get('line')}, column {first.get('col')})"
+    return str(error).splitlines()[0] if str(error) else "not valid SQL"

@@ -1,0 +1,86 @@
+"""``ss.start``: the function behind ``%%stream``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Source, counts, letters
+from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
+from oracle import compare
+from pyspark.sql import SparkSession
+
+import streamstate as ss
+from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
+from streamstate.starting import STARTED
+
+
+@pytest.fixture
+def input_of_two_epochs(source: Source) -> Iterator[Source]:
+    """A source with two epochs of input. Started queries are stopped after the test."""
+    source.add(letters(0))
+    source.add(letters(1))
+    yield source
+    for running in STARTED.values():
+        running.stop()
+    STARTED.clear()
+
+
+def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSession, tmp_path: Path) -> None:
+    """Every state equals Spark's, and the checkpoint is next to the store."""
+    running = ss.start(counts(input_of_two_epochs), "counts", tmp_path / "store", trigger="available-now")
+    assert isinstance(running, ss.Running)
+    assert running.wait(timeout=300) == 1
+    assert running.status().state == "finished"
+    assert running.checkpoint == str(tmp_path / "checkpoints" / "counts")
+    assert compare(spark, running.checkpoint, ss.open_store(tmp_path / "store")["counts"]) == 2
+
+
+def test_the_same_name_resumes(shell: Shell, input_of_two_epochs: Source, tmp_path: Path) -> None:
+    """The first query is stopped, and the second continues from its checkpoint. ``%stream list`` shows the query."""
+    frame = counts(input_of_two_epochs)
+    first = ss.start(frame, "counts", tmp_path / "store")
+    first.wait(epoch=1, timeout=300)
+    assert shell.run("%stream list").to_pandas()[["name", "state"]].values.tolist() == [["counts", "running"]]
+    input_of_two_epochs.add(letters(2))
+    second = ss.start(frame, "counts", tmp_path / "store", trigger="available-now")
+    assert first.query is not None
+    assert not first.query.isActive
+    assert second.wait(timeout=300) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "expected"),
+    [
+        ({"name": "../counts"}, InvalidNameError, "letters"),
+        ({"mode": "upsert"}, InvalidArgumentError, "update, append or complete"),
+        ({"mode": "append"}, QueryError, "Use mode update"),
+        ({"trigger": "soon"}, InvalidArgumentError, "available-now"),
+        ({"sink": "nowhere"}, InvalidArgumentError, "noop"),
+        ({"every": 0}, InvalidArgumentError, "every=0"),
+        ({"partitions": 0}, InvalidArgumentError, "partitions=0"),
+        ({"frame": 42}, QueryError, "frame is not a streaming DataFrame"),
+    ],
+)
+def test_an_invalid_option_starts_nothing(
+    input_of_two_epochs: Source,
+    spark: SparkSession,
+    tmp_path: Path,
+    options: dict[str, Any],
+    error: type[Exception],
+    expected: str,
+) -> None:
+    """The error says what is expected, and nothing is written."""
+    arguments: dict[str, Any] = {"frame": counts(input_of_two_epochs), "name": "counts", "store": tmp_path / "s"}
+    with pytest.raises(error, match=expected):
+        ss.start(**(arguments | options))
+    assert not spark.streams.active
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_stateless_query_is_refused(input_of_two_epochs: Source, tmp_path: Path) -> None:
+    """It has no state to capture."""
+    with pytest.raises(NoStateError, match="keeps no state"):
+        ss.start(input_of_two_epochs.stream(), "letters", tmp_path / "s")

@@ -1,0 +1,101 @@
+"""Reading a store needs no extra. Other calls name their extra if a package is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import synthetic
+
+SPARK = ("pyspark", "py4j", "psutil")
+NO_PANEL = "Panel is not installed.\nInstall with: pip install 'streamstate[notebook]'\n"
+NOTEBOOK = ("IPython", "ipywidgets", "traitlets", "panel", "bokeh", "tornado", "anywidget", "vl_convert")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small store."""
+    folder = tmp_path_factory.mktemp("extras")
+    synthetic.write(folder / "store", [{"a": 1}, {"a": 3, "b": 2}])
+    return folder
+
+
+def run_without(packages: tuple[str, ...], program: str, folder: Path) -> str:
+    """The output of a program run in a Python in which these packages cannot be imported."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({packages}))\nimport streamstate as ss\n"
+    code = hidden + textwrap.dedent(program)
+    process = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def error_without(packages: tuple[str, ...], statement: str, folder: Path) -> str:
+    """The message of the MissingDependencyError that a statement raises without these packages."""
+    program = f"""
+    from streamstate.errors import MissingDependencyError
+    try:
+        {statement}
+    except MissingDependencyError as error:
+        print(error)
+    """
+    return run_without(packages, program, folder)
+
+
+def test_a_store_is_read_without_any_extra(folder: Path) -> None:
+    """Snapshots, SQL, diffs, epochs and advice work without Spark and notebook packages."""
+    program = """
+    store = ss.open_store("store")
+    history = store["q"]
+    print(len(history.live().table().to_pandas()), store.sql("SELECT count(*) AS n FROM q").to_arrow()["n"][0])
+    print(history.diff(0, 1).counts["changed"], len(history.epochs()))
+    print(ss.rescale_advice(history, cores=1).suggested)
+    """
+    assert run_without((*SPARK, *NOTEBOOK), program, folder).split() == ["2", "2", "1", "2", "1"]
+
+
+SPARK_CALLS = [
+    "ss.session()",
+    "ss.capture('checkpoint', 'store')",
+    "ss.follow('checkpoint', 'store')",
+    "ss.fork('checkpoint', 'fork', at=1)",
+    "ss.step(lambda: None, 'fork')",
+    "ss.rescale('checkpoint', 2)",
+    "ss.supervise(lambda: None)",
+    "ss.drill(lambda: None)",
+    "ss.open_store('store').sql('SELECT 1', engine='spark')",
+    "from streamstate import Capture",
+]
+
+
+@pytest.mark.parametrize("statement", SPARK_CALLS)
+def test_a_call_that_needs_spark_names_its_extra(folder: Path, statement: str) -> None:
+    """The message has the command that installs it."""
+    message = "Spark is not installed.\nInstall with: pip install 'streamstate[spark]'\n"
+    assert error_without(("pyspark", "py4j"), statement, folder) == message
+
+
+@pytest.mark.parametrize(
+    "statement", ["ss.load_ipython_extension(None)", "from streamstate.widgets import StateBrowser"]
+)
+def test_the_extension_and_the_views_name_their_extra(folder: Path, statement: str) -> None:
+    """``%load_ext`` and importing a widget raise the same error."""
+    assert error_without(("panel",), statement, folder) == NO_PANEL
+
+
+def test_the_command_names_its_extra(folder: Path) -> None:
+    """``streamstate serve`` prints the message and returns status 1."""
+    program = """
+    import contextlib
+    from streamstate.command_line import main
+    with contextlib.redirect_stderr(sys.stdout):
+        print(main(["serve", "store"]))
+    """
+    assert run_without(("panel",), program, folder) == f"streamstate: {NO_PANEL}1\n"
+
+
+def test_several_missing_packages_are_named_together(folder: Path) -> None:
+    """The first line lists them all."""
+    assert error_without(SPARK, "ss.session()", folder).startswith("Spark and psutil are not installed.\n")

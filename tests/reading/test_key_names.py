@@ -1,0 +1,99 @@
+"""A key can be given as a mapping, so that its columns may have any name, including those of a method's arguments."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from browser.stores import Written
+
+import streamstate as ss
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.state_inspect.keys import parse_value, value_text
+
+NAMES = ["table", "ancestors", "self", "key", "per_key", "interval"]
+KEY = {name: f"{name} of a" for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+    """A table whose key columns are named like arguments; one key, over two epochs."""
+    path = tmp_path_factory.mktemp("names")
+    columns = {**dict.fromkeys(NAMES, pa.string()), "n": pa.int64()}
+    written = Written(path, "q", {"op0": (columns, len(NAMES))})
+    for epoch in range(2):
+        written.add({"op0": {tuple(KEY.values()): (epoch,)}})
+    return ss.open_store(path)["q"]
+
+
+def test_a_key_mapping_is_accepted_by_lookups(history: ss.History) -> None:
+    """In a state table, over time, and in all tables."""
+    assert history.live().table().lookup(key=KEY) == {**KEY, "n": 1}
+    assert history.key_history("op0", key=KEY)["n"].tolist() == [0, 1]
+    assert history.key_history(key=KEY, ancestors=True)["n"].tolist() == [0, 1]
+    assert history.life(key={"table": "table of a"})["epoch"].tolist() == [0, 1]
+
+
+def test_a_key_mapping_is_accepted_by_conditions(history: ss.History) -> None:
+    """``first``, ``when`` and ``watch``."""
+    assert history.first("n = 1", key={"interval": "interval of a"}) == 1
+    assert history.when("n = 1", table="op0", key={"per_key": "another"}).empty
+    with history.watch("n > 1", print, interval=60, key={"interval": "interval of a", "table": "table of a"}) as watch:
+        assert watch.running
+
+
+def test_views_show_keys_of_any_column_name(history: ss.History) -> None:
+    """Whatever the names of the key columns are."""
+    from streamstate.widgets import KeyHistoryView, StateBrowser
+
+    browser = StateBrowser(history)
+    browser.look(key=KEY)
+    assert [change.epoch for change in browser.model.drawing(browser.selection).kept.history.changes] == [1, 0]
+    assert "op0" in repr(KeyHistoryView(history, "op0", KEY))
+
+
+@pytest.mark.parametrize("extra", [{"n": 1}, {"other": 1}])
+def test_a_key_given_twice_is_rejected(history: ss.History, extra: dict[str, Any]) -> None:
+    """A key is a mapping or keywords, not both; names that are not key columns are rejected too."""
+    with pytest.raises(InvalidArgumentError, match="as keyword arguments, not both"):
+        history.live().table().lookup(key=KEY, **extra)
+    with pytest.raises(UnknownColumnError):
+        history.live().table().lookup(key={**KEY, **extra})
+
+
+def test_a_column_named_key_can_be_given_by_keyword(tmp_path: Path) -> None:
+    """A value that is not a mapping is the column's value."""
+    written = Written(tmp_path, "q", {"op0": ({"key": pa.string(), "n": pa.int64()}, 1)})
+    written.add({"op0": {("a",): (1,)}})
+    table = ss.open_store(tmp_path)["q"].live().table()
+    assert table.lookup(key="a") == table.lookup(key={"key": "a"}) == {"key": "a", "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("UA", pa.string()),
+        ("", pa.string()),
+        (-7, pa.int64()),
+        (1.5, pa.float64()),
+        (True, pa.bool_()),
+        (Decimal("12.50"), pa.decimal128(9, 2)),
+        (date(2026, 3, 1), pa.date32()),
+        (datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC), pa.timestamp("us", "UTC")),
+        ({"a": 1, "b": ["x", None]}, pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])),
+    ],
+)
+def test_the_text_of_a_value_survives_a_round_trip(value: object, kind: pa.DataType) -> None:
+    """``--key`` and the key field accept what completion offers and the views show."""
+    assert parse_value(value_text(value), pa.field("k", kind)) == value
+
+
+def test_text_of_the_wrong_type_is_rejected() -> None:
+    """The error names the column and its type."""
+    for text, kind in (("seven", pa.int64()), ("[1", pa.list_(pa.int64()))):
+        with pytest.raises(InvalidArgumentError, match=r"Invalid k=.*expected a value of type"):
+            parse_value(text, pa.field("k", kind))

@@ -1,0 +1,239 @@
+"""Rows, key histories and whole values as a state browser shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
+from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
+from streamstate.widgets.browser.actions import BrowserSelection
+from streamstate.widgets.browser.drawing import (
+    BrowserColumn,
+    BrowserPage,
+    BrowserRow,
+    ColumnWindow,
+    KeyPanel,
+    KeyPanelRow,
+    WholeValue,
+)
+from streamstate.widgets.key_life.story import KEYFRAME, OWN, change_of
+from streamstate.widgets.model import chosen_row, first_row
+from streamstate.widgets.still import MARKS
+from streamstate.widgets.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import History, StateTable
+
+SHOWN = 30
+"""Value columns that are shown at once."""
+LISTED = 50
+"""Changes that a key's history lists; a key that changes in every epoch has thousands."""
+LIMIT = 1_000_000
+"""The most characters of a whole value that are sent to a page."""
+_CONDITION = 5.0
+"""Seconds that a search for the rows of a condition may take."""
+_CACHED = 4_000
+"""The most counts that are cached; each is a few numbers."""
+
+StateRecord = Mapping[str, Any]
+
+
+def shown_columns(
+    keys: Sequence[str], values: Sequence[str], selection: BrowserSelection
+) -> tuple[list[BrowserColumn], ColumnWindow | None]:
+    """The columns to show: always the key, and of the values of a wide table a window that can be moved and searched.
+
+    The window is None if all columns are shown.
+    """
+    key = [BrowserColumn(name, key=True) for name in keys]
+    if len(values) <= SHOWN:
+        return key + [BrowserColumn(name, key=False) for name in values], None
+    search = selection.named.casefold()
+    found = [name for name in values if search in name.casefold()]
+    last = max(0, (len(found) - 1) // SHOWN * SHOWN)
+    first = min(selection.from_column, last)
+    shown = found[first : first + SHOWN]
+    window = ColumnWindow(first, len(shown), len(found), len(values), selection.named)
+    return key + [BrowserColumn(name, key=False) for name in shown], window
+
+
+class RowReader:
+    """Reads pages of a state table's rows, and of those that changed. Not thread-safe."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._matching: dict[Any, int | str] = {}
+
+    def forget(self) -> None:
+        """Drop what is cached."""
+        self._matching.clear()
+
+    def state_page(
+        self,
+        table: StateTable,
+        before: int | None,
+        columns: Sequence[BrowserColumn],
+        selection: BrowserSelection,
+        total: int,
+    ) -> tuple[BrowserPage, str]:
+        """A page of the state, marked since the epoch ``before``, and what is wrong with the filters."""
+        found, start, matching, problem = self._found(table, table, selection, None, total)
+        page = records(found)
+        keys = [{name: record[name] for name in table.key_columns} for record in page]
+        was = None if before is None else table_at(self._history, table.name, before)
+        if was is None or not page:
+            rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in page]
+        else:
+            held = {_key(record, was.key_columns): record for record in records(was.lookup_many(keys))}
+            rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in page]
+        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+
+    def changed_page(
+        self,
+        table: StateTable,
+        before: int,
+        columns: Sequence[BrowserColumn],
+        selection: BrowserSelection,
+        total: int,
+    ) -> tuple[BrowserPage, str]:
+        """A page of the rows added, changed or removed since ``before``, and what is wrong with the filters."""
+        from streamstate.state_inspect.differences.changed_rows import ChangedRows  # loads pandas, which is slow
+        from streamstate.state_inspect.frames import to_pandas
+
+        among = ChangedRows(self._history, table.name, before, table.epoch)
+        found, start, matching, problem = self._found(among, table, selection, before, total)
+        keys = found.rows.select(table.key_columns).to_pylist()
+        both = zip(found.changes, records(to_pandas(found.rows)), records(to_pandas(found.before)), strict=True)
+        rows = [
+            _marked(now, was, columns) if change == "changed" else _row(now, columns, MARKS[change])
+            for change, now, was in both
+        ]
+        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+
+    def _found(
+        self, among: Any, table: StateTable, selection: BrowserSelection, before: int | None, total: int
+    ) -> tuple[Any, int, int, str]:
+        """A page, its first row, the number of matching rows, and what is wrong with the filters.
+
+        ``among`` counts rows and reads pages of them, ``before`` is the previous epoch if only changes are shown, and
+        ``total`` the number of rows without a filter. Filters that fail or take too long are left out, and are not
+        tried again at this epoch.
+        """
+        known = {*table.key_columns, *table.value_columns}
+        contains = {selection.column: selection.text} if selection.text and selection.column in known else None
+        where = selection.where.strip() or None
+        filters = {"where": where, "contains": contains} if where or contains else {}
+        at = (table.name, table.epoch, before, str(contains), where)
+        if not filters:
+            return *_page(among, table, selection, total, {}), total, ""
+        if not isinstance(self._matching.get(at), str):
+            try:
+                with time_limit(_CONDITION, "The condition" if where else "The filter"):
+                    if at not in self._matching:
+                        remember(self._matching, at, among.count(**filters))
+                    matching = int(self._matching[at])
+                    return *_page(among, table, selection, matching, filters), matching, ""
+            except (InvalidSQLError, UnknownColumnError, TimeLimitError) as error:
+                remember(self._matching, at, str(error))
+        problem = str(self._matching[at])
+        without = replace(selection, where="") if where else replace(selection, text="")
+        found, start, matching, also = self._found(among, table, without, before, total)
+        return found, start, matching, also or problem
+
+
+def _page(
+    among: Any, table: StateTable, selection: BrowserSelection, matching: int, filters: Mapping[str, Any]
+) -> tuple[Any, int]:
+    """A page and its first row, sorted if the table has the column at this epoch."""
+    known = {*table.key_columns, *table.value_columns}
+    order_by = selection.order_by if selection.order_by in known else None
+    start = first_row(selection.page, selection.size, matching)
+    page = among.page(start, selection.size, order_by=order_by, descending=selection.descending, **filters)
+    return page, start
+
+
+def remember(cache: dict[Any, Any], at: object, value: object) -> None:
+    """Add to a cache, which is emptied when it is full."""
+    if len(cache) >= _CACHED:
+        cache.clear()
+    cache[at] = value
+
+
+def table_at(history: History, name: str, epoch: int) -> StateTable | None:
+    """A state table at an epoch; None if it did not exist yet."""
+    snapshot = history.at(epoch)
+    return snapshot.table(name) if name in snapshot.tables() else None
+
+
+def _key(record: StateRecord, keys: Sequence[str]) -> Any:
+    return canonical([record[name] for name in keys])
+
+
+def _row(record: StateRecord, columns: Sequence[BrowserColumn], mark: str = "") -> BrowserRow:
+    return BrowserRow([cell(record[column.name]) for column in columns], mark)
+
+
+def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[BrowserColumn]) -> BrowserRow:
+    """A row with the old value of each cell that differs; a column that was added since was null.
+
+    Columns that are not shown count for the mark, too.
+    """
+    if was is None:
+        return _row(now, columns, MARKS["added"])
+    differ = {name for name, value in now.items() if canonical(value) != canonical(was.get(name))}
+    old = {at: cell(was.get(column.name)) for at, column in enumerate(columns) if column.name in differ}
+    return BrowserRow([cell(now[column.name]) for column in columns], MARKS["changed"] if differ else "", old)
+
+
+def key_panel(history: History, table: str, key: Mapping[str, Any], among: Collection[str] | None = None) -> KeyPanel:
+    """The newest changes of a key, newest first; ``among`` are the value columns that are shown, None for all."""
+    frame = history.key_history(table, key=key)
+    columns = [str(name) for name in frame.columns[OWN:-1]]
+    shown = [at for at, name in enumerate(columns) if among is None or name in among]
+    rows = row_tuples(frame.tail(LISTED + 1))
+    changes = [_panel_row(row, before, shown) for before, row in zip([None, *rows], rows, strict=False)]
+    listed = changes[-LISTED:][::-1]
+    named = [(name, cell(value)) for name, value in key.items()]
+    return KeyPanel(named, [columns[at] for at in shown], listed, len(frame) - len(listed))
+
+
+def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequence[int]) -> KeyPanelRow:
+    """A change of a key; columns that are not shown count for the mark, too."""
+    change = change_of(row, before)
+    cells = [] if change.gone else [cell(change.values[at]) for at in shown]
+    changed = [place for place, at in enumerate(shown) if at in change.differ]
+    return KeyPanelRow(change.epoch, change.mark, change.committed, cells, changed, row[1] == KEYFRAME)
+
+
+def whole_value(column: str, key: Mapping[str, Any], value: Any) -> WholeValue:
+    """A value as text, not shortened: text as it is, bytes in hexadecimal, nested values as JSON.
+
+    Example:
+        >>> whole_value("legs", {"flight": 1}, {"legs": ["EWR"]}).text
+        '{"legs": ["EWR"]}'
+    """
+    text = _text(plain(value))
+    return WholeValue(column, key_text(key), text[:LIMIT], len(text))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=_json)
+    return str(_json(value)) if not isinstance(value, bool) else str(value).lower()
+
+
+def _json(value: Any) -> Any:
+    """A JSON value for types that JSON lacks."""
+    value = plain(value)
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if hasattr(value, "isoformat"):
+        return timestamp(value) if hasattr(value, "tzinfo") and hasattr(value, "hour") else value.isoformat()
+    return value if isinstance(value, str | int | float | list | Mapping) or value is None else str(value)

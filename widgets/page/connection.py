@@ -1,0 +1,103 @@
+"""The network of the page: limits on what viewers send and leave unread, and headers that keep other sites out."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from panel.io.server import WSHandler
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.web import OutputTransform
+
+from streamstate.widgets.live.hosts import RateLimit
+from streamstate.widgets.page.guard import Visitors
+
+LARGEST = 256 * 1024
+"""The largest message to the server, in bytes; addresses and conditions are far shorter."""
+_BURST, _PER_SECOND = 1_500, 300.0
+"""The limit for fragments, three per message: a slider that moves fast sends 60 messages a second."""
+_UNREAD = 32 * 1024 * 1024
+"""The most bytes that may wait for a viewer who does not read them."""
+_TOO_MUCH = 1008
+_SCRIPT = re.compile(rb"<script(?=[\s>])")
+_POLICY = (
+    "default-src 'none'; script-src 'self' blob: 'nonce-{nonce}'; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' blob:;"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
+)
+_HEADERS = {
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class TabConnection(WSHandler):
+    """The websocket of a tab. It is closed if the viewer floods it, or does not read."""
+
+    def __init__(self, *arguments: Any, visitors: Visitors, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._visitors = visitors
+        self._limit = RateLimit(_BURST, _PER_SECOND)
+        self._counted = self._flooded = False
+
+    def open(self, *arguments: Any, **keywords: Any) -> Any:
+        """Called when the connection is open."""
+        self._visitor = getattr(self.request, "streamstate_visitor", None)
+        self._visitors.connections[self._visitor] += 1
+        self._counted = True
+        return super().open(*arguments, **keywords)  # type: ignore[no-untyped-call]
+
+    def on_close(self) -> None:
+        """Called when the connection is closed."""
+        if self._counted:
+            self._counted = False
+            self._visitors.connections -= {self._visitor: 1}
+        super().on_close()
+
+    async def on_message(self, fragment: str | bytes) -> None:
+        """Handle a fragment of a message."""
+        if self._flooded:
+            return  # fragments that were already on their way
+        self._flooded = not self._limit.take()
+        if self._flooded:
+            self.close(_TOO_MUCH, "Too many messages.")
+        else:
+            await super().on_message(fragment)
+
+    async def write_message(self, message: Any, *how: Any, **more: Any) -> None:  # type: ignore[override]  # as Bokeh's
+        """Send a fragment, or close the connection if the viewer has left too much unread."""
+        line = self.ws_connection
+        stream = getattr(line, "stream", None)
+        if stream is not None and len(stream._write_buffer) > _UNREAD:  # noqa: SLF001 (Tornado has no public size)
+            stream.close()
+        await super().write_message(message, *how, **more)
+
+
+class SecurityHeaders(OutputTransform):
+    """Adds headers to every answer: the page loads nothing from elsewhere, and no other site can embed or read it."""
+
+    def __init__(self, request: HTTPServerRequest) -> None:
+        self._static = request.path.startswith("/static/")
+
+    def transform_first_chunk(
+        self,
+        status_code: int,
+        headers: HTTPHeaders,
+        chunk: bytes,
+        finishing: bool,  # noqa: FBT001 (Tornado's)
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Called by Tornado with the headers and the start of the body, which for a page is all of it."""
+        nonce = secrets.token_urlsafe(16)
+        if headers.get("Content-Type", "").startswith("text/html"):
+            chunk = _SCRIPT.sub(b'<script nonce="%s"' % nonce.encode(), chunk)
+            if "Content-Length" in headers:
+                headers["Content-Length"] = str(len(chunk))
+        headers["Content-Security-Policy"] = _POLICY.format(nonce=nonce)
+        headers.update(_HEADERS)
+        if not self._static:
+            headers["Cache-Control"] = "no-store"
+        return status_code, headers, chunk

@@ -1,0 +1,204 @@
+"""What a timeline measures of each epoch, and what it marks between epochs.
+
+All of it comes from the manifest; the state itself is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count, groupby, pairwise
+from typing import TYPE_CHECKING, Literal
+
+from streamstate.snapshots.commit_times import OFFSETS
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.registry import ForkPoint
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that is measured of every epoch.
+
+    Attributes:
+        name: its key in :attr:`EpochPoint.values`.
+        title: its name in the view.
+        meaning: its definition, for the tooltip.
+        unit: of its values.
+        mark: how it is drawn: amounts per epoch as bars, levels at its end as a line.
+        fold: how several epochs are combined in a bin.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    unit: Literal["rows", "seconds"]
+    mark: Literal["bars", "line"]
+    fold: Literal["sum", "last", "max"]
+
+
+MEASURES = (
+    Measure("input", "Input rows", "rows that the epoch read from its sources", "rows", "bars", "sum"),
+    Measure("rows", "State rows", "live rows of all state tables after the epoch", "rows", "line", "last"),
+    Measure("changes", "Changes", "state rows that the epoch put or deleted", "rows", "bars", "sum"),
+    Measure("duration", "Duration", "from planning the epoch to its commit", "seconds", "bars", "max"),
+    Measure("lag", "Watermark lag", "how far the watermark is behind the commit", "seconds", "line", "max"),
+    Measure("capture", "Capture lag", "from the commit to the capture", "seconds", "line", "max"),
+)
+
+
+@dataclass(frozen=True)
+class EpochPoint:
+    """An epoch, or a bin of several."""
+
+    first: int
+    last: int
+    captured: tuple[int, ...] = ()
+    gaps: tuple[int, ...] = ()
+    committed: datetime | None = None
+    """The commit time of the last one."""
+    run: str | None = None
+    """Spark's id of the run that committed the last one."""
+    values: Mapping[str, Number | None] = field(default_factory=dict)
+
+
+def points(entries: Sequence[Entry]) -> list[EpochPoint]:
+    """A point for each row of the manifest; a gap has no values."""
+    return [_point(entry) for entry in entries]
+
+
+def bin_width(first: int, last: int, limit: int) -> int:
+    """The number of epochs per bin, so that there are at most ``limit`` bins from ``first`` to ``last``.
+
+    It is one of 1, 2, 5, 10, 20, 50, …, so that the bins rarely change while a query runs.
+
+    Example:
+        >>> bin_width(0, 499, 500), bin_width(0, 500, 500), bin_width(0, 9_999, 500)
+        (1, 2, 20)
+    """
+    widths = (step * int(10**power) for power in count() for step in (1, 2, 5))
+    return next(width for width in widths if last // width - first // width < limit)
+
+
+def binned(found: Sequence[EpochPoint], width: int) -> list[EpochPoint]:
+    """Bins of ``width`` epochs, starting at multiples of it; the last one ends with the newest epoch."""
+    if width == 1:
+        return list(found)
+    return [_folded(list(group)) for _, group in groupby(found, lambda point: point.first // width)]
+
+
+def _point(entry: Entry) -> EpochPoint:
+    if not entry.captured:
+        unknown = dict.fromkeys(measure.name for measure in MEASURES)
+        return EpochPoint(entry.epoch, entry.epoch, gaps=(entry.epoch,), values=unknown)
+    epoch = entry.epoch
+    return EpochPoint(epoch, epoch, (epoch,), (), entry.committed_at, entry.run_id, dict(_values(entry)))
+
+
+def _values(entry: Entry) -> Iterator[tuple[str, Number | None]]:
+    yield "input", entry.input_rows
+    yield "rows", sum(facts.rows for facts in entry.tables.values())
+    yield "changes", sum(facts.changes for facts in entry.tables.values())
+    # In a copied checkpoint both are the time of planning.
+    yield "duration", None if entry.time_source == OFFSETS else seconds_between(entry.began_at, entry.committed_at)
+    yield "lag", watermark_lag(entry)
+    yield "capture", seconds_between(entry.committed_at, entry.captured_at)
+
+
+def watermark_lag(entry: Entry) -> float | None:
+    """Seconds from an epoch's watermark to its commit; None before the first event, when Spark's is in 1970."""
+    watermark = entry.watermark if entry.watermark and entry.watermark.timestamp() > 0 else None
+    return seconds_between(watermark, entry.committed_at)
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds from one time to another, to the millisecond; None if either is unknown."""
+    return None if start is None or end is None else round((end - start).total_seconds(), 3)
+
+
+def _folded(group: Sequence[EpochPoint]) -> EpochPoint:
+    """Several points as a single one."""
+    captured = [point for point in group if point.captured]
+    newest = captured[-1] if captured else group[-1]
+    return replace(
+        newest,
+        first=group[0].first,
+        last=group[-1].last,
+        captured=tuple(epoch for point in group for epoch in point.captured),
+        gaps=tuple(epoch for point in group for epoch in point.gaps),
+        values={measure.name: _value(measure, captured) for measure in MEASURES},
+    )
+
+
+def _value(measure: Measure, group: Sequence[EpochPoint]) -> Number | None:
+    known = [value for point in group if (value := point.values[measure.name]) is not None]
+    if not known:
+        return None
+    if measure.fold == "sum":
+        return sum(known)
+    return known[-1] if measure.fold == "last" else max(known)
+
+
+RULES = 100
+"""The most restarts that are marked; the newest are kept."""
+
+
+@dataclass(frozen=True)
+class ForkMark:
+    """A fork after ``epoch``: into ``query``, or, if not ``outwards``, from it."""
+
+    epoch: int
+    query: str
+    outwards: bool
+
+    def __str__(self) -> str:
+        return f"Forked {'into' if self.outwards else 'from'} {self.query} after epoch {self.epoch}."
+
+
+@dataclass(frozen=True)
+class EpochMarks:
+    """What is marked among some epochs: gaps, restarts, and where forks begin, or where this one began."""
+
+    gaps: Sequence[tuple[int, int]] = ()
+    """Inclusive ranges; if there are more than :data:`RULES`, those of a bin are merged."""
+    restarts: Sequence[int] = ()
+    """The first epochs of new runs of the query, at most the newest :data:`RULES`."""
+    restarted: int = 0
+    """The number of restarts."""
+    forks: Sequence[ForkMark] = ()
+
+
+def marks(single: Sequence[EpochPoint], shown: Sequence[EpochPoint], divided: Sequence[ForkMark]) -> EpochMarks:
+    """The marks among some epochs, which are ``shown`` in bins; ``divided`` are all forks of the query."""
+    # Epochs of an unknown run are skipped.
+    known = [point for point in single if point.run is not None]
+    restarts = [after.first for before, after in pairwise(known) if before.run != after.run]
+    gaps = _gaps(single)
+    first, last = single[0].first, single[-1].last
+    return EpochMarks(
+        gaps if len(gaps) <= RULES else _gaps(shown),
+        restarts[-RULES:],
+        len(restarts),
+        [fork for fork in divided if first - 1 <= fork.epoch <= last],
+    )
+
+
+def forks(points: Sequence[ForkPoint], name: str) -> list[ForkMark]:
+    """Where a query was forked from another, then where it was forked, by epoch."""
+    own = [ForkMark(point.epoch, point.parent, outwards=False) for point in points if point.name == name]
+    outwards = [ForkMark(point.epoch, point.name, outwards=True) for point in points if point.parent == name]
+    return own + sorted(outwards, key=lambda mark: mark.epoch)
+
+
+def _gaps(shown: Sequence[EpochPoint]) -> list[tuple[int, int]]:
+    """Adjacent gaps as one range; gaps of the same bin are merged, with the epochs between them."""
+    found: list[tuple[int, int]] = []
+    for gaps in (point.gaps for point in shown if point.gaps):
+        adjacent = bool(found) and gaps[0] == found[-1][1] + 1
+        first = found.pop()[0] if adjacent else gaps[0]
+        found.append((first, gaps[-1]))
+    return found
