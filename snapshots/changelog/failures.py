@@ -1,0 +1,15 @@
+"""Why a changelog file is not decoded; capture then reads the table with Spark."""
+
+from __future__ import annotations
+
+
+class ChangelogError(Exception):
+    """A changelog cannot be decoded; the text is a sentence that names the file or the setting."""
+
+
+class UnsupportedChangelogError(ChangelogError):
+    """A format, an encoding or a type that the reader does not know."""
+
+
+class DamagedChangelogError(ChangelogError):
+    """The bytes of a file are not those that Spark wrote."""
