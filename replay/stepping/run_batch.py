@@ -21,8 +21,11 @@ from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.epoch_commit import BatchProgress
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.plan_graph import last_execution
+from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 
+# How often a batch is started whose Python process comes too late for Spark.
+_STARTS = 3
 # Waiting returns to Python this often, so that an interrupt is noticed; in seconds.
 _POLL = 1
 _SINKS_FILE = "streamstate-sinks.json"
@@ -87,14 +90,17 @@ def run_batch(
 
     With this trigger a query runs one batch; Spark plans the next one, even one without data, only in its next run.
     """
-    try:
-        writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
-        writer = writer.trigger(once=True)
-        with with_settings(frame.sparkSession, conf):
-            query = writer.start()
-        _wait(query)
-    except PySparkException as error:
-        raise _batch_error(error, checkpoint, epoch) from error
+    for start in range(1, _STARTS + 1):
+        try:
+            writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
+            writer = writer.trigger(once=True)
+            with with_settings(frame.sparkSession, conf):
+                query = writer.start()
+            _wait(query)
+            break
+        except PySparkException as error:
+            if start == _STARTS or not worker_was_late(error):
+                raise _batch_error(error, checkpoint, epoch) from error
     return _progress(query, epoch), last_execution(query)
 
 

@@ -22,6 +22,18 @@ _IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
 
 
+_LATE_WORKER = "Python worker failed to connect back"
+
+
+def worker_was_late(error: Exception) -> bool:
+    """Whether a query failed because Spark waited too long for a Python process that it had started.
+
+    Spark waits ten seconds, which no setting changes, and a busy machine may need longer. What the query was about to
+    do has not begun, so it can be started again.
+    """
+    return _LATE_WORKER in str(error)
+
+
 class TooLargeError(Exception):
     """Spark refuses to let the driver fetch so much."""
 

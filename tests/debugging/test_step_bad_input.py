@@ -179,6 +179,32 @@ def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
     assert ss.step(build, fork).epoch == 2
 
 
+@pytest.mark.parametrize("late", [2, 3])
+def test_a_step_whose_python_process_comes_too_late_is_started_again(
+    build: Build, fork: ss.Fork, tmp_path: Path, late: int
+) -> None:
+    """Twice; a busy machine needs longer for such a process than Spark waits. Then the step fails."""
+    starts = tmp_path / "starts"
+    starts.touch()
+
+    @F.udf("long")
+    def too_late(value: int) -> int:
+        with starts.open("a") as opened:
+            opened.write(".")
+        if starts.stat().st_size <= late:
+            raise RuntimeError("Python worker failed to connect back.")
+        return value
+
+    def slow() -> DataFrame:
+        return build().coalesce(1).withColumn("n", too_late("n"))
+
+    if late == 2:
+        assert ss.step(slow, fork).epoch == 2
+    else:
+        refused(slow, fork, QueryError, "failed to connect back")
+    assert starts.stat().st_size >= 3
+
+
 def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path: Path) -> None:
     """The fork is unchanged, and can be stepped again."""
     running = str(tmp_path / "running")
