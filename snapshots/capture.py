@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamstate.snapshots.change_feed import Verify, check_verify
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
+from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.registry import name_of
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ def capture(
     store: str | Path,
     name: str | None = None,
     *,
+    verify: Verify = "first",
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CaptureReport:
@@ -32,11 +35,18 @@ def capture(
     The query may be running, here or on another cluster, or be stopped: capture only reads its checkpoint. Every epoch
     committed since the last capture becomes a snapshot. Capturing again, or twice at the same time, changes nothing.
 
+    Changes are decoded from the checkpoint's files, without Spark and Java. Spark reads what that does not cover:
+    whole states (where captured epochs begin, after a gap, timers), stores without changelog files, and tables that
+    the report names in ``by_spark``.
+
     Args:
         checkpoint: the query's ``checkpointLocation``, a path or a URI that Spark can read.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
-        spark: the session to read with. Default: the running one, or a new embedded one.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` that this call
+            captures, a ``"sample"``, ``"all"``, or ``"never"``. A table that differs is captured by Spark, and named in
+            the report.
+        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching an object store, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
 
@@ -48,15 +58,16 @@ def capture(
         NoStateError: the query keeps no state.
         InvalidNameError: ``name`` cannot name a folder and an SQL relation.
         NameTakenError: ``name`` belongs to another query.
+        InvalidArgumentError: ``verify`` is not one of these.
         CaptureError: Spark cannot read the state.
+        MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
         StoreError: the store cannot be reached or written.
 
     Example:
         >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
         (0, 1, 2)
     """
-    spark = spark or session()
-    capturer = capturer_for(checkpoint, store, name, spark, storage_options=storage_options)
+    capturer = capturer_for(checkpoint, store, name, spark, verify=verify, storage_options=storage_options)
     report = catch_up(capturer)
     with _same_pool_afterwards(spark):
         capturer.tidy()
@@ -78,8 +89,12 @@ def catch_up(capturer: Capturer) -> CaptureReport:
 
 
 @contextlib.contextmanager
-def _same_pool_afterwards(spark: SparkSession) -> Iterator[None]:
+def _same_pool_afterwards(spark: SparkSession | None) -> Iterator[None]:
     """Reading state moves the thread into capture's scheduler pool; here the thread is the user's."""
+    spark = spark or running_session()
+    if spark is None:
+        yield
+        return
     before = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
     try:
         yield
@@ -92,19 +107,23 @@ def capturer_for(
     checkpoint: str | os.PathLike[str],
     store: str | Path,
     name: str | None,
-    spark: SparkSession,
+    spark: SparkSession | None,
     *,
     fallback: str | None = None,
+    verify: Verify = "first",
     storage_options: Mapping[str, str] | None = None,
 ) -> Capturer:
     """A capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
     If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
     """
+    check_verify(verify)
     if name is not None:
         check_name(name)
+    if local_path(checkpoint) is None:
+        spark = spark or session()
     opened, layout = Checkpoint(checkpoint, spark), Layout.at(store, storage_options)
     if name is None:
         known = name_of(layout, opened.query_id)
         name = known or name_from(fallback or opened.path.rsplit("/", 1)[-1])
-    return Capturer(spark, opened, layout, name)
+    return Capturer(spark, opened, layout, name, verify)

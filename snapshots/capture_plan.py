@@ -72,7 +72,7 @@ class PassPlanner:
     @cached_property
     def fork(self) -> ForkRecord | None:
         """Where the checkpoint was forked from; None if it is not a fork."""
-        return forked_from(self.reader.checkpoint.path, self.reader.spark)
+        return forked_from(self.reader.checkpoint.path, self.reader.running)
 
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""

@@ -22,6 +22,7 @@ from streamstate.snapshots.change_log import (
     state_at,
     with_beginning,
 )
+from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
 from streamstate.snapshots.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
@@ -30,8 +31,8 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.keyframes import keyframe_file
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
-from streamstate.snapshots.spark.failures import FAILURES
-from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.state_reader import StateRows
 
 _RECORDED = "streamstate.epochs"
 
@@ -101,8 +102,9 @@ def recorded(entries: dict[int, TableEntry]) -> dict[str, str]:
 class DriverWriter:
     """Writes one state table's log in the driver. Between passes it remembers digests of the live keys."""
 
-    def __init__(self, reader: StateReader, log: TableLog) -> None:
-        self._reader = reader
+    def __init__(self, feed: ChangeFeed, log: TableLog) -> None:
+        self._feed = feed
+        self._reader = feed.reader
         self._log = log
         self._schema: pa.Schema | None = None
         self._follower: FeedFollower | WholeFollower | None = None
@@ -161,8 +163,8 @@ class DriverWriter:
         source = self._log.source
         if self._reader.has_feed(source, epochs):
             try:
-                changes = self._reader.changes(source, epochs[0], epochs[-1])
-            except FAILURES:
+                changes = self._feed.changes(source, epochs[0], epochs[-1])
+            except failures():
                 whole = self._reader.whole(source, epochs)
                 self._log.advice = self._reader.advice(source, epochs)
                 return whole, False

@@ -152,6 +152,10 @@ class Checkpoint:
         """Whether a stateful operator has written anything."""
         return bool(self.operators())
 
+    def state_bytes(self, operator: int | str) -> int | None:
+        """What all versions of an operator's state take; None if files came or went meanwhile."""
+        return self._files.volume(f"{self.path}/state/{operator}")
+
     def operators(self) -> list[int]:
         """The ids of the stateful operators, ascending."""
         return sorted(int(name) for name in self._files.names(f"{self.path}/state") if name.isdigit())

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from streamstate.errors import CaptureError, OvertakenError, StoreError, StreamStateError
 from streamstate.snapshots.capture_plan import PassPlan, PassPlanner
+from streamstate.snapshots.change_feed import ChangeFeed, Verify
 from streamstate.snapshots.changelog_writer import LogPosition
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
 from streamstate.snapshots.commit_times import CommitTimes
@@ -25,7 +26,7 @@ from streamstate.snapshots.delta.object_store import plain
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.registry import register
-from streamstate.snapshots.spark.failures import FAILURES
+from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateReader, no_state
 from streamstate.snapshots.table_capture import TableCapture
 
@@ -55,6 +56,8 @@ class CaptureReport:
     """How long it took."""
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
+    by_spark: Mapping[str, str] = field(default_factory=dict)
+    """The tables whose changes Spark read, each with the reason; those of all others were decoded without it."""
 
     def __add__(self, later: CaptureReport) -> CaptureReport:
         """Both captures as one."""
@@ -66,6 +69,7 @@ class CaptureReport:
             self.rows + later.rows,
             self.seconds + later.seconds,
             tuple(dict.fromkeys(self.advice + later.advice)),
+            {**self.by_spark, **later.by_spark},
         )
 
 
@@ -84,10 +88,13 @@ class BatchProgress:
 class Capturer:
     """Captures one query; between passes it remembers what it would otherwise have to read again."""
 
-    spark: SparkSession
+    spark: SparkSession | None
+    """The session to read with where decoding the changelog does not suffice; None: the one that runs then."""
     checkpoint: Checkpoint
     layout: Layout
     name: str
+    verify: Verify = "first"
+    """Which epochs Spark reads too, to compare with what was decoded."""
     known_progress: dict[int, BatchProgress] = field(default_factory=dict)
     """Progress of epochs whose query has ended, so that Spark no longer reports it."""
     _tables: dict[str, TableCapture] = field(default_factory=dict)
@@ -98,6 +105,7 @@ class Capturer:
         """Nothing is written before the first pass that has something to write."""
         self.manifest = Manifest(self.layout, self.name)
         self._reader = StateReader(self.spark, self.checkpoint)
+        self._feed = ChangeFeed(self._reader, self.verify)
         self._planner = PassPlanner(self.manifest, self._reader)
 
     def register(self) -> None:
@@ -128,6 +136,7 @@ class Capturer:
             self._rows_written - rows_before,
             time.monotonic() - started,
             tuple(table.log.advice for table in self._tables.values() if table.log.advice),
+            dict(self._feed.by_spark),
         )
 
     def tidy(self) -> None:
@@ -187,7 +196,7 @@ class Capturer:
                 overtaken, plan, failure = True, None, None
                 self.manifest.refresh()
                 attempts = self._attempts(upto)
-            except FAILURES as error:
+            except failures() as error:
                 failure = error
             else:
                 return plan
@@ -222,7 +231,7 @@ class Capturer:
     def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
         """The manifest's new rows."""
         entries = [Entry.gap(epoch) for epoch in plan.gaps]
-        progress = self.known_progress | _progress_of(self.spark, self.checkpoint.query_id, plan.epochs)
+        progress = self.known_progress | _progress_of(self._reader.running, self.checkpoint.query_id, plan.epochs)
         sources = self.manifest.newest.sources if self.manifest.newest else None
         times = CommitTimes(self.checkpoint, forked=self._planner.fork is not None)
         for epoch in plan.epochs:
@@ -253,7 +262,7 @@ class Capturer:
         for source in sources:
             if source.table not in self._tables:
                 self._tables[source.table] = TableCapture(
-                    self._reader,
+                    self._feed,
                     source,
                     self.layout.change_log(self.name, source.table),
                     f"{self.checkpoint.query_id}/{source.table}",
@@ -289,9 +298,10 @@ class Capturer:
         )
 
 
-def _progress_of(spark: SparkSession, query_id: str, epochs: Collection[int]) -> dict[int, BatchProgress]:
+def _progress_of(spark: SparkSession | None, query_id: str, epochs: Collection[int]) -> dict[int, BatchProgress]:
     """The progress events that Spark still has of some epochs."""
-    query = next((query for query in spark.streams.active if str(query.id) == query_id), None)
+    active = spark.streams.active if spark else []
+    query = next((query for query in active if str(query.id) == query_id), None)
     events: dict[int, BatchProgress] = {}
     # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
     for event in reversed(list(query._jsq.recentProgress())) if query is not None else ():

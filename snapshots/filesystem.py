@@ -95,6 +95,13 @@ class LocalFiles:
         """A file's size in bytes."""
         return Path(path).stat().st_size
 
+    def volume(self, path: str) -> int | None:
+        """The size of everything in a folder, in bytes; None if files came or went meanwhile."""
+        try:
+            return sum(self.size(f"{path}/{name}") for name in self.tree(path) if not name.endswith("/"))
+        except FileNotFoundError:
+            return None
+
     def same(self, path: str, other_path: str) -> bool:
         """Whether two paths are the same file, or have the same bytes."""
         try:
@@ -252,6 +259,16 @@ class HadoopFiles:
         """A file's size in bytes."""
         system, where = self._at(path)
         return int(system.getFileStatus(where).getLen())
+
+    def volume(self, path: str) -> int | None:
+        """The size of everything in a folder."""
+        from py4j.protocol import Py4JError
+
+        try:
+            system, where = self._at(path)
+            return int(system.getContentSummary(where).getLength())
+        except Py4JError:
+            return None
 
     def same(self, path: str, other_path: str) -> bool:
         """Whether two files have the same size and, if the file system has checksums, the same checksum."""

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ from streamstate.errors import (
 from streamstate.snapshots.background import BackgroundThread
 from streamstate.snapshots.capture import capturer_for
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
+from streamstate.snapshots.change_feed import Verify
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.filesystem import local_path
-from streamstate.snapshots.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +46,7 @@ def follow(
     name: str | None = None,
     *,
     every: Every = 1,
+    verify: Verify = "first",
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Capture:
@@ -58,7 +59,9 @@ def follow(
             checkpoint folder's.
         every: capture once this many epochs wait, or once this much time has passed (a ``timedelta``, or a string such
             as "10s" or "2m"). Each of the epochs becomes a snapshot whatever the interval.
-        spark: the session to read with. Default: the running one, or a new embedded one.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"``, a ``"sample"``,
+            ``"all"``, or ``"never"``, as for :func:`streamstate.capture`.
+        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching an object store, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
 
@@ -67,7 +70,7 @@ def follow(
         it ends once the query has ended and all its committed epochs are captured.
 
     Raises:
-        NotACheckpointError, InvalidNameError, NameTakenError: as :func:`streamstate.capture`. Later errors show in
+        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as :func:`streamstate.capture`. Later errors show in
             ``.status`` and are raised by ``.wait``.
 
     Example:
@@ -75,14 +78,15 @@ def follow(
         >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
         3
     """
-    spark = spark or session()
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
         checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
     else:
         query = query_or_checkpoint
         checkpoint, fallback = checkpoint_of(query), query.name
-    capturer = capturer_for(checkpoint, store, name, spark, fallback=fallback, storage_options=storage_options)
+    capturer = capturer_for(
+        checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
+    )
     # Checked before the thread starts, so that errors are raised here.
     if capturer.checkpoint.committed():
         capturer.register()
@@ -125,6 +129,8 @@ class CaptureStatus:
     """The last error; None once a pass has succeeded again."""
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
+    by_spark: Mapping[str, str] = field(default_factory=dict)
+    """The tables whose changes Spark reads, each with the reason; those of all others are decoded without it."""
     tidy_error: str | None = None
     """The last error while writing keyframes or merging files; None once that has succeeded again. It does not keep
     epochs from being captured."""
@@ -340,6 +346,7 @@ class Capture:
             gaps=before.gaps + len(report.gaps),
             error=None,
             advice=report.advice or before.advice,
+            by_spark=report.by_spark if report.epochs else before.by_spark,
         )
 
     def _update(self, **fields: object) -> None:

@@ -26,6 +26,7 @@ from streamstate.snapshots.operators import (
     join_counters,
     state_sources,
 )
+from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,7 +75,8 @@ class StateReader:
     The settings go into a separate session, so that the user's session is unchanged.
     """
 
-    spark: SparkSession
+    given: SparkSession | None
+    """The session to read with; None: the running one, or one that is started once it is needed."""
     checkpoint: Checkpoint
     _session: SparkSession | None = None
     _pinned: dict[str, str] = field(default_factory=dict)
@@ -83,6 +85,16 @@ class StateReader:
     _legacy_operators: list[LegacyOperator] = field(default_factory=list)
     # Making columns takes a call into the JVM for each, so it is done once per schema.
     _flattened: dict[tuple[str, Shape], tuple[Columns, list[Column]]] = field(default_factory=dict)
+
+    @property
+    def running(self) -> SparkSession | None:
+        """The session, if one was given or is running."""
+        return self.given or running_session()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started if necessary."""
+        return self.given or session()
 
     def sources(self, epoch: int) -> list[StateSource]:
         """The query's state tables, looked up again when a restart may have changed them."""
@@ -173,20 +185,6 @@ class StateReader:
     def frame(self, source: StateSource, epoch: int) -> DataFrame:
         """The whole state at an epoch as Spark returns it, not fetched."""
         return self._load(source, epoch, {"batchId": str(epoch)})
-
-    def bytes(self, source: StateSource) -> int | None:
-        """What all versions of the operator's state take in the checkpoint; None if files came or went meanwhile."""
-        from py4j.protocol import Py4JError
-
-        context = self.spark.sparkContext
-        try:
-            path = context._jvm.org.apache.hadoop.fs.Path(  # type: ignore[union-attr]  # the session runs
-                f"{self.checkpoint.path}/state/{source.options['operatorId']}"
-            )
-            system = path.getFileSystem(context._jsc.hadoopConfiguration())
-            return int(system.getContentSummary(path).getLength())
-        except Py4JError:
-            return None
 
     def counters(self, epoch: int) -> list[StateSource]:
         """The counters that joins keep beside their rows: not state tables, but part of the state."""

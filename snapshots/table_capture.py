@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from pyspark.errors import PySparkException
-
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.executors.writer import ExecutorWriter
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import EPOCH, Shape, StateSource
-from streamstate.snapshots.spark.failures import FAILURES, TooLargeError
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.spark.failures import TooLargeError, failures
 
 ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
 """The Spark setting: a pass over more rows of a table than this is large; 0 makes every pass large."""
@@ -36,14 +34,14 @@ class TableCapture:
     Between passes it remembers where the log stands, so that the next pass reads only what changed.
     """
 
-    def __init__(self, reader: StateReader, source: StateSource, place: Place, application: str) -> None:
+    def __init__(self, feed: ChangeFeed, source: StateSource, place: Place, application: str) -> None:
         self.large = False
         """Whether the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
-        self._reader = reader
+        self._reader = feed.reader
         self._source = source
-        self._driver = DriverWriter(reader, self.log)
-        self._executors = ExecutorWriter(reader, self.log)
+        self._driver = DriverWriter(feed, self.log)
+        self._executors = ExecutorWriter(feed.reader, self.log)
         self._epoch: int | None = None
         self._keyframe: int | None = None
         self._most_changes: int | None = None
@@ -82,7 +80,8 @@ class TableCapture:
     @property
     def _rows_in_driver(self) -> int:
         """The value of :data:`ROWS_IN_DRIVER`."""
-        text = self._reader.spark.conf.get(ROWS_IN_DRIVER, str(_DEFAULT_ROWS_IN_DRIVER))
+        spark = self._reader.running
+        text = spark.conf.get(ROWS_IN_DRIVER, "") if spark else ""
         try:
             return int(text or _DEFAULT_ROWS_IN_DRIVER)
         except ValueError:
@@ -92,6 +91,8 @@ class TableCapture:
 
     def _is_large(self, epochs: Sequence[int], position: LogPosition) -> bool:
         limit, entry = self._rows_in_driver, position.entry
+        if not self._reader.running:
+            return False  # no executors
         if not limit:
             return True
         whole = position.restarts or self._source.shape is Shape.TIMERS or self.log.advice is not None
@@ -102,11 +103,11 @@ class TableCapture:
 
     def _first_is_large(self, epochs: Sequence[int], limit: int, *, whole: bool) -> bool:
         """Nothing is known yet: small files hold few rows; for larger ones, Spark counts the rows."""
-        size = self._reader.bytes(self._source)
+        size = self._reader.checkpoint.state_bytes(self._source.options["operatorId"])
         if size is not None and size <= limit * _LEAST_BYTES_A_ROW:
             return False
         if not whole and self._source.shape is not Shape.TIMERS:
-            with contextlib.suppress(PySparkException):  # no feed: whole states are read
+            with contextlib.suppress(*failures()):  # no feed: whole states are read
                 return self._reader.feed(self._source, epochs[0], epochs[-1]).frame.count() > limit
         return self._reader.state(self._source, epochs[-1]).frame.count() * (len(epochs) + 1) > limit
 
@@ -162,7 +163,7 @@ class TableCapture:
     def _write_keyframe(self, epoch: int, entry: TableEntry) -> None:
         """Write all live keys again: from Spark's state if it is large and still there, otherwise from the log."""
         if entry.rows > self._rows_in_driver:
-            with contextlib.suppress(*FAILURES):
+            with contextlib.suppress(*failures()):
                 self._commit_keyframe(self._executors, epoch, entry)
                 return
         self._commit_keyframe(self._driver, epoch, entry)

@@ -26,7 +26,7 @@ from streamstate.snapshots.executors.tasks import Batches, TableTask, write_chan
 from streamstate.snapshots.key_digests import KeyCounts
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import CHANGE, EPOCH, Shape
-from streamstate.snapshots.spark.failures import FAILURES, executor_error
+from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.state_reader import StateFrame, StateReader
 
 # Change rows of one job: their digests, of 8 bytes each, come to the driver.
@@ -106,7 +106,7 @@ class ExecutorWriter:
     ) -> Written:
         """What consecutive epochs changed; epochs up to ``after`` are counted and not written."""
         if self._log.source.shape is Shape.KEYED:
-            with contextlib.suppress(*FAILURES):
+            with contextlib.suppress(*failures()):
                 return self._fed(epochs, position, keyframe, schema, after)
         return self._compared(epochs, keyframe, schema, after)
 
@@ -162,7 +162,7 @@ class ExecutorWriter:
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
             done = reports.read(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA).toArrow())
-        except FAILURES as error:
+        except failures() as error:
             explained = executor_error(error)
             if explained is None:
                 raise

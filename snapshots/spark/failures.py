@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException, PythonException
 
 from streamstate.errors import CaptureError
 
@@ -14,12 +12,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-FAILURES = (PySparkException, Py4JError)
-"""What a job can raise: what fails while Arrow is being fetched surfaces as Py4J's own error."""
-
 _MAX_RESULT = "maxResultSize"
 _IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
+
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What a job can raise: what fails while Arrow is being fetched surfaces as Py4J's own error.
+
+    Nothing as long as Spark has not been loaded, which takes a third of a second.
+    """
+    if "pyspark" not in sys.modules:
+        return ()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError)
 
 
 _LATE_WORKER = "Python worker failed to connect back"
@@ -46,7 +55,7 @@ def fetched(frame: DataFrame) -> pa.Table:
     """
     try:
         return frame.toArrow()
-    except FAILURES as error:
+    except failures() as error:
         if _MAX_RESULT in str(error):
             raise TooLargeError from error
         raise
@@ -59,6 +68,8 @@ def executor_error(error: Exception) -> CaptureError | None:
             "The executors report more about one epoch than the driver accepts: 8 bytes for each changed key.\n"
             "Start the capturing session with a larger spark.driver.maxResultSize, such as 4g."
         )
+    from pyspark.errors import PythonException
+
     text = str(error)
     if not isinstance(error, PythonException) and _IN_PYTHON not in text:
         return None

@@ -1,0 +1,118 @@
+"""The change rows of a state table: decoded from its changelog files, or read by Spark where that is not possible.
+
+Decoding needs no Spark. Where a session runs, decoded rows are compared with Spark's, as ``verify`` says; a table whose
+rows differ is read by Spark from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamstate.errors import InvalidArgumentError, choices
+from streamstate.snapshots.changelog.failures import ChangelogError
+from streamstate.snapshots.changelog.reader import changes
+from streamstate.snapshots.changelog.state_schema import TableFormat
+from streamstate.snapshots.operators import EPOCH, StateSource
+from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.state_reader import StateReader, StateRows
+
+Verify = Literal["first", "sample", "all", "never"]
+"""Which epochs Spark reads too, to compare: the first of each run, a sample, all, or none."""
+
+# With "sample", one pass in this many is compared.
+_SAMPLE = 20
+
+
+def check_verify(verify: str) -> None:
+    """Raise if a ``verify`` argument is invalid."""
+    if verify not in get_args(Verify):
+        raise InvalidArgumentError(f"Invalid verify={verify!r}: expected {choices(get_args(Verify))}.")
+
+
+@dataclass
+class ChangeFeed:
+    """Reads the changes of one query's state tables, pass after pass."""
+
+    reader: StateReader
+    verify: Verify = "first"
+    by_spark: dict[str, str] = field(default_factory=dict)
+    """The tables that Spark reads, each with the reason."""
+    _wrong: set[str] = field(default_factory=set)
+    _verified: dict[str, TableFormat] = field(default_factory=dict)
+    """By table, the format that decoded rows were last compared in."""
+    _passes: int = 0
+
+    def changes(self, source: StateSource, first: int, last: int) -> StateRows:
+        """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
+
+        Raises:
+            TooLargeError: Spark refuses to let the driver fetch so much.
+        """
+        table = source.table
+        if table in self._wrong:
+            return self.reader.changes(source, first, last)
+        try:
+            layout = self.reader.format(source, last)
+            decoded = changes(self.reader.checkpoint, layout, first, last)
+        except (ChangelogError, FileNotFoundError) as error:
+            self.by_spark[table] = str(error)
+            return self.reader.changes(source, first, last)
+        self.by_spark.pop(table, None)
+        if not self._compares(table, layout):
+            return decoded
+        upto = first if self.verify == "first" else last
+        expected = self._spark_rows(source, first, upto)
+        if expected is None:
+            return decoded
+        difference = first_difference(decoded, expected, upto)
+        if difference is None:
+            self._verified[table] = layout
+            return decoded
+        self._wrong.add(table)
+        self.by_spark[table] = f"its changelog, as decoded, differs from what Spark reads: {difference}"
+        return self.reader.changes(source, first, last)
+
+    def _compares(self, table: str, layout: TableFormat) -> bool:
+        """Whether Spark has to confirm the decoded rows of a pass."""
+        if self.verify == "never" or self.reader.running is None:
+            return False
+        self._passes += 1
+        first = self._verified.get(table) != layout
+        return first or self.verify == "all" or (self.verify == "sample" and self._passes % _SAMPLE == 0)
+
+    def _spark_rows(self, source: StateSource, first: int, last: int) -> StateRows | None:
+        """Spark's rows to compare with; None if it cannot read them (any more)."""
+        try:
+            return self.reader.changes(source, first, last)
+        except failures():
+            return None
+
+
+def first_difference(decoded: StateRows, expected: StateRows, upto: int) -> str | None:
+    """The first of Spark's rows, which end at an epoch, that the decoded rows do not have; None if there is none."""
+    if decoded.rows.schema != expected.rows.schema:
+        return f"the columns {_described(decoded.rows.schema)} instead of {_described(expected.rows.schema)}"
+    ours, theirs = decoded.rows.filter(pc.less_equal(decoded.rows[EPOCH], upto)), expected.rows
+    if ours.num_rows != theirs.num_rows:
+        return f"{ours.num_rows} rows instead of {theirs.num_rows}"
+    for row in _suspects(ours, theirs):
+        one, other = (repr(rows.slice(row, 1).to_pylist()[0]) for rows in (ours, theirs))
+        if one != other:
+            return f"{one} instead of {other}"
+    return None
+
+
+def _described(schema: pa.Schema) -> str:
+    return choices(f"{column.name} {column.type}" for column in schema)
+
+
+def _suspects(ours: pa.Table, theirs: pa.Table) -> Iterator[int]:
+    """Rows that may differ: a NaN differs from itself."""
+    differing = [name for name in ours.column_names if not ours[name].equals(theirs[name])]
+    if differing:
+        yield from range(ours.num_rows)
