@@ -69,7 +69,7 @@ def capture(
     """
     capturer = capturer_for(checkpoint, store, name, spark, verify=verify, storage_options=storage_options)
     report = catch_up(capturer)
-    with _same_pool_afterwards(spark):
+    with _same_pool_afterwards():
         capturer.tidy()
     return report
 
@@ -82,25 +82,23 @@ def catch_up(capturer: Capturer) -> CaptureReport:
     """
     report = CaptureReport(capturer.name, capturer.layout.root)
     newest = max(capturer.checkpoint.committed(), default=-1)
-    with _same_pool_afterwards(capturer.spark):
+    with _same_pool_afterwards():
         while (latest := capturer.run(upto=newest)).epochs:
             report += latest
     return report
 
 
 @contextlib.contextmanager
-def _same_pool_afterwards(spark: SparkSession | None) -> Iterator[None]:
-    """Reading state moves the thread into capture's scheduler pool; here the thread is the user's."""
-    spark = spark or running_session()
-    if spark is None:
-        yield
-        return
-    before = spark.sparkContext.getLocalProperty("spark.scheduler.pool")
+def _same_pool_afterwards() -> Iterator[None]:
+    """Reading state with Spark moves the thread into capture's scheduler pool; here the thread is the user's."""
+    running = running_session()
+    before = running.sparkContext.getLocalProperty("spark.scheduler.pool") if running else None
     try:
         yield
     finally:
-        # None removes the property, which PySpark's types do not know.
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
+        if running := running_session():  # reading may have started it
+            # None removes the property, which PySpark's types do not know.
+            running.sparkContext.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
 
 
 def capturer_for(

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, choices
 from streamstate.snapshots.changelog.failures import ChangelogError
-from streamstate.snapshots.changelog.reader import changes
-from streamstate.snapshots.changelog.state_schema import TableFormat
+from streamstate.snapshots.changelog.reader import changes, columns_of
+from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateReader, StateRows
@@ -57,9 +57,9 @@ class ChangeFeed:
         if table in self._wrong:
             return self.reader.changes(source, first, last)
         try:
-            layout = self.reader.format(source, last)
-            decoded = changes(self.reader.checkpoint, layout, first, last)
-        except (ChangelogError, FileNotFoundError) as error:
+            layout = self.reader.format(source)
+            decoded = StateRows(columns_of(layout), changes(self.reader.checkpoint, layout, first, last))
+        except ChangelogError as error:
             self.by_spark[table] = str(error)
             return self.reader.changes(source, first, last)
         self.by_spark.pop(table, None)

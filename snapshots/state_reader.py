@@ -11,6 +11,10 @@ import pyarrow as pa
 
 from streamstate.errors import NoStateError
 from streamstate.snapshots.canonical_rows import column_named
+from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
+from streamstate.snapshots.changelog.operator_metadata import recorded_sources
+from streamstate.snapshots.changelog.state_schema import UnsupportedTable, table_formats
+from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.legacy_operators import LegacyOperator, described_view
 from streamstate.snapshots.operators import (
@@ -24,7 +28,6 @@ from streamstate.snapshots.operators import (
     StateSource,
     flatten,
     join_counters,
-    state_sources,
 )
 from streamstate.snapshots.spark.session import running_session, session
 
@@ -82,6 +85,7 @@ class StateReader:
     _pinned: dict[str, str] = field(default_factory=dict)
     _fingerprint: tuple[str, ...] = ()
     _sources: list[StateSource] = field(default_factory=list)
+    _formats: dict[str, TableFormat | UnsupportedTable] = field(default_factory=dict)
     _legacy_operators: list[LegacyOperator] = field(default_factory=list)
     # Making columns takes a call into the JVM for each, so it is done once per schema.
     _flattened: dict[tuple[str, Shape], tuple[Columns, list[Column]]] = field(default_factory=dict)
@@ -97,16 +101,30 @@ class StateReader:
         return self.given or session()
 
     def sources(self, epoch: int) -> list[StateSource]:
-        """The query's state tables, looked up again when a restart may have changed them."""
+        """The query's state tables, looked up again when a restart or repartitioning may have changed them."""
         written = self.checkpoint.operators_fingerprint()
         if not written:
             raise no_state(self.checkpoint.path)
-        fingerprint = (*written, str(max(self.checkpoint.operators_written_at(epoch), default=-1)))
+        run = max(self.checkpoint.operators_written_at(epoch), default=-1)
+        fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)))
         if fingerprint != self._fingerprint:
-            self._sources = state_sources(self.session(epoch), self.checkpoint, epoch)
+            self._sources = recorded_sources(self.checkpoint, epoch)
+            formats = table_formats(self.checkpoint, epoch)
+            self._formats = dict(zip((source.table for source in self._sources), formats, strict=True))
             self._legacy_operators = self.checkpoint.legacy_operators()
             self._fingerprint = fingerprint
         return self._sources
+
+    def format(self, source: StateSource) -> TableFormat:
+        """How a table's rows stand in its changelog files, at the epoch for which tables were last looked up.
+
+        Raises:
+            UnsupportedChangelogError: only Spark can read them.
+        """
+        found = self._formats[source.table]
+        if isinstance(found, UnsupportedTable):
+            raise UnsupportedChangelogError(found.reason)
+        return found
 
     def together(self, epochs: list[int]) -> list[int]:
         """The longest prefix of some epochs that can be read together; empty only if ``epochs`` is.

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -280,6 +279,8 @@ def _fetch(archive: Path) -> None:
 
 
 def _opened(url: str) -> Any:
+    import urllib.request  # takes as long to import as all of this package
+
     # GitHub refuses requests without a user agent.
     request = urllib.request.Request(url, headers={"User-Agent": "streamstate"})  # noqa: S310 - Adoptium's, over HTTPS
     return urllib.request.urlopen(request, timeout=_DOWNLOAD_STALL_SECONDS)  # noqa: S310
