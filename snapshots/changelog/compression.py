@@ -76,17 +76,15 @@ def _lz4_blocks(content: bytes, path: str) -> Iterator[bytes]:
             return
         if not 0 < size <= len(content) - at:
             raise DamagedChangelogError(f"{path} ends within a block")
-        yield _lz4_block(codec, view[at : at + size], method, original, expected, path)
+        body = view[at : at + size]
+        raw = method == _LZ4_RAW
+        if (original != size) if raw else (original > _LZ4_GROWTH * size):
+            raise DamagedChangelogError(f"{path} has a block with an impossible size")
+        block = bytes(body) if raw else codec.decompress(body, original, asbytes=True)
+        if xxhash.xxh32_intdigest(block, _LZ4_SEED) & _LZ4_HASH_BITS != expected:
+            raise DamagedChangelogError(f"{path} has a block that does not match its hash")
+        yield block
         at += size
-
-
-def _lz4_block(codec: pa.Codec, body: memoryview, method: int, size: int, expected: int, path: str) -> bytes:
-    if (size != len(body)) if method == _LZ4_RAW else (size > _LZ4_GROWTH * len(body)):
-        raise DamagedChangelogError(f"{path} has a block with an impossible size")
-    block = bytes(body) if method == _LZ4_RAW else codec.decompress(body, size, asbytes=True)
-    if xxhash.xxh32_intdigest(block, _LZ4_SEED) & _LZ4_HASH_BITS != expected:
-        raise DamagedChangelogError(f"{path} has a block that does not match its hash")
-    return block
 
 
 def _zstd(content: bytes) -> bytes:

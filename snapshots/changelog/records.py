@@ -27,7 +27,7 @@ _TYPES = np.zeros(256, np.bool_)
 _TYPES[[PUT, DELETE, MERGE]] = True
 _LONGEST_VERSION = len("v32767")  # Spark reads a 16-bit number
 _RUN = 64  # records of one size that are worth a look without a loop
-_WALK = 512  # records to walk through before looking for a run again
+_WALK = 2000  # records to walk through before looking for a run again
 
 Positions = NDArray[np.int64]
 
@@ -166,33 +166,22 @@ def _run(payload: bytes, at: int, last: int, typed: int) -> tuple[Positions, int
 
 
 def _walk(payload: bytes, at: int, last: int, typed: int, path: str) -> tuple[Positions, int]:
-    """Up to a number of records from a position on, one by one, and their end.
-
-    Reading both sizes at once takes half the time. So each key is taken for as long as the one before it.
-    """
-    head = 4 + typed
-    prefix = f">{typed}xi"
-    read_key, read_value = struct.Struct(prefix).unpack_from, struct.Struct(">i").unpack_from
-    readers: dict[int, Any] = {}
+    """Up to a number of records from a position on, one by one, and their end."""
+    read_key, read_value = struct.Struct(f">{typed}xi").unpack_from, struct.Struct(">i").unpack_from
+    head = 8 + typed
     starts: list[int] = []
-    key: int | None = None
-    read_both: Any = None
-    while at < last and len(starts) < _WALK:
-        try:
-            found, value = read_both(payload, at) if read_both else (read_key(payload, at)[0], 0)
-            if found != key:
-                key = found
-                if not 0 <= key <= last - at - head - 4:
-                    raise DamagedChangelogError(f"{path} has a key of {key} bytes at byte {at}")
-                read_both = readers.setdefault(key, struct.Struct(f"{prefix}{key}xi").unpack_from)
-                (value,) = read_value(payload, at + head + key)
-        except struct.error:
-            read_both, key = None, None  # the record is shorter than the one before it, and the last
-            if last - at < head + 4:
-                raise DamagedChangelogError(f"{path} ends within a record") from None
-            continue
-        starts.append(at)
-        at += head + key + 4 + (max(0, value))
+    try:
+        while at < last and len(starts) < _WALK:
+            starts.append(at)
+            (size,) = read_key(payload, at)
+            if size < 0:
+                raise DamagedChangelogError(f"{path} has a key of {size} bytes")
+            at += head + size
+            (size,) = read_value(payload, at - 4)
+            if size > 0:
+                at += size
+    except struct.error:
+        raise DamagedChangelogError(f"{path} ends within a record") from None
     return np.array(starts, np.int64), at
 
 
