@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from streamstate.snapshots.native_types import by_position, native
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from streamstate.snapshots.checkpoint import Checkpoint
 
@@ -170,44 +171,87 @@ def _variable(prefix: str, options: dict[str, str], variable: dict[str, Any], op
     return StateSource(table, shape, {**options, "stateVarName": name}, operator)
 
 
+@dataclass(frozen=True)
+class PartColumn:
+    """A column of a state table, and what it is made of."""
+
+    name: str
+    part: str
+    """The column of Spark's state reader; empty for the key column of a table without a key."""
+    field: int | None = None
+    """The field's position in the part; None if the part is not a struct."""
+
+
 def flatten(schema: StructType, shape: Shape) -> Columns:
-    """The table's columns: the key struct's fields, then the value struct's, with Spark's names.
+    """The table's columns as :func:`named_columns` names them; those of a list include the position."""
+    keys, values = named_columns({part: _field_names(schema, part) for part in schema.names})
+    members = {part: _members(schema, part) for part in {column.part for column in (*keys, *values)} if part}
+    select = [_selected(column, members).alias(column.name) for column in (*keys, *values)]
+    return columns_named(keys, values, shape, select)
+
+
+def columns_named(
+    keys: Sequence[PartColumn], values: Sequence[PartColumn], shape: Shape, select: Sequence[Column] = ()
+) -> Columns:
+    """A table's columns by name."""
+    position = (POSITION,) if shape is Shape.LIST else ()
+    return Columns(
+        (*(column.name for column in keys), *position), tuple(column.name for column in values), tuple(select)
+    )
+
+
+def named_columns(parts: Mapping[str, Sequence[str | None] | None]) -> tuple[list[PartColumn], list[PartColumn]]:
+    """The key columns and the value columns of a table: the fields of its parts, with Spark's names.
 
     A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. A key may have no fields
     left (a global aggregation, a limit). Such a table has at most one row, and its key column is ``_key``, which is
     always 0, so that every table has a key.
+
+    Args:
+        parts: the columns of Spark's state reader. For each, the names of its fields, None for a field of type void;
+            or None if it is not a struct.
     """
-    from pyspark.sql import functions as F
-
-    names: list[str] = [*RESERVED]
-    select: list[Column] = []
-    for part in KEY_PARTS:
-        _flatten_part(schema, part, names, select)
-    if len(names) == len(RESERVED):
-        names.append(NO_KEY)
-        select.append(F.lit(0).alias(NO_KEY))
-    keys = [*names[len(RESERVED) :]]
-    if shape is Shape.LIST:
-        keys.append(POSITION)
-        names.append(POSITION)
-    before = len(names)
-    for part in VALUE_PARTS:
-        _flatten_part(schema, part, names, select)
-    return Columns(tuple(keys), tuple(names[before:]), tuple(select))
+    taken = [*RESERVED]
+    keys = [column for part in KEY_PARTS if part in parts for column in _part_columns(part, parts[part], taken)]
+    if not keys:
+        keys.append(PartColumn(NO_KEY, ""))
+        taken.append(NO_KEY)
+    values = [column for part in VALUE_PARTS if part in parts for column in _part_columns(part, parts[part], taken)]
+    return keys, values
 
 
-def _flatten_part(schema: StructType, part: str, names: list[str], select: list[Column]) -> None:
-    from pyspark.sql import functions as F
+def _part_columns(part: str, fields: Sequence[str | None] | None, taken: list[str]) -> list[PartColumn]:
+    """The columns of a part, whose names are then taken."""
+    columns = []
+    for at, name in enumerate([part] if fields is None else fields):
+        if name is not None:
+            taken.append(unused(name, taken))
+            columns.append(PartColumn(taken[-1], part, None if fields is None else at))
+    return columns
+
+
+def _field_names(schema: StructType, part: str) -> list[str | None] | None:
     from pyspark.sql.types import NullType, StructType
 
-    if part not in schema.names:
-        return
     whole = schema[part].dataType
     if not isinstance(whole, StructType):
-        names.append(unused(part, names))
-        select.append(native(F.col(part), whole).alias(names[-1]))
-        return
-    for member, column in zip(whole.fields, by_position(F.col(part), whole), strict=True):
-        if not isinstance(member.dataType, NullType):
-            names.append(unused(member.name, names))
-            select.append(native(column, member.dataType).alias(names[-1]))
+        return None
+    return [None if isinstance(field.dataType, NullType) else field.name for field in whole.fields]
+
+
+def _members(schema: StructType, part: str) -> list[tuple[Column, DataType]]:
+    """A part's fields; or the part itself, if it is not a struct."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    whole = schema[part].dataType
+    if not isinstance(whole, StructType):
+        return [(F.col(part), whole)]
+    kinds = [field.dataType for field in whole.fields]
+    return list(zip(by_position(F.col(part), whole), kinds, strict=True))
+
+
+def _selected(column: PartColumn, members: Mapping[str, list[tuple[Column, DataType]]]) -> Column:
+    from pyspark.sql import functions as F
+
+    return native(*members[column.part][column.field or 0]) if column.part else F.lit(0)
