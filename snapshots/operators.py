@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from streamstate.snapshots.names import unused
 from streamstate.snapshots.native_types import by_position, native
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, Row, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from streamstate.snapshots.checkpoint import Checkpoint
@@ -35,7 +35,7 @@ NO_KEY = "_key"
 # Joins have a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
-_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 # The columns that Spark's state reader returns beside batch_id, change_type and partition_id.
 KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
@@ -84,14 +84,37 @@ class Columns:
         return tuple(key for key in self.keys if key != POSITION)
 
 
+@dataclass(frozen=True)
+class ListedStore:
+    """A state store of an operator, as the operator's metadata describes it."""
+
+    operator: int
+    """Spark's id of the operator in the query."""
+    kind: str
+    """Spark's name of the operator."""
+    name: str
+    """The store's name; ``default`` if the operator has only one."""
+    properties: dict[str, Any] = field(default_factory=dict, hash=False)
+    """The operator's own properties, such as the variables of ``transformWithState``."""
+    prefix: int = 0
+    """How many of the key's columns Spark looks keys up by."""
+    schema_path: str = ""
+    """The file with the types of the store's keys and values; empty if Spark listed the store."""
+
+
 def state_sources(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
     """The query's state tables at an epoch, by operator, in Spark's order.
 
     The session has the settings that the query is pinned to. A restart may add or remove state variables.
     """
+    return sources_of(listed_stores(spark, checkpoint, epoch), spark.conf.get(JOIN_FORMAT, "2") or "2")
+
+
+def sources_of(stores: Iterable[ListedStore], join_format: str) -> list[StateSource]:
+    """The state tables in some stores, each with a name of its own."""
     sources: list[StateSource] = []
-    for row in listed_stores(spark, checkpoint, epoch):
-        for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
+    for store in stores:
+        for source in tables_of(store, join_format):
             taken = [earlier.table for earlier in sources]
             sources.append(replace(source, table=unused(source.table, taken)))
     return sources
@@ -101,52 +124,73 @@ def join_counters(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> li
     """The stores in which joins of formats 1 and 2 count the rows of their sides, under Spark's names."""
     return [
         StateSource(
-            f"op{row['operatorId']}_{row['stateStoreName']}",
+            f"op{store.operator}_{store.name}",
             Shape.KEYED,
-            {"operatorId": str(row["operatorId"]), "storeName": row["stateStoreName"]},
-            row["operatorName"],
+            {"operatorId": str(store.operator), "storeName": store.name},
+            store.kind,
         )
-        for row in listed_stores(spark, checkpoint, epoch)
-        if row["stateStoreName"] in _JOIN_COUNTERS
+        for store in listed_stores(spark, checkpoint, epoch)
+        if store.name in _JOIN_COUNTERS
     ]
 
 
-def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[Row]:
+def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[ListedStore]:
     """Spark's list of the state stores at an epoch, including those that a Spark before 4.0 wrote."""
-    from pyspark.sql import Row
+    stores = legacy_stores(checkpoint)
+    if {store.operator for store in stores} != {*checkpoint.operators()}:
+        rows = spark.read.format("state-metadata").option("batchId", str(epoch)).load(checkpoint.path).collect()
+        stores += [
+            ListedStore(
+                row["operatorId"],
+                row["operatorName"],
+                row["stateStoreName"],
+                json.loads(row["operatorProperties"] or "{}"),
+            )
+            for row in rows
+        ]
+    return in_order(stores)
 
+
+def in_order(stores: Iterable[ListedStore]) -> list[ListedStore]:
+    """The stores by operator and name: sorted here, because a few rows are not worth a shuffle in Spark."""
+    return sorted(stores, key=lambda store: (store.operator, store.name))
+
+
+def legacy_stores(checkpoint: Checkpoint) -> list[ListedStore]:
+    """The stores that a Spark before 4.0 wrote, without metadata."""
     legacy = checkpoint.legacy_operators()
     if not all(operator.name for operator in legacy):
         raise UnsupportedStateError(
             f"The state of {checkpoint.path} has no readable schema: it was written by a Spark before 3.1.\n"
             "Run the query with a later Spark until it has committed an epoch, then capture it."
         )
-    rows = [
-        Row(operatorId=operator.number, operatorName=operator.name, stateStoreName=store, operatorProperties="")
+    return [
+        ListedStore(
+            operator.number,
+            operator.name,
+            store,
+            prefix=operator.prefix,
+            schema_path=operator.schema_path(checkpoint.path, store),
+        )
         for operator in legacy
         for store in operator.stores
     ]
-    if {operator.number for operator in legacy} != {*checkpoint.operators()}:
-        rows += spark.read.format("state-metadata").option("batchId", str(epoch)).load(checkpoint.path).collect()
-    # Sorted here: a few rows are not worth a shuffle.
-    return sorted(rows, key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
-def _sources_of(row: Row, join_format: str) -> list[StateSource]:
-    operator, store = row["operatorId"], row["stateStoreName"]
-    prefix, options = f"op{operator}", {"operatorId": str(operator)}
-    properties = json.loads(row["operatorProperties"] or "{}")
-    variables = properties.get("stateVariables", [])
+def tables_of(store: ListedStore, join_format: str) -> list[StateSource]:
+    """The state tables in a store; none if it only counts the rows of another."""
+    prefix, options = f"op{store.operator}", {"operatorId": str(store.operator)}
+    variables = store.properties.get("stateVariables", [])
     if variables:
-        found = [_variable(prefix, options, variable, row["operatorName"]) for variable in variables]
-        return [replace(source, time_mode=str(properties.get("timeMode", ""))) for source in found]
-    if properties.get("useVirtualColumnFamilies"):
-        return _join_in_one_store(prefix, options, row["operatorName"], join_format)
-    if store in _JOIN_COUNTERS:
+        found = [_variable(prefix, options, variable, store.kind) for variable in variables]
+        return [replace(source, time_mode=str(store.properties.get("timeMode", ""))) for source in found]
+    if store.properties.get("useVirtualColumnFamilies"):
+        return _join_in_one_store(prefix, options, store.kind, join_format)
+    if store.name in _JOIN_COUNTERS:
         return []
-    suffix = _JOIN_STORES.get(store, "" if store == "default" else re.sub(r"\W", "_", store))
+    suffix = _JOIN_STORES.get(store.name, "" if store.name == "default" else re.sub(r"\W", "_", store.name))
     table = f"{prefix}_{suffix}" if suffix else prefix
-    return [StateSource(table, Shape.KEYED, {**options, "storeName": store}, row["operatorName"])]
+    return [StateSource(table, Shape.KEYED, {**options, "storeName": store.name}, store.kind)]
 
 
 def _join_in_one_store(prefix: str, options: dict[str, str], operator: str, join_format: str) -> list[StateSource]:
