@@ -25,7 +25,7 @@ from streamstate.errors import (
     NewerCheckpointError,
     NotACheckpointError,
 )
-from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.filesystem import Files, files_for, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.source_progress import sources_after
 
@@ -75,6 +75,11 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], spark: SparkSession | None = None) -> None:
         self.path = location(path)
         self._files = files_for(spark, path)
+
+    @property
+    def files(self) -> Files:
+        """The file system that it is on."""
+        return self._files
 
     @cached_property
     def query_id(self) -> str:
@@ -131,17 +136,18 @@ class Checkpoint:
 
     def format_version(self, epoch: int) -> str:
         """The state store checkpoint format of the epoch: format 2 names its files in the commit log."""
-        return "2" if self._unique_ids(epoch) else "1"
+        return "2" if self.unique_ids(epoch) else "1"
 
     def state_ids(self, upto: int) -> dict[int, dict[str, list[list[str]]]]:
         """In format 2, the unique ids of the stores' files up to an epoch: by version, operator, partition.
 
         It is empty in format 1, and lacks epochs that the commit log no longer holds.
         """
-        found = {epoch + 1: self._unique_ids(epoch) for epoch in self.committed() if epoch <= upto}
+        found = {epoch + 1: self.unique_ids(epoch) for epoch in self.committed() if epoch <= upto}
         return {version: ids for version, ids in found.items() if ids}
 
-    def _unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
+    def unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
+        """In format 2, the unique ids of the epoch's state files: by operator, partition and store."""
         path = f"{self.path}/commits/{epoch}"
         text = self._files.text(path)
         head, *_ = _known(text, path, _COMMIT_LOGS) if text else [""]

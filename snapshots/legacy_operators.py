@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.changelog.failures import ChangelogError
+from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, family_schemas
 from streamstate.snapshots.filesystem import local_path
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class LegacyOperator:
     partitions: int
     prefix: int = 0
     """How many of the key's columns Spark looks keys up by; for session windows, all but the session's start."""
+
+    def schema_path(self, checkpoint: str, store: str) -> str:
+        """The file with the types of a store's keys and values."""
+        folder = f"{checkpoint}/state/{self.number}/0"
+        return f"{folder if store == 'default' else f'{folder}/{store}'}/_metadata/schema"
 
     @property
     def certain(self) -> bool:
@@ -78,12 +84,14 @@ def _operator(files: Files, checkpoint: str, number: int) -> LegacyOperator:
     stores = tuple(sorted(name for name in files.names(f"{folder}/0") if name.startswith(_SIDES)))
     if stores:
         return LegacyOperator(number, _JOIN, stores, partitions)
-    content = files.content(f"{folder}/0/_metadata/schema")
+    operator = LegacyOperator(number, "", ("default",), partitions)
+    path = operator.schema_path(checkpoint, "default")
     try:
-        key, value = _schemas(content or b"")
+        schema = family_schemas(files.content(path) or b"", path)[DEFAULT_FAMILY]
+        key, value = schema.key["fields"], schema.value["fields"]
         name = _name(key, value)
-    except (struct.error, ValueError, LookupError, TypeError):
-        return LegacyOperator(number, "", ("default",), partitions)
+    except (ChangelogError, LookupError, TypeError):
+        return operator
     return LegacyOperator(number, name, ("default",), partitions, len(key) - 1 if name == _SESSIONS else 0)
 
 
@@ -94,33 +102,6 @@ def _name(key: Sequence[Mapping[str, Any]], value: Sequence[Mapping[str, Any]]) 
     if [field["type"] for field in key] == ["void"]:
         return _LIMIT
     return _BY_VALUE.get(value[0]["name"], _AGGREGATION) if value else _AGGREGATION
-
-
-def _schemas(content: bytes) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The fields of the key and of the value in a schema file, which Java's ``DataOutputStream`` wrote.
-
-    Version 1 has one string for each, version 2 a number of pieces and then the pieces.
-    """
-    version, at = _text(content, 0)
-    schemas = []
-    for _part in ("key", "value"):
-        pieces = 1
-        if version != "v1":
-            (pieces,) = struct.unpack_from(">i", content, at)
-            at += 4
-        text = ""
-        for _piece in range(pieces):
-            piece, at = _text(content, at)
-            text += piece
-        schemas.append(json.loads(text)["fields"])
-    return schemas[0], schemas[1]
-
-
-def _text(content: bytes, at: int) -> tuple[str, int]:
-    """A string of ``writeUTF`` (two bytes of length, then the bytes), and where it ends."""
-    (size,) = struct.unpack_from(">H", content, at)
-    end = at + 2 + size
-    return content[at + 2 : end].decode(errors="replace"), end
 
 
 def described_view(spark: SparkSession, checkpoint: str, operators: Sequence[LegacyOperator]) -> str:

@@ -68,8 +68,8 @@ class StateRewriter:
     def operators(self) -> list[RewritableOperator]:
         """The operators with state."""
         stores: dict[tuple[int, str], list[str]] = {}
-        for row in listed_stores(self.session, self.original, self.epoch):
-            stores.setdefault((row["operatorId"], row["operatorName"]), []).append(row["stateStoreName"])
+        for store in listed_stores(self.session, self.original, self.epoch):
+            stores.setdefault((store.operator, store.kind), []).append(store.name)
         return [self._operator(number, name, tuple(names)) for (number, name), names in stores.items()]
 
     def _operator(self, number: int, name: str, stores: tuple[str, ...]) -> RewritableOperator:

@@ -13,3 +13,7 @@ class UnsupportedChangelogError(ChangelogError):
 
 class DamagedChangelogError(ChangelogError):
     """The bytes of a file are not those that Spark wrote."""
+
+
+class MissingChangelogError(ChangelogError):
+    """A file of an epoch does not exist: it was purged, or never written."""

@@ -1,0 +1,79 @@
+"""The numbers of virtual column families, which stand in front of each key in a RocksDB changelog.
+
+Each partition of a store numbers its families itself, in the order in which the operator creates them; a number is
+never used again. The numbers are in the ``metadata`` of the partition's snapshots. Spark writes a snapshot with every
+commit that creates or removes a family, so the newest snapshot up to a version has the numbers that hold at it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+import zlib
+
+from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.checkpoint import Checkpoint
+
+_SNAPSHOT = re.compile(r"(\d+)(?:_([\w-]+))?\.zip", re.ASCII)
+_LARGEST = 64 << 20
+"""Bytes of metadata that are read at most; it lists the snapshot's files."""
+
+
+def family_numbers(checkpoint: Checkpoint, operator: int, epoch: int) -> dict[str, int]:
+    """The number of each column family of an operator's only store at an epoch; those that all partitions agree on.
+
+    Raises:
+        UnsupportedChangelogError: a partition has no snapshot up to the epoch.
+        DamagedChangelogError: a snapshot is not one that Spark wrote.
+    """
+    partitions = checkpoint.partitions(epoch)
+    if not partitions:
+        raise UnsupportedChangelogError(f"The offset log does not tell the number of partitions at epoch {epoch}.")
+    paths = [path for partition in range(partitions) for path in _snapshots(checkpoint, operator, partition, epoch)]
+    agreed = set.intersection(*({*_read(checkpoint, path).items()} for path in paths))
+    return dict(agreed)
+
+
+def _snapshots(checkpoint: Checkpoint, operator: int, partition: int, epoch: int) -> list[str]:
+    """The newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
+    folder = f"{checkpoint.path}/state/{operator}/{partition}"
+    versions: dict[int, dict[str | None, str]] = {}
+    for name in checkpoint.files.names(folder):
+        if (match := _SNAPSHOT.fullmatch(name)) and int(match[1]) <= epoch + 1:
+            versions.setdefault(int(match[1]), {})[match[2]] = f"{folder}/{name}"
+    for version in sorted(versions, reverse=True):
+        unique_id = _committed_id(checkpoint, operator, partition, version)
+        if unique_id is None:
+            return [*versions[version].values()]  # format 1, or Spark has purged the commit
+        if unique_id in versions[version]:
+            return [versions[version][unique_id]]
+    raise UnsupportedChangelogError(f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart.")
+
+
+def _committed_id(checkpoint: Checkpoint, operator: int, partition: int, version: int) -> str | None:
+    """In format 2, the unique id of a version's files; failed attempts leave files with other ids."""
+    try:
+        return checkpoint.unique_ids(version - 1)[str(operator)][partition][0]
+    except LookupError:
+        return None
+
+
+def _read(checkpoint: Checkpoint, path: str) -> dict[str, int]:
+    try:
+        with checkpoint.files.open(path) as file, zipfile.ZipFile(file) as archive, archive.open("metadata") as entry:
+            content = entry.read(_LARGEST)
+        version, _, text = content.partition(b"\n")
+        if version != b"v1":
+            raise UnsupportedChangelogError(f"The snapshot {path} has the unknown version {version[:20]!r}.")
+        numbers = {str(name): int(number) for name, number in json.loads(text)["columnFamilyMapping"].items()}
+    except FileNotFoundError as error:
+        raise UnsupportedChangelogError(f"Spark has purged the snapshot {path}.") from error
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError),
+        *(ValueError, LookupError, TypeError, AttributeError),
+    ) as error:
+        raise DamagedChangelogError(f"The snapshot {path} is damaged: {error!r}.") from error
+    if len({*numbers.values()}) < len(numbers) or not all(0 <= number < 1 << 15 for number in numbers.values()):
+        raise DamagedChangelogError(f"The snapshot {path} is damaged: two column families have one number.")
+    return numbers

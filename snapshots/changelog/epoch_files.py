@@ -1,0 +1,110 @@
+"""Which files hold an epoch's changes of a state table.
+
+Epoch N is version N+1 of each store. In checkpoint format 2 the commit log names the files that the committed tasks
+wrote: ``<N+1>_<id>.changelog``. In format 1 the names are ``<N+1>.changelog`` (RocksDB) and ``<N+1>.delta`` (HDFS),
+whoever wrote them. Only files of committed epochs are read, so a task of an attempt that was never committed is not
+seen. In format 1 a task that outlives its attempt can still replace a file of a committed epoch; Spark then reads that
+file too, and only format 2 rules it out. Files are replaced at once, so a reader never sees half of one.
+
+Spark writes a file for each partition at each epoch, even without a change. RocksDB writes only snapshots if changelog
+checkpointing is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streamstate.snapshots.changelog.failures import MissingChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.changelog.table_format import TableFormat
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import inside
+
+_SUFFIXES = {"RocksDB": "changelog", "HDFS": "delta"}
+_CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+@dataclass(frozen=True)
+class EpochFile:
+    """A file with the changes of one epoch in one partition."""
+
+    epoch: int
+    partition: int
+    path: str
+    """The path in the checkpoint."""
+
+
+def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -> list[EpochFile]:
+    """The files of epochs ``first`` to ``last``, partition by partition, and by epoch within a partition.
+
+    Raises:
+        MissingChangelogError: an epoch is not committed, or Spark has purged it.
+        UnsupportedChangelogError: the provider writes no changelog, or an epoch repartitioned the state.
+    """
+    if table.provider not in _SUFFIXES:
+        raise UnsupportedChangelogError(f"The state store provider {table.provider} writes no known changelog.")
+    files = [file for epoch in range(first, last + 1) for file in _files_of(checkpoint, table, epoch)]
+    return sorted(files, key=lambda file: (file.partition, file.epoch))
+
+
+def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterator[EpochFile]:
+    ids = checkpoint.unique_ids(epoch)
+    if not ids and checkpoint.committed_at(epoch) is None:
+        raise MissingChangelogError(f"Epoch {epoch} of {checkpoint.path} is not committed, or Spark has purged it.")
+    if checkpoint.repartitioned(epoch):
+        raise UnsupportedChangelogError(f"Epoch {epoch} repartitioned the state, so its files are not its changes.")
+    store = f"{table.store}/" if table.store else ""
+    for partition, name in enumerate(_names(checkpoint, table, epoch, ids)):
+        yield EpochFile(epoch, partition, f"state/{table.operator}/{partition}/{store}{name}")
+
+
+def _names(checkpoint: Checkpoint, table: TableFormat, epoch: int, ids: dict[str, list[list[str]]]) -> list[str]:
+    """The name of the table's file in each partition."""
+    suffix = _SUFFIXES[table.provider]
+    if not ids:
+        return [f"{epoch + 1}.{suffix}"] * _partitions(checkpoint, table.operator, epoch)
+    try:
+        return [f"{epoch + 1}_{stores[table.store_index]}.{suffix}" for stores in ids[str(table.operator)]]
+    except (LookupError, TypeError) as error:
+        raise UnsupportedChangelogError(
+            f"The commit log of epoch {epoch} names no files of operator {table.operator}, store {table.store!r}."
+        ) from error
+
+
+def _partitions(checkpoint: Checkpoint, operator: int, epoch: int) -> int:
+    """The number of partitions that an operator uses: all that the query has, or one if its rows are in one place."""
+    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{operator}") if name.isdigit()}
+    planned = checkpoint.partitions(epoch)
+    if folders == {"0"}:
+        return 1
+    expected = len(folders) if planned is None else planned
+    if not folders >= {str(partition) for partition in range(expected or 1)}:
+        raise MissingChangelogError(
+            f"state/{operator} of {checkpoint.path} has {len(folders)} folders, but the query has {expected} partitions."
+        )
+    return expected
+
+
+def content(checkpoint: Checkpoint, file: EpochFile) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        MissingChangelogError: the file is gone or was never written.
+    """
+    found = checkpoint.files.content(inside(checkpoint.path, file.path))
+    if found is None:
+        raise _missing(checkpoint, file)
+    return found
+
+
+def _missing(checkpoint: Checkpoint, file: EpochFile) -> MissingChangelogError:
+    """The error for a missing file; looking for its siblings tells why."""
+    folder, _, name = file.path.rpartition("/")
+    version = name.partition(".")[0]
+    path = f"{checkpoint.path}/{file.path}"
+    if {f"{version}.zip", f"{version}.snapshot"} & {*checkpoint.files.names(f"{checkpoint.path}/{folder}")}:
+        return MissingChangelogError(
+            f"{path} does not exist: Spark wrote only a snapshot of the state at epoch {file.epoch}. Restart the query"
+            f" with {_CHANGELOGS}=true (Spark 3.5 or later)."
+        )
+    return MissingChangelogError(f"{path} does not exist: Spark has purged epoch {file.epoch}, or never wrote it.")

@@ -1,0 +1,203 @@
+"""Where the records of a changelog stand.
+
+The RocksDB provider writes versions 1 to 4 of Spark's changelog, the HDFS provider ``.delta`` files with the records
+of version 1. Versions 2 and 4 have a type in front of each record; versions 3 and 4 have a lineage. Numbers are
+big-endian. A version of 2 or more stands at the start, as Java's ``writeUTF`` writes ``v2``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+
+PUT, DELETE, MERGE = 0x01, 0x10, 0x11
+PADDING = 16
+"""Zero bytes behind the payload, so that reading a few bytes from any position in it stays inside the buffer."""
+
+_END = 0x00
+_TYPES = np.zeros(256, np.bool_)
+_TYPES[[PUT, DELETE, MERGE]] = True
+_LONGEST_VERSION = len("v32767")  # Spark reads a 16-bit number
+_RUN = 64  # records of one size that are worth a look without a loop
+_WALK = 2000  # records to walk through before looking for a run again
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of one changelog file, in its order; all arrays have one element per record."""
+
+    kind: NDArray[np.uint8]
+    """``PUT``, ``DELETE`` or ``MERGE``."""
+    key_at: Positions
+    """Where the key starts in the buffer."""
+    key_size: Positions
+    value_at: Positions
+    """Where the value starts in the buffer; for a deleted key, where it would."""
+    value_size: Positions
+    """−1 for a deleted key."""
+    buffer: NDArray[np.uint8]
+    """The decompressed file and at least ``PADDING`` zero bytes."""
+    version: int
+    """The version of the changelog; 1 for a delta file."""
+    lineage: tuple[dict[str, Any], ...] | None
+    """The versions and ids of the files that led to this one, in versions 3 and 4."""
+    path: str
+    """The file's name, for errors."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def records_of(payload: bytes, path: str) -> Records:
+    """Find the records of a decompressed changelog file.
+
+    Every length is compared with what is left of the payload, and the end mark must be its end, so that no position
+    in the result lies outside.
+
+    Args:
+        payload: What :func:`~streamstate.snapshots.changelog.compression.decompressed` returns.
+        path: The file's name: ``.delta`` files have no version. Used for errors too.
+
+    Raises:
+        DamagedChangelogError: The payload ends too early or late, or a length or type is not valid.
+        UnsupportedChangelogError: The version is unknown, or a record deletes a range of keys.
+    """
+    version, lineage, first = (1, None, 0) if path.endswith(".delta") else _header(payload, path)
+    typed = version in {2, 4}
+    mark = bytes([_END]) if typed else b"\xff\xff\xff\xff"
+    last = len(payload) - len(mark)
+    if last < first or payload[last:] != mark:
+        raise DamagedChangelogError(f"{path} has no end mark")
+    buffer = np.zeros(len(payload) + PADDING, np.uint8)
+    buffer[: len(payload)] = np.frombuffer(payload, np.uint8)
+    starts = np.concatenate([np.empty(0, np.int64), *_starts(payload, first, last, int(typed), path)])
+    return _records(buffer, starts, typed=typed, version=version, lineage=lineage, path=path)
+
+
+def gathered(buffer: NDArray[np.uint8], at: Positions, kind: str) -> NDArray[Any]:
+    """The numbers of a NumPy type at any positions of a padded buffer, aligned or not."""
+    dtype = np.dtype(kind)
+    words: NDArray[Any] = np.ndarray(len(buffer) - dtype.itemsize + 1, dtype, buffer.data, 0, (1,))
+    return words[at]
+
+
+def _header(payload: bytes, path: str) -> tuple[int, tuple[dict[str, Any], ...] | None, int]:
+    """The version, the lineage, and where the records start.
+
+    A file of version 1 starts with the length of a key, or −1. It is told apart as Spark does it: its first two bytes
+    are not the length of a text that is ``v`` and a number.
+    """
+    text, first = _text(payload, 0)
+    if text is None or len(text) > _LONGEST_VERSION or text[:1] != b"v" or not text[1:].isdigit():
+        return 1, None, 0
+    version = int(text[1:])
+    if version not in {2, 3, 4}:
+        raise UnsupportedChangelogError(f"{path} has version {version} of Spark's changelog; 1 to 4 are known")
+    if version == 2:
+        return version, None, first
+    text, first = _text(payload, first)
+    try:
+        lineage = json.loads(text or b"")
+    except ValueError:
+        lineage = None
+    if not isinstance(lineage, list) or not all(isinstance(item, dict) for item in lineage):
+        raise DamagedChangelogError(f"{path} has no lineage")
+    return version, tuple(lineage), first
+
+
+def _text(payload: bytes, at: int) -> tuple[bytes | None, int]:
+    """The text that Java's ``writeUTF`` wrote, and what comes behind it; None if the payload ends before."""
+    start = at + 2
+    end = start + int.from_bytes(payload[at:start], "big")
+    return (payload[start:end], end) if end <= len(payload) and start <= len(payload) else (None, end)
+
+
+def _starts(payload: bytes, first: int, last: int, typed: int, path: str) -> Iterator[Positions]:
+    """Where the records start: in runs of equal records, and one by one between such runs."""
+    at = first
+    while at < last:
+        run, at = _run(payload, at, last, typed)
+        yield run
+        walked, at = _walk(payload, at, last, typed, path)
+        yield walked
+    if at != last:
+        raise DamagedChangelogError(f"{path} ends within a record")
+
+
+def _run(payload: bytes, at: int, last: int, typed: int) -> tuple[Positions, int]:
+    """The records from a position on that have the sizes of the first, as far as there are many, and their end.
+
+    The sizes stand at equal distances then, so that they can be compared without a loop.
+    """
+    head, count, window = 4 + typed, 0, _RUN
+    if last - at < _RUN * (head + 4):
+        return np.empty(0, np.int64), at
+    key = int.from_bytes(payload[at + typed : at + head], "big", signed=True)
+    middle = at + head + key
+    if not 0 <= key <= last - at - head - 4:
+        return np.empty(0, np.int64), at
+    value = int.from_bytes(payload[middle : middle + 4], "big", signed=True)
+    size = head + key + 4 + max(value, 0)
+    most = (last - at) // size
+    while count < most:
+        window = min(window, most - count)
+        base = at + count * size
+        keys: NDArray[np.int32] = np.ndarray(window, ">i4", payload, base + typed, (size,))
+        values: NDArray[np.int32] = np.ndarray(window, ">i4", payload, base + head + key, (size,))
+        different = (keys != key) | (values != value)
+        if different.any():
+            count += int(different.argmax())
+            break
+        count += window
+        window *= 16
+    if count < _RUN:
+        return np.empty(0, np.int64), at
+    return at + size * np.arange(count, dtype=np.int64), at + size * count
+
+
+def _walk(payload: bytes, at: int, last: int, typed: int, path: str) -> tuple[Positions, int]:
+    """Up to a number of records from a position on, one by one, and their end."""
+    read_key, read_value = struct.Struct(f">{typed}xi").unpack_from, struct.Struct(">i").unpack_from
+    head = 8 + typed
+    starts: list[int] = []
+    try:
+        while at < last and len(starts) < _WALK:
+            starts.append(at)
+            (size,) = read_key(payload, at)
+            if size < 0:
+                raise DamagedChangelogError(f"{path} has a key of {size} bytes")
+            at += head + size
+            (size,) = read_value(payload, at - 4)
+            if size > 0:
+                at += size
+    except struct.error:
+        raise DamagedChangelogError(f"{path} ends within a record") from None
+    return np.array(starts, np.int64), at
+
+
+def _records(buffer: NDArray[np.uint8], starts: Positions, *, typed: bool, **what: Any) -> Records:
+    """Read the types and sizes at the starts, and check them."""
+    path = what["path"]
+    key_at = starts + 4 + typed
+    key_size = gathered(buffer, key_at - 4, ">i4").astype(np.int64)
+    value_at = key_at + key_size + 4
+    value_size = gathered(buffer, value_at - 4, ">i4").astype(np.int64)
+    deleted = value_size < 0
+    kind = buffer[starts] if typed else np.where(deleted, DELETE, PUT).astype(np.uint8)
+    if (unknown := ~_TYPES[kind]).any():
+        number = int(kind[unknown.argmax()])
+        error = DamagedChangelogError if number == _END else UnsupportedChangelogError
+        raise error(f"{path} has a record of type {number}; puts, deletes and merges are known")
+    if ((kind == DELETE) != deleted).any() or (value_size < -1).any():
+        raise DamagedChangelogError(f"{path} has a record whose type does not match its value")
+    return Records(kind, key_at, key_size, value_at, value_size, buffer, **what)

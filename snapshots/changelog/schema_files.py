@@ -1,0 +1,120 @@
+"""Spark's state schema files: the types of a store's keys and values.
+
+Versions 1 and 2 describe one pair of types, version 3 one for each column family, with the encoding of its keys. Java's
+``DataOutputStream`` writes them: integers are big-endian, and strings are modified UTF-8 after two bytes of length.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+
+DEFAULT_FAMILY = "default"
+
+
+@dataclass(frozen=True)
+class FamilySchema:
+    """The types of a column family, or of a store that has only one."""
+
+    key: dict[str, Any]
+    """The struct type of the key, as Spark writes it in JSON."""
+    value: dict[str, Any]
+    """The struct type of the value."""
+    encoder: dict[str, Any] = field(default_factory=dict)
+    """Spark's ``KeyStateEncoderSpec``; empty before version 3."""
+    evolved: bool = False
+    """Whether it has replaced another schema; only values encoded with Avro can survive that."""
+
+
+def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
+    """The schemas in a file, by the name of their column family.
+
+    Raises:
+        UnsupportedChangelogError: the file has another version.
+        DamagedChangelogError: the file is not one that Spark wrote.
+    """
+    source = _Input(content)
+    try:
+        version = source.text()
+        if version in {"v1", "v2"}:
+            pieces = version == "v2"
+            return {DEFAULT_FAMILY: FamilySchema(source.struct(pieces=pieces), source.struct(pieces=pieces))}
+        if version == "v3":
+            return _column_families(source)
+    except (struct.error, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DamagedChangelogError(f"The state schema {path} is damaged: {error}.") from error
+    raise UnsupportedChangelogError(f"The state schema {path} has the unknown version {version!r}.")
+
+
+def _column_families(source: _Input) -> dict[str, FamilySchema]:
+    """Version 3. The first releases with it did not number the schemas; such a file cannot be read as a newer one."""
+    start = source.position
+    try:
+        return _families(source, numbered=True)
+    except (struct.error, ValueError, LookupError, TypeError):
+        source.position = start
+        return _families(source, numbered=False)
+
+
+def _families(source: _Input, *, numbered: bool) -> dict[str, FamilySchema]:
+    found = {}
+    for _family in range(source.number(">i")):
+        name = source.text()
+        key_number = source.number(">h") if numbered else 0
+        key = source.struct()
+        value_number = source.number(">h") if numbered else 0
+        value = source.struct()
+        encoder = source.json()
+        source.json()  # the type of a map's keys, which the key's type has too
+        found[name] = FamilySchema(key, value, dict(encoder), evolved=key_number != 0 or value_number != 0)
+    if not source.at_end:
+        raise ValueError("it goes on after its last column family")
+    return found
+
+
+class _Input:
+    """What Java's ``DataInputStream`` reads."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.position = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self.position == len(self._content)
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self._content, self.position)
+        self.position += struct.calcsize(form)
+        return int(value)
+
+    def text(self) -> str:
+        return _decoded(self._bytes())
+
+    def json(self, *, pieces: bool = True) -> Any:
+        """A JSON text, preceded by the number of its pieces if it may have several."""
+        count = self.number(">i") if pieces else 1
+        return json.loads(_decoded(b"".join(self._bytes() for _piece in range(count))))
+
+    def struct(self, *, pieces: bool = True) -> dict[str, Any]:
+        kind = self.json(pieces=pieces)
+        if kind["type"] != "struct" or not all({"name", "type"} <= {*member} for member in kind["fields"]):
+            raise ValueError("it has a type that is not a struct")
+        return dict(kind)
+
+    def _bytes(self) -> bytes:
+        size = self.number(">H")
+        start, self.position = self.position, self.position + size
+        if self.position > len(self._content):
+            raise ValueError("it ends within a string")
+        return self._content[start : self.position]
+
+
+def _decoded(content: bytes) -> str:
+    """Modified UTF-8, which has NUL in two bytes, and characters beyond 16 bits as two surrogates."""
+    text = content.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")

@@ -1,0 +1,74 @@
+"""The oracle of the changelog reader: Spark's own change feed, row by row, in order, bit by bit."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from streamstate.snapshots.changelog.reader import changes, columns_of
+from streamstate.snapshots.changelog.state_schema import table_formats
+from streamstate.snapshots.changelog.table_format import TableFormat
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.operators import StateSource
+from streamstate.snapshots.state_reader import StateReader
+
+
+def tables(reader: StateReader, epoch: int) -> list[tuple[StateSource, Any]]:
+    """The state tables of an epoch as Spark knows them, each with its format or why it has none."""
+    return list(zip(reader.sources(epoch), table_formats(Checkpoint(reader.checkpoint.path), epoch), strict=True))
+
+
+def compare_all(spark: SparkSession, path: Path) -> int:
+    """Compare every table at every epoch with Spark's feed; return the number of comparisons."""
+    reader, checkpoint = StateReader(spark, Checkpoint(path, spark)), Checkpoint(path)
+    compared = 0
+    epochs = checkpoint.committed()
+    for epoch in epochs:
+        for source, table in tables(reader, epoch):
+            if reader.has_feed(source, [epoch]):
+                assert isinstance(table, TableFormat), f"{source.table} at epoch {epoch}: {table}"
+                compare(reader, source, table, epoch, epoch)
+                compared += 1
+    for source, table in tables(reader, epochs[-1]):
+        together = reader.together(epochs)
+        if reader.has_feed(source, together) and together[-1] == epochs[-1]:
+            compare(reader, source, table, together[0], together[-1])
+            compared += 1
+    return compared
+
+
+def compare(reader: StateReader, source: StateSource, table: TableFormat, first: int, last: int) -> None:
+    """Compare a table's changes in some epochs with Spark's feed."""
+    expected = reader.changes(source, first, last)
+    found = changes(Checkpoint(reader.checkpoint.path), table, first, last)
+    found.validate(full=True)
+    what = f"{source.table} at epochs {first} to {last}"
+    named = columns_of(table)
+    assert (named.keys, named.values) == (expected.columns.keys, expected.columns.values), what
+    assert found.schema == expected.rows.schema, what
+    assert same_bits(found, expected.rows), f"{what}: {found.to_pylist()} instead of {expected.rows.to_pylist()}"
+
+
+def same_bits(found: pa.Table, expected: pa.Table) -> bool:
+    """Whether two tables have the same values; of NaNs, and of zeros with different signs, the bits count."""
+    return found.num_rows == expected.num_rows and all(
+        _bits(column) == _bits(other) for column, other in zip(found.columns, expected.columns, strict=True)
+    )
+
+
+def _bits(column: pa.ChunkedArray) -> list[Any]:
+    return [_of_value(value) for value in column.to_pylist()]
+
+
+def _of_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    if isinstance(value, dict):
+        return [(name, _of_value(member)) for name, member in value.items()]
+    if isinstance(value, list | tuple):
+        return [_of_value(member) for member in value]
+    return value
