@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.change_log import (
     KEYFRAME,
     Operator,
@@ -22,7 +23,6 @@ from streamstate.snapshots.change_log import (
     state_at,
     with_beginning,
 )
-from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
 from streamstate.snapshots.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of

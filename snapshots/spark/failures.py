@@ -17,7 +17,6 @@ _IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
 
 
-
 def failures() -> tuple[type[Exception], ...]:
     """What a job can raise: what fails while Arrow is being fetched surfaces as Py4J's own error.
 
