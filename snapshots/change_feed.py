@@ -7,13 +7,14 @@ rows differ is read by Spark from then on.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.errors import InvalidArgumentError, choices
+from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
 from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
@@ -26,6 +27,7 @@ Verify = Literal["first", "sample", "all", "never"]
 
 # With "sample", one pass in this many is compared.
 _SAMPLE = 20
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
 def check_verify(verify: str) -> None:
@@ -41,7 +43,7 @@ class ChangeFeed:
     reader: StateReader
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
-    """The tables that Spark reads, each with the reason."""
+    """The tables that Spark read in the last pass, each with the reason."""
     _wrong: set[str] = field(default_factory=set)
     _verified: dict[str, TableFormat] = field(default_factory=dict)
     """By table, the format that decoded rows were last compared in."""
@@ -60,8 +62,8 @@ class ChangeFeed:
             layout = self.reader.format(source)
             decoded = StateRows(columns_of(layout), changes(self.reader.checkpoint, layout, first, last))
         except ChangelogError as error:
-            self.by_spark[table] = str(error)
-            return self.reader.changes(source, first, last)
+            with self._by_spark(table, str(error)):
+                return self.reader.changes(source, first, last)
         self.by_spark.pop(table, None)
         if not self._compares(table, layout):
             return decoded
@@ -74,8 +76,32 @@ class ChangeFeed:
             self._verified[table] = layout
             return decoded
         self._wrong.add(table)
-        self.by_spark[table] = f"its changelog, as decoded, differs from what Spark reads: {difference}"
+        self.by_spark[table] = f"Its changelog, as decoded, differs from what Spark reads: {difference}."
         return self.reader.changes(source, first, last)
+
+    def whole(self, source: StateSource, epochs: list[int], why: str = "") -> StateRows:
+        """The whole state at each of some epochs, which only Spark reads; ``why`` is the reason if it is not the table.
+
+        Raises:
+            TooLargeError: as :meth:`changes`.
+        """
+        if not why:
+            try:
+                self.reader.format(source)
+                why = f"The whole state of epoch {epochs[-1]} is needed: it was repartitioned, or has no changelog."
+            except ChangelogError as error:
+                why = str(error)
+        with self._by_spark(source.table, why):
+            return self.reader.whole(source, epochs)
+
+    @contextmanager
+    def _by_spark(self, table: str, why: str) -> Iterator[None]:
+        """Record that Spark reads a table; if it cannot be started, say why it is needed."""
+        self.by_spark[table] = why
+        try:
+            yield
+        except (MissingDependencyError, JavaNotFoundError) as error:
+            raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, table: str, layout: TableFormat) -> bool:
         """Whether Spark has to confirm the decoded rows of a pass."""
@@ -113,6 +139,13 @@ def _described(schema: pa.Schema) -> str:
 
 def _suspects(ours: pa.Table, theirs: pa.Table) -> Iterator[int]:
     """Rows that may differ: a NaN differs from itself."""
-    differing = [name for name in ours.column_names if not ours[name].equals(theirs[name])]
-    if differing:
+    if not all(_equal(ours[name], theirs[name]) for name in ours.column_names):
         yield from range(ours.num_rows)
+
+
+def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> bool:
+    """Whether two columns are the same in all bits; if that takes long to decide, False."""
+    if ours.type in _BITS:
+        columns = [column.combine_chunks().view(_BITS[ours.type]) for column in (ours, theirs)]
+        return bool(columns[0].equals(columns[1]))
+    return "float" not in str(ours.type) and "double" not in str(ours.type) and bool(ours.equals(theirs))

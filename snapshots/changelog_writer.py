@@ -141,7 +141,8 @@ class DriverWriter:
 
     def _restart(self, epoch: int) -> pa.Table:
         """Begin the log, or begin it again after a gap, with a keyframe."""
-        whole = self._reader.whole(self._log.source, [epoch])
+        why = f"The log begins with the whole state of epoch {epoch}."
+        whole = self._feed.whole(self._log.source, [epoch], why)
         rows = with_positions(whole.rows, whole.columns)
         state = rows.select(whole.columns.names)
         by_feed = self._log.source.shape is not Shape.TIMERS
@@ -170,7 +171,7 @@ class DriverWriter:
                 return whole, False
             self._log.advice = None
             return changes, True
-        return self._reader.whole(source, epochs), False
+        return self._feed.whole(source, epochs), False
 
     def _new_follower(
         self, rows: StateRows, position: LogPosition, pieces: list[pa.Table], *, by_feed: bool

@@ -57,7 +57,7 @@ class CaptureReport:
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
-    """The tables whose changes Spark read, each with the reason; those of all others were decoded without it."""
+    """The tables that Spark read, each with the last reason; all others were decoded from the changelog without it."""
 
     def __add__(self, later: CaptureReport) -> CaptureReport:
         """Both captures as one."""

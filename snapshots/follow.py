@@ -70,8 +70,8 @@ def follow(
         it ends once the query has ended and all its committed epochs are captured.
 
     Raises:
-        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as :func:`streamstate.capture`. Later errors show in
-            ``.status`` and are raised by ``.wait``.
+        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as :func:`streamstate.capture`.
+            Later errors show in ``.status`` and are raised by ``.wait``.
 
     Example:
         >>> capture = ss.follow(query, "store", "delays")  # doctest: +SKIP
@@ -130,7 +130,7 @@ class CaptureStatus:
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
-    """The tables whose changes Spark reads, each with the reason; those of all others are decoded without it."""
+    """The tables that Spark read in the last pass, each with the reason; all others were decoded without it."""
     tidy_error: str | None = None
     """The last error while writing keyframes or merging files; None once that has succeeded again. It does not keep
     epochs from being captured."""

@@ -22,7 +22,7 @@ def failures() -> tuple[type[Exception], ...]:
 
     Nothing as long as Spark has not been loaded, which takes a third of a second.
     """
-    if "pyspark" not in sys.modules:
+    if sys.modules.get("pyspark") is None:
         return ()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,12 +142,18 @@ def checked(
     folder: Path,
     *settings: Mapping[str, str],
     starts: Sequence[range] = STARTS,
+    by_spark: Collection[str] = (),
 ) -> Run:
-    """Start a query several times, capture it after each start, and compare every table at every epoch."""
+    """Start a query several times, capture it after each start, and compare every table at every epoch.
+
+    All tables but timers and those ``by_spark`` have to be decoded from the changelog.
+    """
     run = Run(spark, folder)
     for epochs in starts:
         run.start(query, *settings, epochs=epochs)
         run.reports.append(run.capture())
+    timers = {table for table in query.tables if table.endswith("_timers")}
+    assert {table for report in run.reports for table in report.by_spark} == timers | {*by_spark}
     history = run.history
     assert sorted(history.tables()) == list(query.tables)
     assert run.check() == len(query.tables) * len(history.captured()) > 0

@@ -52,8 +52,9 @@ def test_keys_of_every_type(spark: SparkSession, tmp_path: Path, group: str) -> 
 
 @pytest.mark.parametrize("group", VALUE_GROUPS)
 def test_values_of_every_type(spark: SparkSession, tmp_path: Path, group: str) -> None:
-    """Values of every type and with unusual names equal those of Spark's reader."""
-    checked(spark, aggregated(*expressions(VALUES, VALUE_GROUPS[group])), tmp_path, starts=FEW)
+    """Values of every type and with unusual names equal those of Spark's reader, which alone reads variants."""
+    by_spark = ["op0"] if "variants" in VALUE_GROUPS[group] else []
+    checked(spark, aggregated(*expressions(VALUES, VALUE_GROUPS[group])), tmp_path, starts=FEW, by_spark=by_spark)
 
 
 def test_timestamps_keep_their_kind(spark: SparkSession, tmp_path: Path) -> None:
