@@ -148,9 +148,9 @@ def recorded_files(version: str) -> tuple[StateFile, ...]:
     with tarfile.open(HERE / f"spark-{version}.tar.xz") as tar:
         for entry in tar:
             if entry.isfile() and "/state/" in entry.name and (".delta" in entry.name or ".changelog" in entry.name):
-                content = tar.extractfile(entry)
-                assert content is not None
-                files[entry.name] = content.read()
+                stream = tar.extractfile(entry)
+                assert stream is not None
+                files[entry.name] = stream.read()
     found: dict[bytes, StateFile] = {}
     for path, content in files.items():
         if not path.endswith(".crc"):
