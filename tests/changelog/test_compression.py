@@ -28,15 +28,19 @@ def test_a_file_that_ends_too_early_is_damaged(payload: bytes, codec: str, data:
         decompressed(content[: data.draw(st.integers(8, len(content) - 1))], "1.delta")
 
 
-@given(PAYLOADS, st.data())
-def test_lz4_shows_a_flipped_bit(payload: bytes, data: st.DataObject) -> None:
-    """All but the bits of a header that say how large a block could have been, and change nothing."""
-    content = bytearray(lz4(payload, block=100))
-    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    try:
-        assert decompressed(bytes(content), "1.delta") == payload
-    except ChangelogError:
-        return
+def test_lz4_shows_every_flipped_bit() -> None:
+    """But for the few that nothing depends on, such as the largest size that a block could have."""
+    payload = b"records" * 20 + bytes(range(64))
+    content = lz4(payload, block=140)
+    seen = 0
+    for place in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            assert decompressed(bytes(flipped), "1.delta") == payload
+        except ChangelogError:
+            seen += 1
+    assert seen > 0.98 * 8 * len(content)
 
 
 def test_an_end_mark_of_lz4_must_be_the_end() -> None:

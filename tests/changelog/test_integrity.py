@@ -58,6 +58,13 @@ def test_a_damaged_checksum_file_of_hadoop_is_an_error(sidecar: bytes) -> None:
         verify(b"content", "1.delta", hadoop=sidecar)
 
 
+def test_the_size_is_compared_too() -> None:
+    """As Spark does it, for files that share their checksum."""
+    sidecar = json.dumps(json.loads(spark_sidecar(b"content")) | {"mainFileSize": 8}).encode()
+    with pytest.raises(DamagedChangelogError, match="does not match"):
+        verify(b"content", "1.delta", spark=sidecar)
+
+
 def test_another_algorithm_is_not_supported() -> None:
     """Spark may choose another one in a later version."""
     sidecar = json.dumps(json.loads(spark_sidecar(b"content")) | {"algorithm": "SHA256"}).encode()

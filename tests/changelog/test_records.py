@@ -74,7 +74,7 @@ def test_a_payload_that_ends_elsewhere_is_damaged(file: tuple[int, list[Change]]
             records_of(payload + more, "3.changelog")
 
 
-@pytest.mark.parametrize("size", [-2, -(2**31), 2**31 - 1, 6, 100])
+@pytest.mark.parametrize("size", [-2, -8, -9, -(2**31), 2**31 - 1, 6, 100])
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 @pytest.mark.parametrize("before", [0, 100])
 def test_a_length_that_does_not_fit_is_damage(size: int, version: int, before: int) -> None:
@@ -92,6 +92,25 @@ def test_a_long_key_of_version_1_is_not_taken_for_a_version() -> None:
     for size in (0x0001_7600, 0x0002_7600 + ord("x"), 0x0003_7600 + ord("2")):
         changes: list[Change] = [(PUT, b"z" * size, b"value")]
         assert changes_of(records_of(changelog(changes, 1), "3.changelog")) == changes
+    many_digits: list[Change] = [(PUT, b"1" * (0x000A_7600 + ord("1")), b"value")]
+    assert changes_of(records_of(changelog(many_digits, 1), "3.changelog")) == many_digits
+
+
+def test_a_type_must_match_its_value() -> None:
+    """A put has a value, a deleted key has none."""
+    for change in ((PUT, b"key", None), (MERGE, b"key", None), (DELETE, b"key", b""), (DELETE, b"key", b"value")):
+        for changes in ([change], [change] * 100, [(PUT, b"k", b"v"), change]):
+            with pytest.raises(DamagedChangelogError, match="does not match its value"):
+                records_of(changelog(changes, 2), "3.changelog")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_only_minus_one_stands_for_no_value(version: int) -> None:
+    """Spark writes no other negative size."""
+    payload = changelog([(PUT, b"k", b"v"), (DELETE, b"key", None)], version)
+    start = payload.index(b"key") + 3
+    with pytest.raises(DamagedChangelogError):
+        records_of(payload[:start] + struct.pack(">i", -2) + payload[start + 4 :], "3.changelog")
 
 
 def test_a_delta_file_has_no_version_even_if_its_first_bytes_look_like_one() -> None:
