@@ -90,18 +90,19 @@ def run_batch(
 
     With this trigger a query runs one batch; Spark plans the next one, even one without data, only in its next run.
     """
-    for start in range(1, _STARTS + 1):
+    starts = 0
+    while True:
+        starts += 1
         try:
             writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
             writer = writer.trigger(once=True)
             with with_settings(frame.sparkSession, conf):
                 query = writer.start()
             _wait(query)
-            break
+            return _progress(query, epoch), last_execution(query)
         except PySparkException as error:
-            if start == _STARTS or not worker_was_late(error):
+            if starts == _STARTS or not worker_was_late(error):
                 raise _batch_error(error, checkpoint, epoch) from error
-    return _progress(query, epoch), last_execution(query)
 
 
 def _wait(query: StreamingQuery) -> None:
