@@ -19,6 +19,7 @@ from recorded.unpacked import unpacked
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots import change_feed
+from streamstate.snapshots.changelog import reader
 from streamstate.snapshots.change_feed import first_difference
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.state_reader import StateReader, StateRows
@@ -65,17 +66,15 @@ def test_the_first_row_that_differs_is_named() -> None:
     assert first_difference(rows(1, nan), rows(1, nan), 0) is None
     assert first_difference(rows(epoch=1), rows(), 0) is None
     assert first_difference(rows(1, 2), rows(1), 0) == "2 rows instead of 1"
-    assert (
-        first_difference(rows(1, -0.0), rows(1, 0.0), 0)
-        == "{'_epoch': 0, 'v': -0.0} instead of {'_epoch': 0, 'v': 0.0}"
-    )
+    difference = "{'_epoch': 0, 'v': -0.0} instead of {'_epoch': 0, 'v': 0.0}"
+    assert first_difference(rows(1, -0.0), rows(1, 0.0), 0) == difference
 
 
 def test_a_table_that_spark_reads_differently_is_captured_by_spark(
     spark: SparkSession, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report shows both rows, and the captured state is Spark's."""
-    decode = change_feed.changes
+    decode = reader.changes
 
     def wrong(*arguments: Any) -> pa.Table:
         table = decode(*arguments)
@@ -119,6 +118,6 @@ def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path:
     assert [epochs[:4] for epochs, _ in reports[:2]] == [[0, 1, 2, 3]] * 2
     assert [by_spark for _, by_spark in reports[:2]] == [{}, {}]
     assert reports[2][0] == "MissingDependencyError"
-    assert "no changelog" in reports[2][1]
+    assert "Spark has to read op0" in reports[2][1]
     assert "pip install" in reports[2][1]
     assert compare(spark, checkpoint, ss.open_store(tmp_path / "a")["q"]) == 4

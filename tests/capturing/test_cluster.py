@@ -37,7 +37,7 @@ from streamstate.snapshots.executors.tasks import TableTask, write_changes
 from streamstate.snapshots.executors.writer import ExecutorWriter, Written
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.spark.failures import FAILURES, executor_error
+from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.table_capture import ROWS_IN_DRIVER
 
 pytestmark = pytest.mark.slow
@@ -376,7 +376,7 @@ def test_the_error_for_a_missing_package_on_executors(
     monkeypatch.syspath_prepend(tmp_path)
     from only_the_driver_has_it import same  # type: ignore[import-not-found]  # written above
 
-    with pytest.raises(FAILURES) as raised:
+    with pytest.raises(failures()) as raised:
         spark.range(1).mapInArrow(same, "id long").toArrow()
     error = executor_error(raised.value)
     assert isinstance(error, CaptureError)
