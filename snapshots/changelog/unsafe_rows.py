@@ -72,6 +72,7 @@ def decoded(
     starts: Positions,
     sizes: Positions,
     struct: dict[str, Any],
+    *,
     missing: Mask = None,
 ) -> pa.StructArray:
     """Rows of one schema as an array of structs.

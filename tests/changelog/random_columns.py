@@ -33,7 +33,8 @@ LEAVES = {
     "decimal of eight bytes": _one_of(
         "'9223372036854775807', '9223372036854775808', '-9223372036854775808', '-9223372036854775809'", "decimal(19)"
     ),
-    "day-time interval": "make_dt_interval(cast(pmod({h}, 2000000) - 1000000 AS int), 0, 0, cast(pmod({h}, 999999999) AS decimal(18, 6)) / 1000000)",
+    "day-time interval": "make_dt_interval(cast(pmod({h}, 2000000) - 1000000 AS int), 0, 0,"
+    " cast(pmod({h}, 999999999) AS decimal(18, 6)) / 1000000)",
     "hours": "cast(pmod({h}, 100) AS INTERVAL HOUR)",
     "year-month interval": "make_ym_interval(0, hash({h}))",
     "years": "cast(cast(pmod({h}, 100) AS int) AS INTERVAL YEAR)",

@@ -54,8 +54,8 @@ def stored(frame: DataFrame) -> pa.Table:
     """A frame as capture stores it."""
     struct = frame.schema
     numbered = frame.toDF(*(f"c{at}" for at in range(len(struct))))
-    columns = [native(F.col(name), field.dataType).alias(name) for name, field in zip(numbered.columns, struct)]
-    rows = numbered.select(*columns).toArrow()
+    fields = zip(numbered.columns, struct, strict=True)
+    rows = numbered.select(*(native(F.col(name), field.dataType).alias(name) for name, field in fields)).toArrow()
     return rows.cast(pa.schema([nullable(field) for field in rows.schema]))
 
 
