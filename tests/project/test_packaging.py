@@ -156,7 +156,7 @@ def test_spark_and_notebooks_are_extras(wheel: Path) -> None:
     """The core depends only on packages for reading. ``all`` consists of both extras."""
     requirements = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist") or []]
     core = {canonicalize_name(requirement.name) for requirement in requirements if requirement.marker is None}
-    assert core == {"deltalake", "duckdb", "numpy", "pandas", "pyarrow", "sqlglot", "xxhash"}
+    assert core == {"deltalake", "duckdb", "google-crc32c", "numpy", "pandas", "pyarrow", "sqlglot", "xxhash"}
     assert names(EXTRAS["spark"]) == {"protobuf", "psutil", "pyspark"}
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
     assert EXTRAS["all"] == ["streamstate[spark,notebook]"]
