@@ -64,7 +64,7 @@ def _read(checkpoint: Checkpoint, path: str) -> dict[str, int]:
         with checkpoint.files.open(path) as file, zipfile.ZipFile(file) as archive, archive.open("metadata") as entry:
             content = entry.read(_LARGEST)
         version, _, text = content.partition(b"\n")
-        if version != b"v1":
+        if version not in {b"v1", b"v2"}:
             raise UnsupportedChangelogError(f"The snapshot {path} has the unknown version {version[:20]!r}.")
         numbers = {str(name): int(number) for name, number in json.loads(text)["columnFamilyMapping"].items()}
     except FileNotFoundError as error:

@@ -31,7 +31,6 @@ class EpochFile:
     epoch: int
     partition: int
     path: str
-    """The path in the checkpoint."""
 
 
 def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -> list[EpochFile]:
@@ -55,7 +54,7 @@ def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterato
         raise UnsupportedChangelogError(f"Epoch {epoch} repartitioned the state, so its files are not its changes.")
     store = f"{table.store}/" if table.store else ""
     for partition, name in enumerate(_names(checkpoint, table, epoch, ids)):
-        yield EpochFile(epoch, partition, f"state/{table.operator}/{partition}/{store}{name}")
+        yield EpochFile(epoch, partition, inside(checkpoint.path, f"state/{table.operator}/{partition}/{store}{name}"))
 
 
 def _names(checkpoint: Checkpoint, table: TableFormat, epoch: int, ids: dict[str, list[list[str]]]) -> list[str]:
@@ -91,7 +90,7 @@ def content(checkpoint: Checkpoint, file: EpochFile) -> bytes:
     Raises:
         MissingChangelogError: the file is gone or was never written.
     """
-    found = checkpoint.files.content(inside(checkpoint.path, file.path))
+    found = checkpoint.files.content(file.path)
     if found is None:
         raise _missing(checkpoint, file)
     return found
@@ -100,11 +99,10 @@ def content(checkpoint: Checkpoint, file: EpochFile) -> bytes:
 def _missing(checkpoint: Checkpoint, file: EpochFile) -> MissingChangelogError:
     """The error for a missing file; looking for its siblings tells why."""
     folder, _, name = file.path.rpartition("/")
-    version = name.partition(".")[0]
-    path = f"{checkpoint.path}/{file.path}"
-    if {f"{version}.zip", f"{version}.snapshot"} & {*checkpoint.files.names(f"{checkpoint.path}/{folder}")}:
+    version = name.rpartition(".")[0]
+    if {f"{version}.zip", f"{version}.snapshot"} & {*checkpoint.files.names(folder)}:
         return MissingChangelogError(
-            f"{path} does not exist: Spark wrote only a snapshot of the state at epoch {file.epoch}. Restart the query"
-            f" with {_CHANGELOGS}=true (Spark 3.5 or later)."
+            f"{file.path} does not exist: Spark wrote only a snapshot of the state at epoch {file.epoch}. Restart the"
+            f" query with {_CHANGELOGS}=true (Spark 3.5 or later)."
         )
-    return MissingChangelogError(f"{path} does not exist: Spark has purged epoch {file.epoch}, or never wrote it.")
+    return MissingChangelogError(f"{file.path} does not exist: Spark has purged it, or never wrote it.")

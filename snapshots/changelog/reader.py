@@ -19,7 +19,6 @@ from streamstate.snapshots.changelog.records import Records, records_of
 from streamstate.snapshots.changelog.row_checksums import without_checksums
 from streamstate.snapshots.changelog.table_format import Part, SparkType, TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import inside
 from streamstate.snapshots.operators import (
     CHANGE,
     EPOCH,
@@ -62,12 +61,12 @@ def columns_of(table: TableFormat) -> Columns:
 
 
 def _records(checkpoint: Checkpoint, file: EpochFile, table: TableFormat) -> Records:
-    """A file's records, once the checksum files beside it are compared."""
-    read, path = checkpoint.files.content, inside(checkpoint.path, file.path)
-    folder, _, name = path.rpartition("/")
-    found = content(checkpoint, file)
-    verify(found, path, spark=read(f"{path}.crc"), hadoop=read(f"{folder}/.{name}.crc"))
-    records = records_of(decompressed(found, path), path)
+    """A file's records, once its checksum file is compared: Spark's, which has the size too, or else Hadoop's."""
+    read, found = checkpoint.files.content, content(checkpoint, file)
+    folder, _, name = file.path.rpartition("/")
+    spark = read(f"{file.path}.crc")
+    verify(found, file.path, spark=spark, hadoop=read(f"{folder}/.{name}.crc") if spark is None else None)
+    records = records_of(decompressed(found, file.path), file.path)
     return without_checksums(records, delimited=table.delimited) if table.row_checksums else records
 
 

@@ -51,28 +51,15 @@ def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
 
 
 def _column_families(source: _Input) -> dict[str, FamilySchema]:
-    """Version 3. The first releases with it did not number the schemas; such a file cannot be read as a newer one."""
-    start = source.position
-    try:
-        return _families(source, numbered=True)
-    except (struct.error, ValueError, LookupError, TypeError):
-        source.position = start
-        return _families(source, numbered=False)
-
-
-def _families(source: _Input, *, numbered: bool) -> dict[str, FamilySchema]:
+    """Version 3, in which a number precedes each type."""
     found = {}
     for _family in range(source.number(">i")):
         name = source.text()
-        key_number = source.number(">h") if numbered else 0
-        key = source.struct()
-        value_number = source.number(">h") if numbered else 0
-        value = source.struct()
+        key_number, key = source.number(">h"), source.struct()
+        value_number, value = source.number(">h"), source.struct()
         encoder = source.json()
         source.json()  # the type of a map's keys, which the key's type has too
         found[name] = FamilySchema(key, value, dict(encoder), evolved=key_number != 0 or value_number != 0)
-    if not source.at_end:
-        raise ValueError("it goes on after its last column family")
     return found
 
 
@@ -81,15 +68,11 @@ class _Input:
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self.position = 0
-
-    @property
-    def at_end(self) -> bool:
-        return self.position == len(self._content)
+        self._at = 0
 
     def number(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._content, self.position)
-        self.position += struct.calcsize(form)
+        (value,) = struct.unpack_from(form, self._content, self._at)
+        self._at += struct.calcsize(form)
         return int(value)
 
     def text(self) -> str:
@@ -108,10 +91,10 @@ class _Input:
 
     def _bytes(self) -> bytes:
         size = self.number(">H")
-        start, self.position = self.position, self.position + size
-        if self.position > len(self._content):
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._content):
             raise ValueError("it ends within a string")
-        return self._content[start : self.position]
+        return self._content[start : self._at]
 
 
 def _decoded(content: bytes) -> str:

@@ -72,6 +72,7 @@ def decoded(
     starts: Positions,
     sizes: Positions,
     struct: dict[str, Any],
+    *,
     missing: Mask = None,
 ) -> pa.StructArray:
     """Rows of one schema as an array of structs.
@@ -129,7 +130,7 @@ def _words(places: _Places, fields: int) -> tuple[NDArray[np.int64], int]:
     first = (fields + 63) // 64
     size = _WORD * (first + fields)
     places.require(places.sizes >= size, "a row is shorter than its fields")
-    if not size or (places.null is not None and places.null.all()):
+    if not size or not places.room:
         return np.zeros((len(places.starts), first + fields), np.int64), first
     return gathered(places.buffer, places.starts, size).view("<i8").reshape(-1, first + fields), first
 

@@ -37,7 +37,7 @@ _NANOSECONDS = 1_000_000_000
 _DAY = 86_400 * _NANOSECONDS
 
 
-def require(holds: bool | np.bool_, what: str) -> None:
+def require(holds: object, what: str) -> None:
     """Check what holds in every file that Spark wrote."""
     if not holds:
         raise DamagedChangelogError(f"The changelog is damaged: {what}.")
@@ -92,18 +92,32 @@ def sized_values(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask,
 
 def _strings(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask, kind: pa.DataType) -> pa.Array:
     # Arrow copies values in order as one array's, whose every second value is the gap between two of them.
-    ends = np.maximum.accumulate(starts + sizes)
-    starts = np.where(sizes == 0, np.concatenate(([0], ends[:-1])), starts)
-    cuts = np.empty(2 * len(starts), np.int32)
-    cuts[::2], cuts[1::2] = starts, starts + sizes
-    if len(cuts) and (cuts[1:] >= cuts[:-1]).all():
+    cuts, places = _cuts(starts, sizes), np.arange(0, 2 * len(starts), 2)
+    if not _ascending(cuts):
+        order = np.argsort(np.where(sizes == 0, 0, starts), kind="stable")
+        cuts, places = _cuts(starts[order], sizes[order]), places[np.argsort(order)]
+    if len(cuts) and _ascending(cuts):
         source = [None, pa.py_buffer(cuts), pa.py_buffer(buffer)]
-        copied = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, source).take(pa.array(np.arange(0, len(cuts), 2)))
+        copied = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, source).take(pa.array(places))
         return pa.Array.from_buffers(kind, len(starts), [validity(null), *copied.buffers()[1:]], offset=copied.offset)
+    # Only values that share bytes, such as those of a row that is asked for twice.
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     data = buffer[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], sizes)]
     buffers = [validity(null), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(kind, len(starts), buffers)
+
+
+def _cuts(starts: Positions, sizes: Positions) -> NDArray[np.int32]:
+    """Where each value starts and ends; those without bytes are behind the one before."""
+    ends = np.maximum.accumulate(starts + sizes)
+    cuts = np.empty(2 * len(starts), np.int32)
+    cuts[::2] = np.where(sizes == 0, np.concatenate(([0], ends[:-1])), starts)
+    cuts[1::2] = cuts[::2] + sizes
+    return cuts
+
+
+def _ascending(cuts: NDArray[np.int32]) -> bool:
+    return bool((cuts[1:] >= cuts[:-1]).all())
 
 
 def _long_decimals(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask, kind: str) -> pa.Array:

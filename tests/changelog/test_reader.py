@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from recorded.queries import query, recorded
 from recorded.unpacked import VERSIONS, unpacked
 
 from changelog.feeds import compare_all
+from operators.processors import PANDAS_STATE, TRANSFORM
+from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
+from operators.running import FORMAT_1, HDFS, Run
 
 Recordings = Callable[[str], Path]
 USUAL = {
@@ -44,3 +48,47 @@ def test_recorded_checkpoints_equal_the_feed(
     """Every table at every epoch that any version of Spark wrote."""
     compared = compare_all(spark, recordings(version) / provider / name)
     assert compared >= 4 * len(query(name).tables)
+
+
+QUERIES = {
+    **{f"key: {name}": grouped(*keys) for name, keys in KEYS.items()},
+    **{f"value: {name}": aggregated(*values) for name, values in VALUES.items() if name != "variants"},
+    **WINDOWS,
+    **OTHERS,
+    **{f"join: {how}": join for how, join in JOINS.items()},
+    "join in format 1": replace(JOINS["inner"], conf=in_format(1)),
+    "join in format 3": replace(JOINS["left_outer"], conf=in_format(3)),
+    "join in format 4": replace(JOINS["left_outer"], conf=in_format(4)),
+    **PANDAS_STATE,
+    **TRANSFORM,
+}
+_STORE = "spark.sql.streaming.stateStore"
+_CHECKSUMS = {f"{_STORE}.rowChecksum.enabled": "true"}
+SETTINGS = {
+    "format 2": {},
+    "format 1, zstd": {**FORMAT_1, f"{_STORE}.compression.codec": "zstd"},
+    "format 2, snappy, checksums": {**_CHECKSUMS, f"{_STORE}.compression.codec": "snappy"},
+    "HDFS": HDFS,
+    "HDFS, zstd, checksums": {**HDFS, **_CHECKSUMS, f"{_STORE}.compression.codec": "zstd"},
+}
+ROCKSDB_ONLY = {*TRANSFORM, "join in format 3", "join in format 4"}
+
+
+def written() -> Iterator[object]:
+    """Each query with one of the settings, and the others in the exhaustive tests."""
+    for turn, name in enumerate(QUERIES):
+        settings = [setting for setting in SETTINGS if not (setting.startswith("HDFS") and name in ROCKSDB_ONLY)]
+        for setting in settings:
+            usual = setting == settings[turn % len(settings)]
+            yield pytest.param(
+                name, setting, marks=pytest.mark.slow if usual else pytest.mark.exhaustive, id=f"{setting}-{name}"
+            )
+
+
+@pytest.mark.parametrize(("name", "setting"), [*written()])
+def test_queries_equal_the_feed(spark: SparkSession, tmp_path: Path, name: str, setting: str) -> None:
+    """Every operator, every type and every setting, in two runs of the query."""
+    running = Run(spark, tmp_path)
+    for epochs in (range(2), range(2, 4)):
+        running.start(QUERIES[name], SETTINGS[setting], epochs=epochs)
+    assert compare_all(spark, running.checkpoint) >= 4
