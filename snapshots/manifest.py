@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,8 +31,8 @@ from streamstate.snapshots.names import is_base_name
 class TableEntry:
     """What the manifest says of one state table at one epoch."""
 
-    rows: int
-    """Live rows at the epoch."""
+    rows: int | None
+    """Live rows at the epoch; None if capture has not counted them, because it only read what changed."""
     changes: int
     """Rows that the epoch itself added to the changelog, without keyframe rows."""
     keyframe: int | None
@@ -72,6 +74,27 @@ class Entry:
     def gap(cls, epoch: int) -> Entry:
         """The row of an epoch that Spark purged before it was captured."""
         return cls(epoch, GAP)
+
+
+class TableCounts:
+    """What a manifest's entries, ascending by epoch, say of the rows of one state table."""
+
+    def __init__(self, entries: Sequence[Entry], table: str) -> None:
+        self._entries = entries
+        self._table = table
+
+    def changes_since(self, keyframe: int | None) -> int:
+        """How many rows the epochs after a keyframe (None: after the last gap), up to the newest, added to the log."""
+        first = 0 if keyframe is None else keyframe + 1
+        later = itertools.takewhile(lambda entry: entry.captured and entry.epoch >= first, reversed(self._entries))
+        return sum(entry.tables[self._table].changes for entry in later if self._table in entry.tables)
+
+    def rows_at(self, epoch: int) -> int | None:
+        """How many rows live at an epoch; None if the manifest does not say."""
+        at = bisect_left(self._entries, epoch, key=lambda entry: entry.epoch)
+        entry = self._entries[at] if at < len(self._entries) else None
+        known = entry.tables.get(self._table) if entry is not None and entry.epoch == epoch else None
+        return None if known is None else known.rows
 
 
 class Manifest:
