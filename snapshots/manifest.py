@@ -7,7 +7,7 @@ import itertools
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -70,6 +70,21 @@ class Entry:
         """Whether the store has the epoch's state."""
         return self.status == CAPTURED
 
+    @property
+    def rows(self) -> int | None:
+        """Live rows of all state tables; None if those of a table have not been counted."""
+        counts = [table.rows for table in self.tables.values()]
+        return sum(known) if len(known := [rows for rows in counts if rows is not None]) == len(counts) else None
+
+    def counted(self, counts: Mapping[str, Mapping[int, int]]) -> Entry:
+        """The entry, with rows that have been counted since, given by table and epoch."""
+        found = {
+            name: replace(table, rows=counts[name][self.epoch])
+            for name, table in self.tables.items()
+            if table.rows is None and self.epoch in counts.get(name, {})
+        }
+        return replace(self, tables=self.tables | found) if found else self
+
     @classmethod
     def gap(cls, epoch: int) -> Entry:
         """The row of an epoch that Spark purged before it was captured."""
@@ -95,6 +110,16 @@ class TableCounts:
         entry = self._entries[at] if at < len(self._entries) else None
         known = entry.tables.get(self._table) if entry is not None and entry.epoch == epoch else None
         return None if known is None else known.rows
+
+    def most(self) -> int:
+        """The most rows that can live at the newest epoch: those counted last, and one for each change since."""
+        changes = 0
+        for entry in reversed(self._entries):
+            known = entry.tables.get(self._table)
+            if known is None or known.rows is not None:
+                return changes + (known.rows or 0 if known else 0)
+            changes += known.changes
+        return changes
 
 
 class Manifest:
