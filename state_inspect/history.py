@@ -61,9 +61,10 @@ class History:
         ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
         ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where neither capture has
         counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
-        ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from: ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the
-        checkpoint is a copy whose files have the times of copying); last ``sources`` (JSON of the same form as
-        ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
+        ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from:
+        ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the checkpoint is a
+        copy whose files have the times of copying); last ``sources`` (JSON of the same form as ``offsets``: what is
+        known of each source in addition to its offset, see docs/guides/cuts.md).
         """
         entries = self._recorded.with_counts(self._recorded.entries())
         schema = pa.schema(list(MANIFEST)[:8])

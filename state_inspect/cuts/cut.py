@@ -9,7 +9,7 @@ Systems", 1989, with queries as processes.)
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path

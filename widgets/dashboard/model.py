@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.manifest import TableCounts
 from streamstate.snapshots.registry import required_query
 from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
