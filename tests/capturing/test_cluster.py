@@ -383,14 +383,15 @@ def test_tasks_do_not_import_deltalake_or_pyspark() -> None:
     assert completed.stdout.split() == ["False", "False"]
 
 
-def test_row_counts_continue_from_the_log(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
-    """Captures that restart for each pass count the same rows as one that kept running."""
+def test_restarted_captures_record_the_same(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Captures that restart for each pass record the same as one that kept running: only the first epoch is counted."""
     spark.conf.set(ROWS_IN_DRIVER, "0")
     for _ in range(5):
         Capturer(spark, Checkpoint(counted[0]), Layout.at(tmp_path / "s"), "q").run()
     spark.conf.unset(ROWS_IN_DRIVER)
     restarted, continuous = ss.open_store(tmp_path / "s")["q"], ss.open_store(counted[1])["counts"]
     columns = ["epoch", "rows", "changes"]
+    assert [rows["op0"] is None for rows in restarted.epochs()["rows"]] == [False, True, True, True, True]
     np.testing.assert_array_equal(
         restarted.epochs()[columns].to_numpy(), continuous.epochs()[columns].to_numpy()[: len(restarted.epochs())]
     )
