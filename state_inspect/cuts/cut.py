@@ -82,7 +82,7 @@ class Cut:
                 "epoch": [snapshot.epoch for snapshot in snapshots],
                 "committed_at": pd.Series([at.committed_at for at in snapshots], dtype="datetime64[us, UTC]"),
                 "watermark": pd.Series([at.watermark for at in snapshots], dtype="datetime64[us, UTC]"),
-                "rows": pd.Series(rows, dtype="int64" if None not in rows else "Int64"),
+                "rows": pd.array(rows, dtype="int64" if None not in rows else "Int64"),
             }
         )
 

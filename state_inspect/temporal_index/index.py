@@ -84,9 +84,11 @@ class Index:
     def counted(self, query: str, name: str, epochs: Iterable[int]) -> dict[int, int]:
         """The numbers of rows of those epochs that are loaded, without reading anything from the store."""
         found = self.held(query, name)
-        if found is None or found.low is None:
+        low = None if found is None else found.low
+        if found is None or low is None:
             return {}
-        return row_counts(self, found, [epoch for epoch in epochs if found.covers(epoch, epoch)])
+        # Also while later or earlier epochs are being loaded: that changes nothing at these.
+        return row_counts(self, found, [epoch for epoch in epochs if low <= epoch <= found.high])
 
     def advance(self, query: str, manifest: Manifest) -> None:
         """Load new epochs of the tables of a query that were read before."""

@@ -123,12 +123,17 @@ def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut
 def test_lengths_of_lists_come_from_the_log(epochs: list[list[Event]], most: int, restarts: set[int]) -> None:
     """Followers that start later, and ones that remember few lists, give the same changes as one that remembers all."""
     original, log = FeedFollower(LISTS), list[pa.Table]()
+
+    def begun() -> FeedFollower:
+        lengths = ListLengths(LISTS.spark_keys, lambda: pa.concat_tables(log), begins_empty=not log, most=most)
+        return FeedFollower(LISTS, lengths)
+
+    follower = begun()
     for epoch, events in enumerate(epochs):
         feed = _feed([events], epoch, LISTS)
         (changes,) = original.changes(feed, [epoch])
-        if epoch in restarts or not log:
-            lengths = ListLengths(LISTS.spark_keys, lambda: pa.concat_tables(log), begins_empty=not log, most=most)
-            follower = FeedFollower(LISTS, lengths)
+        if epoch in restarts:
+            follower = begun()
         (found,) = follower.changes(feed, [epoch])
         assert found.rows.equals(changes.rows)
         log.append(changes.rows.drop_columns(["v"]))
@@ -144,8 +149,8 @@ def test_a_running_follower_reads_the_log_at_most_twice() -> None:
 
     follower = FeedFollower(LISTS, ListLengths(LISTS.spark_keys, read))
     for epoch in range(1, 6):
-        follower_feed = _feed([[("append", f"{epoch}", 0, 1), ("append", f"new {epoch}", 0, 1)]], epoch, LISTS)
-        (changes,) = follower.changes(follower_feed, [epoch])
+        events: list[Event] = [("append", f"{epoch}", 0, 1), ("append", f"new {epoch}", 0, 1)]
+        (changes,) = follower.changes(_feed([events], epoch, LISTS), [epoch])
         assert dict(zip(changes.rows["k"].to_pylist(), changes.rows["_position"].to_pylist(), strict=True)) == {
             f"{epoch}": 3,
             f"new {epoch}": 0,

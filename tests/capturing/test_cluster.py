@@ -160,6 +160,15 @@ def test_driver_and_executors_write_the_same_lists_and_timers(
     assert sorted(history.tables()) == ["op0_seen", "op0_timers"]
 
 
+def test_list_positions_continue_in_a_new_capture(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    """Each call starts from the store: the lengths of the lists that change come from the log."""
+    for epoch in range(3):
+        source.add(letters(epoch, keys=3, rows=9))
+        run_list_and_timers(spark, source, tmp_path / "c")
+        ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 6
+
+
 def test_driver_and_executors_write_the_same_keyframe_after_a_gap(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from synthetic import State, write
 
 import streamstate as ss
+from streamstate.snapshots.delta.commits import commit_once, required
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
 from streamstate.snapshots.manifest import TableCounts, TableEntry
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
@@ -107,3 +110,27 @@ def test_entries_without_counts_are_written_and_read(history: ss.History) -> Non
     entries = history.recorded.entries()
     assert entries[1].tables == {"op0": TableEntry(None, 2, None)}
     assert (entries[0].rows, entries[1].rows) == (1, None)
+
+
+def test_retention_counts_its_keyframes(history: ss.History) -> None:
+    """The log begins with one at the oldest kept epoch, whose rows the manifest then has."""
+    store = history.recorded.layout.root
+    ss.keep(store, "q", last=2)
+    kept = ss.open_store(store)["q"]
+    assert (kept.captured(), known(kept)) == ([2, 3], [1, None])
+    assert kept.live().rows() == {"op0": 2}
+
+
+@pytest.mark.parametrize("rows", [2, 1, None])
+def test_a_keyframe_beside_its_epoch_counts_if_it_is_complete(history: ss.History, rows: int | None) -> None:
+    """Its commit says how many rows it has. Without that, or with fewer in files of its own, the epoch is read before."""
+    place = history.recorded.layout.change_log("q", "op0")
+    marks = {} if rows is None else marks_of(3, rows)
+    commit_once(
+        place, "q/keyframes", 3, lambda table, _: keyframe_file(TableVersion(place, table), 3, None), marks=marks
+    )
+    version = TableVersion(place, required(place))
+    assert marked_rows(version.table, 3) == rows
+    assert keyframes_in(version, {0: 1, 3: None}) == ([3] if rows == 2 else [])
+    assert keyframe_rows(version) == {3: 2}
+    assert history.live().rows() == {"op0": 2}
