@@ -174,8 +174,17 @@ class RecordedQuery:
             for name, facts in entry.tables.items():
                 if facts.rows is None:
                     missing.setdefault(name, []).append(entry.epoch)
-        counts = {name: self.index.counted(self.name, name, epochs) for name, epochs in missing.items()}
+        counts = {name: self._counts_held(name, epochs) for name, epochs in missing.items()}
         return [entry.counted(counts) for entry in entries]
+
+    def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
+        """The rows of a table at those of some epochs that are in the index."""
+        held = self.index.held(self.name, table)
+        low = None if held is None else held.low
+        if held is None or low is None:
+            return {}
+        # Also while earlier or later epochs are being loaded: that changes nothing at these.
+        return row_counts(self.index, held, [epoch for epoch in epochs if low <= epoch <= held.high])
 
     def counted_rows(self, entries: Sequence[Entry], table: str) -> dict[int, int]:
         """By epoch, the rows of a table, from the manifest or from the index, which is loaded if it has to be."""

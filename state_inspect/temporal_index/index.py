@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -20,7 +20,6 @@ from streamstate.snapshots.manifest import Entry, Manifest, log_version_of
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations
-from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 # Of the machine's memory; DuckDB respects a container's limit.
 _DEFAULT_MEMORY = "25%"
@@ -80,15 +79,6 @@ class Index:
         """The interval table as loaded so far, without reading anything; None if it was not loaded."""
         found = self._tables.get((query, name))
         return None if found is None or found.low is None else found
-
-    def counted(self, query: str, name: str, epochs: Iterable[int]) -> dict[int, int]:
-        """The numbers of rows of those epochs that are loaded, without reading anything from the store."""
-        found = self.held(query, name)
-        low = None if found is None else found.low
-        if found is None or low is None:
-            return {}
-        # Also while later or earlier epochs are being loaded: that changes nothing at these.
-        return row_counts(self, found, [epoch for epoch in epochs if low <= epoch <= found.high])
 
     def advance(self, query: str, manifest: Manifest) -> None:
         """Load new epochs of the tables of a query that were read before."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
-
-if TYPE_CHECKING:
-    from streamstate.state_inspect.temporal_index.index import Index
 
 # For more epochs than these, all are counted at once.
 _FEW = 4
