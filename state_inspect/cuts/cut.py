@@ -74,7 +74,7 @@ class Cut:
         """One row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all its tables)."""
         return self._frame([sum(snapshot.rows().values()) for snapshot in self._snapshots.values()])
 
-    def _frame(self, rows: Sequence[int | None]) -> pd.DataFrame:
+    def _frame(self, rows: Sequence[Any]) -> pd.DataFrame:
         snapshots = self._snapshots.values()
         return pd.DataFrame(
             {
@@ -82,7 +82,7 @@ class Cut:
                 "epoch": [snapshot.epoch for snapshot in snapshots],
                 "committed_at": pd.Series([at.committed_at for at in snapshots], dtype="datetime64[us, UTC]"),
                 "watermark": pd.Series([at.watermark for at in snapshots], dtype="datetime64[us, UTC]"),
-                "rows": pd.array(rows, dtype="int64" if None not in rows else "Int64"),
+                "rows": pd.Series([*rows], dtype="int64" if None not in rows else "Int64"),
             }
         )
 
