@@ -2,8 +2,7 @@
 
 Two classes follow a state table from one epoch to the next:
 
-- ``FeedFollower`` reads the change feed. It knows how many rows each live key has, from which list elements get their
-  positions and the manifest its counts.
+- ``FeedFollower`` reads the change feed. It needs nothing of the state, except the lengths of the lists that change.
 - ``WholeFollower`` reads the whole state at each epoch, if Spark has no feed, and compares it with the epoch before, so
   that the log still contains only what changed.
 """
@@ -11,7 +10,7 @@ Two classes follow a state table from one epoch to the next:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,71 +22,72 @@ import pyarrow.compute as pc
 
 from streamstate.snapshots.change_log import DELETE, PUT
 from streamstate.snapshots.duckdb_sql import embedded, listed, quoted, same
-from streamstate.snapshots.key_digests import KeyCounts, KeyDigests
-from streamstate.snapshots.list_positions import Lists, grouped, replay, settle
+from streamstate.snapshots.list_lengths import Digests, ListLengths, list_digests
+from streamstate.snapshots.list_positions import Flags, ListChanges, Lists, grouped, settle
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
 from streamstate.snapshots.state_reader import StateRows
-
-# Rows digested at once when following starts, which bounds its memory.
-_REPLAYED = 1_000_000
 
 
 @dataclass(frozen=True)
 class EpochChanges:
-    """What one epoch adds to a changelog, and how many rows are live after it."""
+    """What one epoch adds to a changelog."""
 
     epoch: int
     rows: pa.Table
-    live: int
+    live: int | None = None
+    """How many rows live after it, if the whole state was read."""
 
 
 class FeedFollower:
     """Follows a state table by its change feed.
 
-    It remembers digests of the live keys, not the keys. If two keys share a digest (see :class:`KeyDigests` for the
-    chance), the manifest's row count may be off by one; rows are never identified by digest alone. The positions of
-    list elements do depend on digests, which have 128 bits there.
-
     Args:
         columns: the table's columns.
-        log: the changelog's content where following starts, piece by piece: the key columns of the live rows; or,
-            together with ``_epoch`` and ``_change``, of all rows since a keyframe, ordered by epoch.
+        lists: for a table of lists, their lengths where following starts; by default the table begins empty.
     """
 
-    def __init__(self, columns: Columns, log: Iterable[pa.Table] = ()) -> None:
+    def __init__(self, columns: Columns, lists: ListLengths | None = None) -> None:
         self._columns = columns
         self.keys = columns.keys
-        self._is_list = POSITION in columns.keys
         self._keys = columns.spark_keys
-        self._digests = KeyDigests(self._keys, exact=self._is_list)
-        self._live = KeyCounts(self._digests.dtype, "int64" if self._is_list else "uint8")
+        self._lists = (lists or ListLengths(self._keys)) if POSITION in columns.keys else None
         self._db = embedded()
-        for piece in log:
-            for start in range(0, piece.num_rows, _REPLAYED):
-                self._replay(piece.slice(start, _REPLAYED))
 
     def changes(self, feed: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
         """The change rows of consecutive epochs, from the feed that covers them."""
-        digests = self._digests.of(feed.rows)
+        keys = feed.rows.select(self._keys)
+        digests = self._hashes(keys) if self._lists is None else list_digests(keys)
+        lists = None if self._lists is None else PassLists(self._lists, keys, digests)
         places = _places(feed.rows[EPOCH])
         for epoch in epochs:
             where = places.get(epoch, [slice(0, 0)])
-            rows, keys = _sliced(feed.rows, where), np.concatenate([digests[place] for place in where])
-            log = self._list_rows(rows, keys) if self._is_list else self._keyed_rows(rows, keys)
-            yield EpochChanges(epoch, log, self._live.total)
+            rows = _sliced(feed.rows, where)
+            if lists is None:
+                log = self._keyed_rows(rows, np.concatenate([digests[place] for place in where]))
+            else:
+                log = self._list_rows(rows, lists, where)
+            yield EpochChanges(epoch, log)
+        if lists is not None:
+            lists.remember()
 
-    def _keyed_rows(self, rows: pa.Table, digests: npt.NDArray[Any]) -> pa.Table:
+    def _hashes(self, keys: pa.Table) -> npt.NDArray[Any]:
+        """A hash of each row's key, equal for equal keys and seldom for others."""
+        self._db.register("keys", keys)
+        found = self._db.sql(f"SELECT hash({listed(self._keys)}) AS h FROM keys").fetchnumpy()["h"]
+        self._db.unregister("keys")
+        return np.asarray(found)
+
+    def _keyed_rows(self, rows: pa.Table, hashes: npt.NDArray[Any]) -> pa.Table:
         """The last row of each key in the epoch."""
-        order = np.argsort(digests, kind="stable")
-        again = digests[order][1:] == digests[order][:-1]
+        order = np.argsort(hashes, kind="stable")
+        again = hashes[order][1:] == hashes[order][:-1]
         if again.any():
             last = self._last_rows(rows, np.sort(order[np.append(again, False) | np.insert(again, 0, False)]))
-            rows, digests = rows.filter(pa.array(last)), digests[last]
-        self._live.put(*last_of_each(digests, _flags(rows, CHANGE, "delete") ^ True))
+            rows = rows.filter(pa.array(last))
         return as_log(rows, self._columns)
 
     def _last_rows(self, rows: pa.Table, suspects: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Which rows are the last of their key; only the suspects have digests that occur more than once."""
+        """Which rows are the last of their key; only the suspects have hashes that occur more than once."""
         self._db.register("feed", rows.select(self._keys).take(suspects).append_column("_row", pa.array(suspects)))
         found = self._db.sql(f"SELECT max(_row) AS _row FROM feed GROUP BY {listed(self._keys)}").fetchnumpy()["_row"]
         self._db.unregister("feed")
@@ -96,42 +96,38 @@ class FeedFollower:
         last[found] = True
         return last
 
-    def _list_rows(self, rows: pa.Table, digests: npt.NDArray[Any]) -> pa.Table:
+    def _list_rows(self, rows: pa.Table, lists: PassLists, where: Sequence[slice]) -> pa.Table:
         """The elements, with the positions that they have at the epoch's end."""
-        distinct, first, numbers = grouped(digests)
-        lists = Lists(numbers, first, self._live.get(distinct))
-        settled = settle(lists, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
-        self._live.put(distinct, settled.lengths)
+        settled = lists.settled(where, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
         kept = rows.take(settled.put).append_column(POSITION, pa.array(settled.put_positions))
         gone = rows.take(settled.gone).append_column(POSITION, pa.array(settled.gone_positions))
         return pa.concat_tables([as_log(kept, self._columns, PUT), as_log(gone, self._columns, DELETE)])
 
-    def _replay(self, log: pa.Table) -> None:
-        """Update the live keys from rows of the log."""
-        digests = self._digests.of(log)
-        deletes = _flags(log, CHANGE, DELETE) if CHANGE in log.schema.names else np.zeros(len(digests), np.bool_)
-        if not self._is_list:
-            self._live.put(*last_of_each(digests, ~deletes))
-            return
-        positions = log[POSITION].to_numpy()
-        for places in (_places(log[EPOCH]) if EPOCH in log.schema.names else {0: [slice(None)]}).values():
-            for place in places:
-                distinct, first, numbers = grouped(digests[place])
-                lists = Lists(numbers, first, self._live.get(distinct))
-                self._live.put(distinct, replay(lists, positions[place], deletes[place]))
+
+class PassLists:
+    """The lists that occur in the feed of a pass, with their lengths as of the epoch that was settled last."""
+
+    def __init__(self, known: ListLengths, keys: pa.Table, digests: Digests) -> None:
+        self._known = known
+        self._digests, first, self._numbers = grouped(digests)
+        self._lengths = known.of(keys.take(first), self._digests)
+
+    def settled(self, where: Sequence[slice], restarts: Flags, deletes: Flags) -> ListChanges:
+        """What one epoch, whose rows are at some places of the feed, does to the lists."""
+        numbers = np.concatenate([self._numbers[place] for place in where])
+        occurring, first, of_row = grouped(numbers)
+        settled = settle(Lists(of_row, first, self._lengths[occurring]), restarts, deletes)
+        self._lengths[occurring] = settled.lengths
+        return settled
+
+    def remember(self) -> None:
+        """Keep the lengths for the passes that follow."""
+        self._known.put(self._digests, self._lengths)
 
 
 def _flags(rows: pa.Table, column: str, value: str) -> npt.NDArray[np.bool_]:
     """Per row, whether a column has a value."""
     return np.asarray(pc.equal(rows[column], value).to_numpy(), np.bool_)
-
-
-def last_of_each(digests: npt.NDArray[Any], counts: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """The distinct digests, sorted, each with its last count."""
-    order = np.argsort(digests, kind="stable")
-    ordered = digests[order]
-    last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
-    return ordered[last], counts[order][last].astype(np.uint8)
 
 
 def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,10 +17,11 @@ from deltalake import DeltaTable
 from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.change_log import (
     KEYFRAME,
+    PUT,
     Operator,
     check_generation,
-    folded,
     log_schema,
+    rows_since,
     state_at,
     with_beginning,
 )
@@ -29,8 +31,9 @@ from streamstate.snapshots.delta.commits import Handle, recent_metadata, version
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.keyframes import keyframe_file
+from streamstate.snapshots.list_lengths import ListLengths, Log
 from streamstate.snapshots.manifest import TableEntry
-from streamstate.snapshots.operators import EPOCH, Columns, Shape, StateSource
+from streamstate.snapshots.operators import CHANGE, EPOCH, Columns, Shape, StateSource
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateRows
 
@@ -52,6 +55,11 @@ class LogPosition:
     def last(self) -> int:
         """The newest captured epoch as a number; −1 if there is none."""
         return -1 if self.epoch is None else self.epoch
+
+    @property
+    def begins_empty(self) -> bool:
+        """Whether the table has no rows there."""
+        return not self.restarts and self.entry is None
 
 
 class TableLog:
@@ -100,7 +108,7 @@ def recorded(entries: dict[int, TableEntry]) -> dict[str, str]:
 
 
 class DriverWriter:
-    """Writes one state table's log in the driver. Between passes it remembers digests of the live keys."""
+    """Writes one state table's log in the driver."""
 
     def __init__(self, feed: ChangeFeed, log: TableLog) -> None:
         self._feed = feed
@@ -109,6 +117,7 @@ class DriverWriter:
         self._schema: pa.Schema | None = None
         self._follower: FeedFollower | WholeFollower | None = None
         self._follower_epoch: int | None = None
+        self._start: _Start | None = None
 
     def append(self, epochs: Sequence[int], position: LogPosition, keyframe: int | None) -> dict[int, TableEntry]:
         """Commit consecutive epochs, which follow the position, as one file; returns the manifest's entry of each.
@@ -119,14 +128,17 @@ class DriverWriter:
         pieces: list[pa.Table] = []
         entries: dict[int, TableEntry] = {}
         rest = list(epochs)
+        self._start = _Start(position, keyframe, pieces)
         if position.restarts:
             pieces.append(self._restart(rest.pop(0)))
             entries[epochs[0]] = TableEntry(pieces[0].num_rows, 0, epochs[0])
         for changes in self._changes(rest, position, pieces):
             pieces.append(changes.rows)
-            entries[changes.epoch] = TableEntry(changes.live, changes.rows.num_rows, keyframe)
+            first = position.begins_empty and changes.epoch == epochs[0]
+            live = _puts(changes.rows) if first else changes.live
+            entries[changes.epoch] = TableEntry(live, changes.rows.num_rows, keyframe)
         entries = self._commit(pa.concat_tables(pieces), entries, position.last)
-        self._follower_epoch = epochs[-1]
+        self._follower_epoch, self._start = epochs[-1], None
         return entries
 
     def keyframe_files(self, table: DeltaTable, epoch: int, entry: TableEntry, /) -> list[DataFile]:
@@ -136,17 +148,18 @@ class DriverWriter:
         return keyframe_file(version, epoch, entry.keyframe)
 
     def forget(self) -> None:
-        """Forget the live keys: the executors have changed them, or a pass failed."""
-        self._follower, self._follower_epoch = None, None
+        """Forget what passes remember: the executors have gone on since, or a pass failed."""
+        self._follower, self._follower_epoch, self._start = None, None, None
 
     def _restart(self, epoch: int) -> pa.Table:
         """Begin the log, or begin it again after a gap, with a keyframe."""
         why = f"The log begins with the whole state of epoch {epoch}."
         whole = self._feed.whole(self._log.source, [epoch], why)
         rows = with_positions(whole.rows, whole.columns)
-        state = rows.select(whole.columns.names)
-        by_feed = self._log.source.shape is not Shape.TIMERS
-        self._follower = FeedFollower(whole.columns, [state]) if by_feed else WholeFollower(whole.columns, state)
+        if self._log.source.shape is Shape.TIMERS:
+            self._follower = WholeFollower(whole.columns, rows.select(whole.columns.names))
+        else:
+            self._follower = self._feed_follower(whole.columns)
         self._follower_epoch = epoch
         return as_log(rows, whole.columns, KEYFRAME)
 
@@ -176,18 +189,25 @@ class DriverWriter:
     def _new_follower(
         self, rows: StateRows, position: LogPosition, pieces: list[pa.Table], *, by_feed: bool
     ) -> FeedFollower | WholeFollower:
-        if by_feed and not position.restarts and position.epoch is not None and position.entry is not None:
-            return self._resumed(rows.columns, position.epoch, position.entry)
-        state = self._state_before(rows.columns, position, pieces, rows.rows.schema)
-        return FeedFollower(rows.columns, [state]) if by_feed else WholeFollower(rows.columns, state)
+        if by_feed:
+            return self._feed_follower(rows.columns, begins_empty=position.begins_empty)
+        return WholeFollower(rows.columns, self._state_before(rows.columns, position, pieces, rows.rows.schema))
 
-    def _resumed(self, columns: Columns, epoch: int, entry: TableEntry) -> FeedFollower:
-        """A follower that knows the keys that live at an epoch, read from the log in bounded memory."""
+    def _feed_follower(self, columns: Columns, *, begins_empty: bool = False) -> FeedFollower:
+        log = partial(self._log_before, columns)
+        return FeedFollower(columns, ListLengths(columns.spark_keys, log, begins_empty=begins_empty))
+
+    def _log_before(self, columns: Columns) -> Log:
+        """The rows that make up the state where the pass under way begins."""
+        assert self._start is not None
+        position, keyframe, pieces = self._start.position, self._start.keyframe, self._start.pieces
+        names = [EPOCH, CHANGE, *columns.keys]
+        if position.restarts:
+            return pieces[0].select(names)
+        assert position.epoch is not None
         version = TableVersion(self._log.place, self._log.handle.newest())
-        check_generation(version, entry.generation)
-        schema = pa.schema([version.schema.field(name).remove_metadata() for name in columns.keys])
-        with folded(version, columns.keys, epoch, entry.keyframe, columns.keys) as rows:
-            return FeedFollower(columns, (pa.Table.from_batches([batch]).cast(schema) for batch in rows))
+        check_generation(version, position.entry.generation if position.entry else None)
+        return rows_since(version, keyframe, position.epoch, names)
 
     def _state_before(
         self, columns: Columns, position: LogPosition, pieces: list[pa.Table], schema: pa.Schema
@@ -218,6 +238,20 @@ class DriverWriter:
             self._log.written += rows.num_rows
         # Epochs that another capture has put into the log stay as it wrote them.
         return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where the pass under way begins."""
+
+    position: LogPosition
+    keyframe: int | None
+    pieces: list[pa.Table]
+    """What it adds to the log; if the log restarts, its keyframe is first."""
+
+
+def _puts(rows: pa.Table) -> int:
+    return int(pc.sum(pc.equal(rows[CHANGE], PUT)).as_py() or 0)
 
 
 def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:

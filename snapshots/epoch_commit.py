@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -24,7 +22,7 @@ from streamstate.snapshots.commit_times import CommitTimes
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Entry, Manifest, TableCounts, TableEntry
 from streamstate.snapshots.registry import register
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateReader, no_state
@@ -149,7 +147,7 @@ class Capturer:
                 continue
             # Retention has rewritten the log since the manifest was read: the next call sees both.
             with contextlib.suppress(OvertakenError):
-                self._tables[table].tidy(newest.epoch, entry, partial(self._changes_since, table))
+                self._tables[table].tidy(newest.epoch, entry, TableCounts(self.manifest.entries, table))
         compact(self.layout.manifest(self.name), "epoch")
 
     def behind(self) -> list[int]:
@@ -282,13 +280,6 @@ class Capturer:
         entries = [entry for entry in self.manifest.entries[-len(epochs) :] if entry.captured]
         rows = sum(table.changes for entry in entries for table in entry.tables.values())
         self._epochs_a_pass = max(1, _ROWS_A_PASS * len(epochs) // max(rows, 1))
-
-    def _changes_since(self, table: str, keyframe: int | None) -> int:
-        later = itertools.takewhile(
-            lambda entry: entry.captured and entry.epoch > (-1 if keyframe is None else keyframe),
-            reversed(self.manifest.entries),
-        )
-        return sum(entry.tables[table].changes for entry in later if table in entry.tables)
 
     def _unreadable(self, plan: PassPlan, error: Exception | None) -> CaptureError:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from streamstate.snapshots.change_log import KEYFRAME, check_generation, folded, key_columns, rows_since, value_columns
 from streamstate.snapshots.delta import Place, commit_once, open_table
@@ -17,6 +19,9 @@ from streamstate.snapshots.delta.reusable_files import Prepared
 from streamstate.snapshots.layout import RETENTION
 from streamstate.snapshots.manifest import TableEntry, generation_of
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+
+# The newest keyframe that a capture wrote beside an epoch's commit, and its rows.
+_MARKED_EPOCH, _MARKED_ROWS = "streamstate/keyframe", "streamstate/keyframe/rows"
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,22 @@ def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[
         return write_file(version.place, schema, (_marked(batch, epoch, names) for batch in rows))
 
 
-def keyframes_in(version: TableVersion, live: Mapping[int, int]) -> list[int]:
+def marks_of(epoch: int, rows: int) -> dict[str, int]:
+    """What the commit of a keyframe says of it (see ``marks`` of :func:`commit_once`): how many rows it has."""
+    return {_MARKED_EPOCH: epoch, _MARKED_ROWS: rows}
+
+
+def marked_rows(table: DeltaTable, epoch: int | None) -> int | None:
+    """How many rows the keyframe at an epoch has; None if it is not the newest that its commit says that of."""
+    known = epoch is not None and version_of(table, _MARKED_EPOCH) == epoch
+    return version_of(table, _MARKED_ROWS) if known else None
+
+
+def keyframes_in(version: TableVersion, live: Mapping[int, int | None]) -> list[int]:
     """Of some epochs with their numbers of live keys, those with a complete keyframe in files of its own, ascending.
 
-    The manifest names a keyframe from the next epoch on; a reader of the keyframe's own epoch finds it here.
+    The manifest names a keyframe from the next epoch on; a reader of the keyframe's own epoch finds it here. Merging
+    files may have left a part of it in files of its own, so one whose number of rows is unknown does not count.
     """
     actions = pa.table(version.table.get_add_actions(flatten=True))
     statistics = (f"min.{EPOCH}", f"max.{EPOCH}", f"min.{CHANGE}", f"max.{CHANGE}", "num_records")
@@ -83,7 +100,21 @@ def keyframes_in(version: TableVersion, live: Mapping[int, int]) -> list[int]:
     for first, last, least, most, rows in zip(*(actions[name].to_pylist() for name in statistics), strict=True):
         if first is not None and first == last and least == most == KEYFRAME:
             rows_at[first] += rows or 0
-    return sorted(epoch for epoch, rows in rows_at.items() if live.get(epoch) == rows)
+
+    def expected(epoch: int) -> int | None:
+        known = live.get(epoch)
+        return marked_rows(version.table, epoch) if known is None and epoch in live else known
+
+    return sorted(epoch for epoch, rows in rows_at.items() if expected(epoch) == rows)
+
+
+def keyframe_rows(version: TableVersion) -> dict[int, int]:
+    """By epoch, how many rows each keyframe of a log has; reads two columns of all its rows."""
+    counts: Counter[int] = Counter()
+    for batch in version.scan(EPOCH, None, None, columns=[EPOCH, CHANGE], where=pc.field(CHANGE) == KEYFRAME):
+        for found in batch[EPOCH].value_counts().to_pylist():
+            counts[found["values"]] += found["counts"]
+    return counts
 
 
 def _marked(batch: pa.RecordBatch, epoch: int, names: Sequence[str]) -> pa.Table:

@@ -69,14 +69,6 @@ def settle(lists: Lists, restarts: Flags, deletes: Flags) -> ListChanges:
     )
 
 
-def replay(lists: Lists, positions: Ints, deletes: Flags) -> Ints:
-    """The lengths of lists after rows of the change log that put and delete positions of them, in one epoch."""
-    lengths = lists.lengths.astype(np.int64)
-    np.maximum.at(lengths, lists.of_row[~deletes], positions[~deletes] + 1)
-    np.minimum.at(lengths, lists.of_row[deletes], positions[deletes])
-    return lengths
-
-
 def _ranks(numbers: Ints, sizes: Ints) -> Ints:
     """For each row, how many earlier rows have its number; ``sizes`` is how often each number occurs."""
     ranks = np.empty(len(numbers), np.int64)

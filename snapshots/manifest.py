@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,8 +31,8 @@ from streamstate.snapshots.names import is_base_name
 class TableEntry:
     """What the manifest says of one state table at one epoch."""
 
-    rows: int
-    """Live rows at the epoch."""
+    rows: int | None
+    """Live rows at the epoch; None if capture has not counted them, because it only read what changed."""
     changes: int
     """Rows that the epoch itself added to the changelog, without keyframe rows."""
     keyframe: int | None
@@ -68,10 +70,56 @@ class Entry:
         """Whether the store has the epoch's state."""
         return self.status == CAPTURED
 
+    @property
+    def rows(self) -> int | None:
+        """Live rows of all state tables; None if those of a table have not been counted."""
+        counts = [table.rows for table in self.tables.values()]
+        return sum(known) if len(known := [rows for rows in counts if rows is not None]) == len(counts) else None
+
+    def counted(self, counts: Mapping[str, Mapping[int, int]]) -> Entry:
+        """The entry, with rows that have been counted since, given by table and epoch."""
+        found = {
+            name: replace(table, rows=counts[name][self.epoch])
+            for name, table in self.tables.items()
+            if table.rows is None and self.epoch in counts.get(name, {})
+        }
+        return replace(self, tables=self.tables | found) if found else self
+
     @classmethod
     def gap(cls, epoch: int) -> Entry:
         """The row of an epoch that Spark purged before it was captured."""
         return cls(epoch, GAP)
+
+
+class TableCounts:
+    """What a manifest's entries, ascending by epoch, say of the rows of one state table."""
+
+    def __init__(self, entries: Sequence[Entry], table: str) -> None:
+        self._entries = entries
+        self._table = table
+
+    def changes_since(self, keyframe: int | None) -> int:
+        """How many rows the epochs after a keyframe (None: after the last gap), up to the newest, added to the log."""
+        first = 0 if keyframe is None else keyframe + 1
+        later = itertools.takewhile(lambda entry: entry.captured and entry.epoch >= first, reversed(self._entries))
+        return sum(entry.tables[self._table].changes for entry in later if self._table in entry.tables)
+
+    def rows_at(self, epoch: int) -> int | None:
+        """How many rows live at an epoch; None if the manifest does not say."""
+        at = bisect_left(self._entries, epoch, key=lambda entry: entry.epoch)
+        entry = self._entries[at] if at < len(self._entries) else None
+        known = entry.tables.get(self._table) if entry is not None and entry.epoch == epoch else None
+        return None if known is None else known.rows
+
+    def most(self) -> int:
+        """The most rows that can live at the newest epoch: those counted last, and one for each change since."""
+        changes = 0
+        for entry in reversed(self._entries):
+            known = entry.tables.get(self._table)
+            if known is None or known.rows is not None:
+                return changes + (known.rows or 0 if known else 0)
+            changes += known.changes
+        return changes
 
 
 class Manifest:

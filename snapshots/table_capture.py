@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.delta import Place, commit_once
+from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.executors.writer import ExecutorWriter
-from streamstate.snapshots.manifest import TableEntry
+from streamstate.snapshots.keyframes import marked_rows, marks_of
+from streamstate.snapshots.manifest import TableCounts, TableEntry
 from streamstate.snapshots.operators import EPOCH, Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 
@@ -21,9 +25,6 @@ ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
 _DEFAULT_ROWS_IN_DRIVER = 2_000_000
 # State files are compressed; a file of n bytes holds more than n / 16 rows only if its rows are tiny.
 _LEAST_BYTES_A_ROW = 16
-# A table captured by the executors stays with them until its passes are this much smaller than the limit: changing
-# over means looking up the live keys in the log again.
-_HYSTERESIS = 4
 # With fewer rows than this a keyframe saves readers no time.
 _SMALLEST_KEYFRAME = 50_000
 
@@ -44,6 +45,7 @@ class TableCapture:
         self._executors = ExecutorWriter(feed.reader, self.log)
         self._epoch: int | None = None
         self._keyframe: int | None = None
+        self._keyframe_rows: int | None = None
         self._most_changes: int | None = None
 
     def advance(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
@@ -59,14 +61,23 @@ class TableCapture:
         self._most_changes = max(entry.changes for entry in entries.values())
         return entries
 
-    def tidy(self, epoch: int, entry: TableEntry, changes_since: Callable[[int | None], int]) -> None:
-        """Write a keyframe if the changes since the last outnumber the state's rows, and merge small files.
+    def tidy(self, epoch: int, entry: TableEntry, counts: TableCounts) -> None:
+        """Write a keyframe if the changes since the last outnumber its rows, and merge small files.
 
-        ``changes_since`` says how many rows the epochs after a keyframe, up to this newest one, added to the log.
+        So a keyframe has at most twice as many rows as the changes that pay for it, and nobody has to count the state.
         """
-        if self._epoch == epoch and changes_since(self._keyframe) > max(entry.rows, _SMALLEST_KEYFRAME):
-            self._write_keyframe(epoch, entry)
+        if self._epoch == epoch:
+            changes, rows = counts.changes_since(self._keyframe), self._rows_at_keyframe(counts)
+            if changes > max(rows, _SMALLEST_KEYFRAME):
+                self._write_keyframe(epoch, entry, rows + changes)
         compact(self.log.place, EPOCH)
+
+    def _rows_at_keyframe(self, counts: TableCounts) -> int:
+        """The rows of the newest keyframe; 0 if there is none, or if no one has counted them."""
+        if self._keyframe is not None and self._keyframe_rows is None:
+            known = counts.rows_at(self._keyframe)
+            self._keyframe_rows = marked_rows(self.log.handle.newest(), self._keyframe) if known is None else known
+        return self._keyframe_rows or 0
 
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
@@ -75,7 +86,7 @@ class TableCapture:
 
     def _forget_position(self) -> None:
         self._driver.forget()
-        self._epoch, self._keyframe = None, None
+        self._epoch = self._keyframe = self._keyframe_rows = None
 
     @property
     def _rows_in_driver(self) -> int:
@@ -98,8 +109,9 @@ class TableCapture:
         whole = position.restarts or self._source.shape is Shape.TIMERS or self.log.advice is not None
         if entry is None:
             return self._first_is_large(epochs, limit, whole=whole)
-        rows = entry.rows if whole else max(self._most_changes or 0, entry.changes)
-        return rows * (len(epochs) + whole) * (_HYSTERESIS if self.large else 1) > limit
+        changes = max(self._most_changes or 0, entry.changes)
+        # Whoever read the whole state the last time has counted it.
+        return (entry.rows if whole and entry.rows is not None else changes) * (len(epochs) + whole) > limit
 
     def _first_is_large(self, epochs: Sequence[int], limit: int, *, whole: bool) -> bool:
         """Nothing is known yet: small files hold few rows; for larger ones, Spark counts the rows."""
@@ -142,10 +154,12 @@ class TableCapture:
         self, writer: DriverWriter | ExecutorWriter, epochs: Sequence[int], position: LogPosition
     ) -> dict[int, TableEntry]:
         if position.restarts:
-            self._keyframe = epochs[0]
+            self._keyframe, self._keyframe_rows = epochs[0], None
         elif self._epoch is None:
             self._resume(position)
         entries = writer.append(epochs, position, self._keyframe)
+        if position.restarts:
+            self._keyframe_rows = entries[epochs[0]].rows
         self._epoch = epochs[-1]
         if writer is not self._driver:
             self._driver.forget()
@@ -160,17 +174,26 @@ class TableCapture:
         self._keyframe = max(newest, -1 if known is None else known) if usable else known
         sweep(self.log.place)
 
-    def _write_keyframe(self, epoch: int, entry: TableEntry) -> None:
-        """Write all live keys again: from Spark's state if it is large and still there, otherwise from the log."""
-        if entry.rows > self._rows_in_driver:
+    def _write_keyframe(self, epoch: int, entry: TableEntry, most: int) -> None:
+        """Write all live keys again, which are at most so many.
+
+        From Spark's state if it may be large and is still there, otherwise from the log.
+        """
+        if most > self._rows_in_driver:
             with contextlib.suppress(*failures()):
                 self._commit_keyframe(self._executors, epoch, entry)
                 return
         self._commit_keyframe(self._driver, epoch, entry)
 
     def _commit_keyframe(self, writer: DriverWriter | ExecutorWriter, epoch: int, entry: TableEntry) -> None:
-        commit_once(
-            self.log.handle, self.log.keyframes, epoch, lambda table, _: writer.keyframe_files(table, epoch, entry)
-        )
+        marks: dict[str, int] = {}
+
+        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+            files = writer.keyframe_files(table, epoch, entry)
+            marks.update(marks_of(epoch, sum(file.rows for file in files)))
+            return files
+
+        commit_once(self.log.handle, self.log.keyframes, epoch, write, marks=marks)
         self._keyframe = epoch
-        self.log.written += entry.rows
+        self._keyframe_rows = marked_rows(self.log.handle.newest(), epoch)
+        self.log.written += self._keyframe_rows or 0

@@ -59,13 +59,14 @@ class History:
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
-        ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows), ``changes`` (rows of the
-        changelog), ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at``
-        comes from: ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the
-        checkpoint is a copy whose files have the times of copying); last ``sources`` (JSON of the same form as
-        ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
+        ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where neither capture has
+        counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
+        ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from:
+        ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the checkpoint is a
+        copy whose files have the times of copying); last ``sources`` (JSON of the same form as ``offsets``: what is
+        known of each source in addition to its offset, see docs/guides/cuts.md).
         """
-        entries = self._recorded.entries()
+        entries = self._recorded.with_counts(self._recorded.entries())
         schema = pa.schema(list(MANIFEST)[:8])
         rows = pa.Table.from_pylist([{name: getattr(entry, name) for name in schema.names} for entry in entries])
         frame = to_pandas(rows.cast(schema) if entries else schema.empty_table())
@@ -222,7 +223,7 @@ class History:
 
     @consistent_read()
     def growth(self, table: str | None = None) -> pd.DataFrame:
-        """How the state grew, epoch by epoch, from the manifest alone.
+        """How the state grew, epoch by epoch. Tables that capture did not count are read, and counted exactly.
 
         Columns: ``epoch``, ``table``, ``committed_at``, ``rows``, ``delta`` (the difference from the previous captured
         epoch; missing if that is not known), ``changes`` (changelog rows that the epoch added).
@@ -237,7 +238,10 @@ class History:
             >>> history.growth().plot(x="epoch", y="rows")  # doctest: +SKIP
         """
         chosen = None if table is None else choose_table(table, self.tables(), self.name)
-        return growth(self._recorded.entries(), chosen)
+        entries = self._recorded.entries()
+        tables = self.tables() if chosen is None else [chosen]
+        counts = {name: self._recorded.counted_rows(entries, name) for name in tables}
+        return growth([entry.counted(counts) for entry in entries], chosen)
 
     def watermark_lag(self) -> pd.DataFrame:
         """How far each epoch's watermark lags behind its commit, from the manifest alone.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -23,6 +23,7 @@ from streamstate.snapshots.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 
 class QueryHistory(Protocol):
@@ -165,6 +166,32 @@ class RecordedQuery:
             if self._stays(entry):
                 return found
         return self.index.dropped(self.name, table, entry)
+
+    def with_counts(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries, with the rows that the index can count of those that capture has not; it loads nothing."""
+        missing: dict[str, list[int]] = {}
+        for entry in entries:
+            for name, facts in entry.tables.items():
+                if facts.rows is None:
+                    missing.setdefault(name, []).append(entry.epoch)
+        counts = {name: self._counts_held(name, epochs) for name, epochs in missing.items()}
+        return [entry.counted(counts) for entry in entries]
+
+    def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
+        """The rows of a table at those of some epochs that are in the index."""
+        held = self.index.held(self.name, table)
+        low = None if held is None else held.low
+        if held is None or low is None:
+            return {}
+        # Also while earlier or later epochs are being loaded: that changes nothing at these.
+        return row_counts(self.index, held, [epoch for epoch in epochs if low <= epoch <= held.high])
+
+    def counted_rows(self, entries: Sequence[Entry], table: str) -> dict[int, int]:
+        """By epoch, the rows of a table, from the manifest or from the index, which is loaded if it has to be."""
+        known = {entry.epoch: entry.tables[table].rows for entry in entries if table in entry.tables}
+        missing = [epoch for epoch, rows in known.items() if rows is None]
+        counts = row_counts(self.index, self.interval_table(table, missing[0]), missing) if missing else {}
+        return {epoch: counts[epoch] if rows is None else rows for epoch, rows in known.items()}
 
     def causes(self) -> Causes:
         """Finds the causes of changes, for the epochs read so far."""

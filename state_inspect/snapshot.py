@@ -72,8 +72,18 @@ class Snapshot:
         return list(self._entry.tables)
 
     def rows(self) -> dict[str, int]:
-        """The number of live rows of each state table."""
-        return {name: facts.rows for name, facts in self._entry.tables.items()}
+        """The number of live rows of each state table; a table that capture did not count is read, and counted.
+
+        Raises:
+            EpochDroppedError: as :meth:`table`.
+        """
+        known = {name: facts.rows for name, facts in self._entry.tables.items()}
+        return {name: self.table(name).count() if rows is None else rows for name, rows in known.items()}
+
+    def known_rows(self) -> dict[str, int | None]:
+        """As :meth:`rows`, but nothing is read for it: None for a table that is not counted yet."""
+        [entry] = self._history.recorded.with_counts([self._entry])
+        return {name: facts.rows for name, facts in entry.tables.items()}
 
     def table(self, name: str | None = None) -> StateTable:
         """One state table.
@@ -118,7 +128,7 @@ class Snapshot:
             table = self.table(name)
             skew = table.skew()
             counts = [len(table.key_columns), len(table.value_columns), len(skew), int(skew["bytes"].sum())]
-            rows.append([name, facts.rows, facts.changes, *counts])
+            rows.append([name, table.count(), facts.changes, *counts])
         names = ["table", "rows", "changes", "key_columns", "value_columns", "partitions", "bytes"]
         return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "int64"))
 
@@ -135,7 +145,8 @@ class Snapshot:
         self._tables.clear()
 
     def __repr__(self) -> str:
-        tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.rows().items())
+        counts = self.known_rows()
+        tables = ", ".join(name if rows is None else f"{name} ({rows:,} rows)" for name, rows in counts.items())
         return f"<Snapshot of {self._history.name} at epoch {self.epoch}: {tables}>"
 
 

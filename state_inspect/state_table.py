@@ -20,6 +20,7 @@ from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 if TYPE_CHECKING:
     import polars
@@ -70,6 +71,8 @@ class StateTable:
             UnknownColumnError: a column does not exist.
             InvalidSQLError: the condition is invalid.
         """
+        if where is None and not contains:
+            return rows_at(self._index, self._table, self.epoch)
         condition, parameters = self._filter(where, contains)
         found = self._query(f"SELECT count(*) AS n FROM ({self.rows_sql()}){condition}", parameters)
         return int(found["n"][0].as_py())

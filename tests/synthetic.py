@@ -92,7 +92,8 @@ def _epoch(states: list[State | None], epoch: int, keyframe_every: int) -> tuple
     newest = (
         epoch if keyframe else next((e for e in range(epoch, -1, -1) if _is_keyframe(states, e, keyframe_every)), None)
     )
-    facts = {"op0": TableEntry(len(state), len(changes), newest)}
+    # As after a capture, which counts only what it has read as a whole.
+    facts = {"op0": TableEntry(len(state) if keyframe or not epoch else None, len(changes), newest)}
     return rows, Entry(epoch, CAPTURED, committed_at=START + timedelta(minutes=epoch), offsets="[0]", tables=facts)
 
 

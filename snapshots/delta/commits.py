@@ -10,7 +10,7 @@ again and writes its files again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,6 +186,7 @@ def commit_once(
     *,
     removes: Callable[[DeltaTable], Sequence[RemoveAction]] = lambda _: (),
     metadata: dict[str, str] | None = None,
+    marks: Mapping[str, int] | None = None,
     data_change: bool = True,
     keeps_files: bool = False,
 ) -> int:
@@ -199,6 +200,8 @@ def commit_once(
             commit came in between.
         removes: the files that leave the table in the same commit.
         metadata: stored with the commit.
+        marks: numbers to keep with the table, by name, until a later commit replaces them; read after ``write``. Unlike
+            metadata they are found without looking for the commit (:func:`version_of`).
         data_change: False if the commit only rewrites existing rows, so that streams of the table skip it.
         keeps_files: if another commit came in between, keep the files on disk: ``write`` returns them again or deletes
             them (see ``prepared``).
@@ -214,7 +217,7 @@ def commit_once(
             seal_missing(handle.place)  # its writer may have been killed before the log entry was synced
             return stands
         mark = Transaction(application, version)
-        if _commit(handle.place, table, _Work(write, removes, stands, metadata, mark, data_change, keeps_files)):
+        if _commit(handle.place, table, _Work(write, removes, stands, metadata, mark, data_change, keeps_files, marks)):
             return stands
 
 
@@ -235,10 +238,12 @@ class _Work:
     transaction: Transaction
     data_change: bool = True
     keeps_files: bool = False
+    marks: Mapping[str, int] | None = None
 
     def properties(self) -> CommitProperties:
+        marks = [Transaction(name, number) for name, number in (self.marks or {}).items()]
         return CommitProperties(
-            custom_metadata=self.metadata, app_transactions=[self.transaction], max_commit_retries=0
+            custom_metadata=self.metadata, app_transactions=[self.transaction, *marks], max_commit_retries=0
         )
 
 

@@ -6,13 +6,10 @@ retried or run speculatively. Only files named in a report are committed, and on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import duckdb
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
@@ -21,17 +18,12 @@ from streamstate.errors import CaptureError
 from streamstate.snapshots.delta.data_files import DataFile, is_complete
 from streamstate.snapshots.delta.place import Place
 
-Digests = npt.NDArray[np.uint64]
-
 _SCHEMA = pa.schema(
     [
         ("problem", pa.string()),
-        ("engine", pa.string()),
         ("epoch", pa.int64()),
         ("changes", pa.int64()),
         ("live", pa.int64()),
-        ("puts", pa.binary()),
-        ("deletes", pa.binary()),
         ("path", pa.string()),
         ("size", pa.int64()),
         ("rows", pa.int64()),
@@ -41,8 +33,8 @@ _SCHEMA = pa.schema(
 )
 
 SPARK_SCHEMA = (
-    "problem string, engine string, epoch bigint, changes bigint, live bigint, puts binary, deletes binary,"
-    " path string, size bigint, rows bigint, modified bigint, statistics string"
+    "problem string, epoch bigint, changes bigint, live bigint, path string, size bigint, rows bigint,"
+    " modified bigint, statistics string"
 )
 """The same schema for Spark."""
 
@@ -57,11 +49,7 @@ class EpochReport:
     changes: int
     """Rows of the change log."""
     live: int
-    """Rows of the whole state if the task read it; otherwise 0: the digests give the count."""
-    puts: Digests
-    """Digests of the keys that live after the epoch."""
-    deletes: Digests
-    """Digests of the keys that it removed."""
+    """Rows of the whole state if the task read it; otherwise keys that live of those that changed."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +59,6 @@ class Reports:
     files: list[DataFile]
     epochs: list[EpochReport]
     problems: list[str]
-    engines: set[str]
-    """The versions of DuckDB that computed digests."""
 
 
 def problem(text: str) -> pa.RecordBatch:
@@ -85,46 +71,20 @@ def file_written(file: DataFile) -> pa.RecordBatch:
     return _row(**{field.name: getattr(file, field.name) for field in fields(file)})
 
 
-def epoch_done(
-    epoch: int, changes: int, *, live: int = 0, puts: Digests | None = None, deletes: Digests | None = None
-) -> pa.RecordBatch:
+def epoch_done(epoch: int, changes: int, *, live: int = 0) -> pa.RecordBatch:
     """Report that one part of an epoch is in the file."""
-    has_digests = puts is not None or deletes is not None
-    return _row(
-        engine=duckdb.__version__ if has_digests else None,
-        epoch=epoch,
-        changes=changes,
-        live=live,
-        puts=b"" if puts is None else puts.tobytes(),
-        deletes=b"" if deletes is None else deletes.tobytes(),
-    )
+    return _row(epoch=epoch, changes=changes, live=live)
 
 
 def read(table: pa.Table) -> Reports:
     """The reports of a job's tasks."""
-    rows = [row for batch in table.to_batches() for row in _rows(batch)]
+    rows = table.to_pylist()
     names = [field.name for field in fields(DataFile)]
     return Reports(
         [DataFile(**{name: row[name] for name in names}) for row in rows if row["path"] is not None],
-        [_epoch(row) for row in rows if row["epoch"] is not None],
+        [EpochReport(row["epoch"], row["changes"], row["live"]) for row in rows if row["epoch"] is not None],
         sorted({row["problem"] for row in rows if row["problem"] is not None}),
-        {row["engine"] for row in rows if row["engine"] is not None},
     )
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    columns = {name: batch[name] for name in _SCHEMA.names}
-    for at in range(batch.num_rows):
-        # Digests can be megabytes, which as_py() would copy.
-        yield {
-            name: column[at].as_buffer() if name in ("puts", "deletes") else column[at].as_py()
-            for name, column in columns.items()
-        }
-
-
-def _epoch(row: dict[str, Any]) -> EpochReport:
-    puts, deletes = (np.frombuffer(row[name] or b"", np.uint64) for name in ("puts", "deletes"))
-    return EpochReport(row["epoch"], row["changes"], row["live"], puts, deletes)
 
 
 def _row(**values: Any) -> pa.RecordBatch:
@@ -138,11 +98,6 @@ def require_valid(place: Place, schema: pa.Schema, reports: Reports) -> None:
     """
     if reports.problems:
         raise CaptureError("\n".join([*reports.problems, _SHARED]))
-    if reports.engines - {duckdb.__version__}:
-        raise CaptureError(
-            f"The executors run DuckDB {', '.join(sorted(reports.engines))} and the driver {duckdb.__version__}; their"
-            " counts cannot be combined.\nInstall the same version in both places."
-        )
     _require_files(place, schema, reports.files)
 
 

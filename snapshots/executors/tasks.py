@@ -21,7 +21,6 @@ from streamstate.snapshots.delta.data_files import DataFileWriter
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.executors import reports
 from streamstate.snapshots.executors.spool import Spool, Spools
-from streamstate.snapshots.key_digests import KeyDigests
 from streamstate.snapshots.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
 
 Batches = Iterator[pa.RecordBatch]
@@ -53,13 +52,12 @@ def write_changes(task: TableTask, batches: Batches) -> Batches:
     """
 
     def written(writer: DataFileWriter) -> Batches:
-        digests = KeyDigests(task.keys)
         with closing(Spools()) as spools:
             for epoch, pieces in _by_epoch(batches):
                 spool = spools.new(task.keys)
                 for piece in pieces:
                     spool.add(piece)
-                yield from _settled(task, writer, epoch, spool, digests)
+                yield from _settled(task, writer, epoch, spool)
                 spool.drop()
 
     return _reported(task, written)
@@ -110,16 +108,14 @@ def _reported(task: TableTask, written: Callable[[DataFileWriter], Batches]) -> 
         yield reports.file_written(writer.file)
 
 
-def _settled(task: TableTask, writer: DataFileWriter, epoch: int, spool: Spool, digests: KeyDigests) -> Batches:
+def _settled(task: TableTask, writer: DataFileWriter, epoch: int, spool: Spool) -> Batches:
     for batch in spool.read(spool.last_of_each(task.keys)):
         if not batch.num_rows:
             continue
         deleted = pc.equal(batch[CHANGE], "delete")
         if epoch > task.after:
             writer.write(_marked(batch, pc.if_else(deleted, DELETE, PUT)))
-        found = digests.of(pa.Table.from_batches([batch])) if task.keys else np.zeros(batch.num_rows, np.uint64)
-        gone = deleted.to_numpy(zero_copy_only=False)
-        yield reports.epoch_done(epoch, batch.num_rows, puts=found[~gone], deletes=found[gone])
+        yield reports.epoch_done(epoch, batch.num_rows, live=batch.num_rows - deleted.true_count)
 
 
 def _write_differences(task: TableTask, writer: DataFileWriter, epoch: int, now: Spool, before: Spool) -> int:

@@ -7,32 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streamstate.snapshots.change_log import DELETE, check_generation, key_columns, rows_since
-from streamstate.snapshots.change_rows import last_of_each
 from streamstate.snapshots.changelog_writer import LogPosition, TableLog, recorded
 from streamstate.snapshots.delta import commit_once
-from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.maintenance import sweep
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.duckdb_sql import listed, spilling
 from streamstate.snapshots.executors import reports
-from streamstate.snapshots.executors.reports import EpochReport, require_valid
+from streamstate.snapshots.executors.reports import require_valid
 from streamstate.snapshots.executors.tasks import Batches, TableTask, write_changes, write_compared, write_keyframe
-from streamstate.snapshots.key_digests import KeyCounts
 from streamstate.snapshots.manifest import TableEntry
-from streamstate.snapshots.operators import CHANGE, EPOCH, Shape
+from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.state_reader import StateFrame, StateReader
-
-# Change rows of one job: their digests, of 8 bytes each, come to the driver.
-_ROWS_A_JOB = 20_000_000
-_BATCH = 1_000_000
-_NO_DIGESTS = np.empty(0, np.uint64)
 
 
 @dataclass
@@ -47,15 +35,11 @@ class Written:
 
 
 class ExecutorWriter:
-    """Writes one state table's log in the executors. Between passes it remembers digests of the live keys."""
+    """Writes one state table's log in the executors; it remembers nothing between passes."""
 
     def __init__(self, reader: StateReader, log: TableLog) -> None:
         self._reader = reader
         self._log = log
-        self._live: KeyCounts | None = None
-        self._live_epoch: int | None = None
-        # The most changes that an epoch had; until one is known, as many as a job may have.
-        self._most_changes = _ROWS_A_JOB
 
     def append(self, epochs: Sequence[int], position: LogPosition, keyframe: int | None) -> dict[int, TableEntry]:
         """Commit some consecutive epochs, as :meth:`DriverWriter.append`; if the log restarts, only the first."""
@@ -113,22 +97,16 @@ class ExecutorWriter:
     def _fed(
         self, epochs: Sequence[int], position: LogPosition, keyframe: int | None, schema: pa.Schema, after: int
     ) -> Written:
-        """From the change feed; a job takes fewer epochs if many keys change, which bounds the driver's memory."""
-        written = Written()
-        live = self._live_at(position, schema)
-        rest = [*epochs]
-        while rest:
-            batch = rest[: max(1, _ROWS_A_JOB // max(self._most_changes, 1))]
-            rest = rest[len(batch) :]
-            feed = self._reader.feed(self._log.source, batch[0], batch[-1])
-            done = self._run(feed, write_changes, schema, after)
-            written.files += done.files
-            for epoch in batch:
-                parts = [report for report in done.epochs if report.epoch == epoch]
-                changes = sum(report.changes for report in parts)
-                written.entries[epoch] = TableEntry(_advance(live, parts), changes, keyframe)
-            self._most_changes = max(written.entries[epoch].changes for epoch in batch)
-        self._live, self._live_epoch = live, epochs[-1]
+        """From the change feed."""
+        feed = self._reader.feed(self._log.source, epochs[0], epochs[-1])
+        done = self._run(feed, write_changes, schema, after)
+        written = Written(done.files)
+        for epoch in epochs:
+            parts = [report for report in done.epochs if report.epoch == epoch]
+            # What lives of the first changes is the whole state.
+            whole = position.begins_empty and epoch == epochs[0]
+            live = sum(report.live for report in parts) if whole else None
+            written.entries[epoch] = TableEntry(live, sum(report.changes for report in parts), keyframe)
         return written
 
     def _compared(self, epochs: Sequence[int], keyframe: int | None, schema: pa.Schema, after: int) -> Written:
@@ -143,19 +121,6 @@ class ExecutorWriter:
             written.entries[epoch] = TableEntry(live, changes, keyframe)
         return written
 
-    def _live_at(self, position: LogPosition, schema: pa.Schema) -> KeyCounts:
-        """The live keys where a pass starts; the pass changes them, so they are forgotten here until it succeeds."""
-        known, self._live = self._live, None
-        if position.epoch is None:
-            return KeyCounts()
-        if known is not None and self._live_epoch == position.epoch:
-            return known
-        # Not through the log's handle, on which the commit under way relies.
-        version = TableVersion(self._log.place, required(self._log.place))
-        entry = position.entry
-        check_generation(version, entry.generation if entry else None)
-        return _live_keys(version, key_columns(schema), position.epoch, entry.keyframe if entry else None)
-
     def _run(
         self, state: StateFrame, work: Callable[[TableTask, Batches], Batches], schema: pa.Schema, after: int
     ) -> reports.Reports:
@@ -169,28 +134,3 @@ class ExecutorWriter:
             raise explained from error
         require_valid(self._log.place, schema, done)
         return done
-
-
-def _live_keys(version: TableVersion, keys: Sequence[str], epoch: int, keyframe: int | None) -> KeyCounts:
-    """The keys that live at an epoch, as digests, from the changelog since a keyframe (None: from its beginning)."""
-    live = KeyCounts()
-    digest = f"hash({listed(keys)})" if keys else "0::UBIGINT"
-    with spilling() as database:
-        database.register("log", rows_since(version, keyframe, epoch, [EPOCH, CHANGE, *keys]))
-        batches = database.sql(
-            f"SELECT {digest} AS digest FROM log GROUP BY digest"
-            f" HAVING arg_max({CHANGE}, {EPOCH}) <> '{DELETE}' ORDER BY digest"
-        ).to_arrow_reader(_BATCH)
-        for batch in batches:
-            digests = np.asarray(pa.Table.from_batches([batch])["digest"].to_numpy(), np.uint64)
-            live.put(digests, np.ones(len(digests), np.uint8))
-    return live
-
-
-def _advance(live: KeyCounts, parts: Sequence[EpochReport]) -> int:
-    """Apply what one epoch changed; returns how many keys live after it."""
-    deletes = np.concatenate([_NO_DIGESTS, *(part.deletes for part in parts)])
-    puts = np.concatenate([_NO_DIGESTS, *(part.puts for part in parts)])
-    # If two keys share a digest (a chance of 1 in 2⁶⁴ for any two), the live one counts: it comes last.
-    live.put(*last_of_each(np.concatenate([deletes, puts]), np.repeat([0, 1], [len(deletes), len(puts)])))
-    return live.total

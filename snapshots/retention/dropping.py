@@ -9,7 +9,7 @@ then reads the manifest again. Captures continue meanwhile: if one commits in be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,16 +23,16 @@ from streamstate.errors import (
     StoreError,
 )
 from streamstate.snapshots.checks import duration, positive_duration, whole_number
-from streamstate.snapshots.delta import commit_once, open_table
+from streamstate.snapshots.delta import Place, commit_once, open_table
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.maintenance import GRACE, removals, sweep
 from streamstate.snapshots.delta.reading import Committed, TableVersion
-from streamstate.snapshots.keyframes import Keyframe
+from streamstate.snapshots.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, as_rows, make_manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
-from streamstate.snapshots.retention.plan import Plan, Policy, Stays, planned, with_changes
+from streamstate.snapshots.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.retention.rewriting import Rewrite, drop
 
 # Another run may finish first, but hardly this often.
@@ -131,9 +131,9 @@ def _run(
     for _ in range(_ATTEMPTS):
         manifest.refresh()
         freed = _finish(layout, manifest, (), progress)
-        plan = planned(manifest.entries, manifest.generation, policy)
-        if not plan.dropped:
+        if not planned(manifest.entries, manifest.generation, policy).dropped:
             return freed, manifest.entries, ()
+        plan = _plan(layout, manifest, policy)
         try:
             _write_keyframes(layout, name, query_id, plan, progress)
         except OvertakenError:
@@ -144,6 +144,28 @@ def _run(
             freed += _finish(layout, manifest, plan.tables, progress)
             return freed, manifest.entries, plan.dropped
     raise StoreError(f"Other runs of retention keep changing the epochs of {name}.\nTry again once they are done.")
+
+
+def _plan(layout: Layout, manifest: Manifest, policy: Policy) -> Plan:
+    """The plan, from the manifest and from the numbers of rows of the keyframes that it names."""
+    entries: Sequence[Entry] = manifest.entries
+    for table in dict.fromkeys(table for entry in entries for table in entry.tables):
+        named = {entry.tables[table].keyframe for entry in entries if table in entry.tables}
+        entries = _with_keyframe_rows(layout.change_log(manifest.query, table), entries, table, named)
+    return planned(entries, manifest.generation, policy)
+
+
+def _with_keyframe_rows(
+    place: Place, entries: Sequence[Entry], table: str, keyframes: Collection[int | None]
+) -> Sequence[Entry]:
+    """The entries, with the rows of some keyframes counted if the manifest does not have them."""
+    wanted = {epoch for epoch in keyframes if epoch is not None}
+    unknown = {entry.epoch for entry in entries if table in entry.tables and entry.tables[table].rows is None} & wanted
+    log = open_table(place) if unknown else None
+    if log is None:
+        return entries
+    counts = keyframe_rows(TableVersion(place, log))
+    return with_rows(entries, table, {epoch: counts[epoch] for epoch in unknown if epoch in counts})
 
 
 def _write_keyframes(layout: Layout, name: str, query_id: str, plan: Plan, progress: ProgressCallback) -> None:
@@ -166,8 +188,10 @@ def _rewrites(layout: Layout, name: str, plan: Plan) -> Iterator[tuple[str, Rewr
 
 
 def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
-    """The kept entries, with the number of change rows that they have after folding."""
+    """The kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
     entries: list[Entry] = list(plan.entries)
+    for table, epochs in plan.keyframes.items():
+        entries = [*_with_keyframe_rows(layout.change_log(name, table), entries, table, epochs)]
     for table, rewrite in _rewrites(layout, name, plan):
         entries = with_changes(entries, table, rewrite.counts())
     return entries
@@ -214,7 +238,7 @@ def _dry_run(layout: Layout, name: str, policy: Policy) -> RetentionReport:
     """What a run would do; it counts a file's bytes in proportion to its rows of dropped epochs."""
     manifest = Manifest(layout, name)
     manifest.refresh()
-    plan = planned(manifest.entries, manifest.generation, policy)
+    plan = _plan(layout, manifest, policy)
     freed = sum(rewrite.bytes_going() for _, rewrite in _rewrites(layout, name, plan)) if plan.dropped else 0
     kept = sum(entry.captured for entry in plan.entries)
     return RetentionReport(name, layout.root, plan.dropped, kept, int(freed), dry_run=True)

@@ -112,12 +112,13 @@ def _repointed(kept: Sequence[Entry], before: Sequence[Entry], table: str) -> tu
     present = {entry.epoch for entry in kept if table in entry.tables}
     born = next((entry.epoch for entry in before if table in entry.tables), None)
     changes = _changes_by_kept(before, sorted(present), table)
+    most = _most_rows(before, table)
     pointers: dict[int, int | None] = {}
     pointer: int | None = None
     weight = 0
     for entry, begins in placed(kept, table):
         known = entry.tables[table]
-        weight += min(changes[entry.epoch], 2 * known.rows)
+        weight += min(changes[entry.epoch], 2 * most[entry.epoch])
         if begins:
             from_nothing = known.keyframe is None and entry.epoch == born
             pointers[entry.epoch] = None if from_nothing else entry.epoch
@@ -125,7 +126,10 @@ def _repointed(kept: Sequence[Entry], before: Sequence[Entry], table: str) -> tu
             pointers[entry.epoch] = known.keyframe
         else:
             # A dropped keyframe is written again if reading would otherwise take more rows than the state has.
-            moves = known.keyframe is not None and weight > max(known.rows, _SMALLEST_KEYFRAME)
+            # As for a capture's keyframes: the rows where reading starts, unless those of the epoch are known.
+            there = 0 if pointer is None else most[pointer]
+            rows = there if known.rows is None else known.rows
+            moves = known.keyframe is not None and weight > max(rows, _SMALLEST_KEYFRAME)
             pointers[entry.epoch] = entry.epoch if moves else pointer
         if pointers[entry.epoch] != pointer:
             pointer, weight = pointers[entry.epoch], 0
@@ -135,6 +139,17 @@ def _repointed(kept: Sequence[Entry], before: Sequence[Entry], table: str) -> tu
         if table in entry.tables and pointers[entry.epoch] == entry.epoch != entry.tables[table].keyframe
     )
     return [_with(entry, table, keyframe=pointers.get(entry.epoch)) for entry in kept], fresh
+
+
+def _most_rows(before: Sequence[Entry], table: str) -> dict[int, int]:
+    """By captured epoch, how many rows live, or at most live: those counted last, and one for each change since."""
+    found: dict[int, int] = {}
+    most = 0
+    for entry, begins in placed(before, table):
+        known = entry.tables[table]
+        most = (0 if begins else most) + known.changes if known.rows is None else known.rows
+        found[entry.epoch] = most
+    return found
 
 
 def _changes_by_kept(before: Sequence[Entry], kept: Sequence[int], table: str) -> dict[int, int]:
@@ -152,6 +167,16 @@ def _with(entry: Entry, table: str, **facts: Any) -> Entry:
     if table not in entry.tables:
         return entry
     return replace(entry, tables={**entry.tables, table: replace(entry.tables[table], **facts)})
+
+
+def with_rows(entries: Sequence[Entry], table: str, counts: Mapping[int, int]) -> list[Entry]:
+    """The entries, with the numbers of live rows that are known of some epochs where the manifest has none."""
+    return [
+        _with(entry, table, rows=counts[entry.epoch])
+        if entry.epoch in counts and table in entry.tables and entry.tables[table].rows is None
+        else entry
+        for entry in entries
+    ]
 
 
 def with_changes(entries: Sequence[Entry], table: str, counts: Mapping[int, int]) -> list[Entry]:

@@ -15,6 +15,7 @@ from streamstate.snapshots.manifest import Entry
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
+from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 _TIME, _SPAN, _INTEGER = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
 _NAMES = ("_last_changed", "_change", "_epochs", "_age")
@@ -37,7 +38,7 @@ class Untouched:
         """The newest epoch at the time of the call."""
         self.since = since
         """The epoch after which none of the keys has changed."""
-        self.rows = captured[-1].tables[name].rows if name in captured[-1].tables else 0
+        self.rows = rows_at(index, table, self.epoch) if name in captured[-1].tables else 0
         """Rows of the whole table."""
         self._where = f"{held_at(self.epoch)} AND _valid_from <= {since}"
 
@@ -137,7 +138,7 @@ def since_epoch(entries: Sequence[Entry], since: int | None, epochs: int | None)
 
 
 def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
-    """One row per captured epoch and state table; see :meth:`History.growth`."""
+    """One row per captured epoch and state table, all counted; see :meth:`History.growth`."""
     rows: list[list[Any]] = []
     before: dict[str, int] = {}
     gap = False
@@ -146,6 +147,7 @@ def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
         for name, facts in entry.tables.items():
             if table is not None and name != table:
                 continue
+            assert facts.rows is not None
             known = before.get(name, None if gap or entry.epoch else 0)
             delta = None if known is None else facts.rows - known
             rows.append([entry.epoch, name, entry.committed_at, facts.rows, delta, facts.changes])

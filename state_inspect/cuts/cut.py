@@ -9,7 +9,7 @@ Systems", 1989, with queries as processes.)
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -72,6 +72,9 @@ class Cut:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all its tables)."""
+        return self._frame([sum(snapshot.rows().values()) for snapshot in self._snapshots.values()])
+
+    def _frame(self, rows: Sequence[Any]) -> pd.DataFrame:
         snapshots = self._snapshots.values()
         return pd.DataFrame(
             {
@@ -79,7 +82,7 @@ class Cut:
                 "epoch": [snapshot.epoch for snapshot in snapshots],
                 "committed_at": pd.Series([at.committed_at for at in snapshots], dtype="datetime64[us, UTC]"),
                 "watermark": pd.Series([at.watermark for at in snapshots], dtype="datetime64[us, UTC]"),
-                "rows": [sum(snapshot.rows().values()) for snapshot in snapshots],
+                "rows": pd.Series([*rows], dtype="int64" if None not in rows else "Int64"),
             }
         )
 
@@ -112,7 +115,15 @@ class Cut:
         return f"<Cut by {self.by}{'' if self.exact else ', not exact'}: {epochs}>"
 
     def _repr_html_(self) -> str:
-        return f"{self.to_pandas().to_html(index=False)}<p>{html.escape(self.note)}</p>"
+        frame = self._frame([_total(snapshot.known_rows().values()) for snapshot in self._snapshots.values()])
+        return f"{frame.to_html(index=False, na_rep='not counted')}<p>{html.escape(self.note)}</p>"
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum; None if a number is not known."""
+    found = list(counts)
+    known = [count for count in found if count is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 class _AtCut(Store):

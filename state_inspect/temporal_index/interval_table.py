@@ -33,8 +33,8 @@ from streamstate.snapshots.change_log import (
 from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
-from streamstate.snapshots.keyframes import keyframes_in
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.keyframes import keyframes_in, marked_rows
+from streamstate.snapshots.manifest import Entry, TableCounts
 from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
 from streamstate.state_inspect.temporal_index.epoch_runs import Run, base, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_rows
@@ -66,6 +66,8 @@ class IntervalTable:
         """The oldest epoch in the index; None if it is empty."""
         self.high = -1
         """The newest epoch in the index."""
+        self.counts: dict[int, int] = {}
+        """The rows at the epochs that were counted; what lives at an epoch never changes."""
         self._table = table
         self._version = version
         self._sorted = self._unsorted = 0  # rows
@@ -155,8 +157,13 @@ class IntervalTable:
         """The approximate number of changelog rows to read for the epochs from ``first`` on."""
         own = [entry for entry in entries if self._table in entry.tables and entry.epoch >= first]
         lacking = [entry.tables[self._table].changes for entry in own if not self._has(entry.epoch)]
-        base = own[0].tables[self._table] if self.low is None and own else None
-        return sum(lacking) + (base.rows if base is not None and base.keyframe is not None else 0)
+        base = own[0].tables[self._table].keyframe if self.low is None and own else None
+        return sum(lacking) + (0 if base is None else self._rows_at_keyframe(entries, base))
+
+    def _rows_at_keyframe(self, entries: Sequence[Entry], keyframe: int) -> int:
+        """How many rows a keyframe has; 0 if nobody has counted them."""
+        known = TableCounts(entries, self._table).rows_at(keyframe)
+        return (marked_rows(self._version.table, keyframe) if known is None else known) or 0
 
     def _has(self, epoch: int) -> bool:
         return self.low is not None and self.low <= epoch <= self.high
@@ -211,8 +218,11 @@ class IntervalTable:
         """For columns that were added later, the epoch from which on they exist."""
 
     def _keyframes(self, entries: Sequence[Entry]) -> list[int]:
-        live = {entry.epoch: entry.tables[self._table].rows for entry in entries if self._table in entry.tables}
-        return keyframes_in(self._version, live)
+        known = {entry.epoch: entry.tables[self._table] for entry in entries if self._table in entry.tables}
+        found = keyframes_in(self._version, {epoch: facts.rows for epoch, facts in known.items()})
+        # What an epoch is read from is complete.
+        named = {facts.keyframe for facts in known.values() if facts.keyframe is not None}
+        return sorted({*found, *named})
 
     def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
         """Load what is missing; returns the oldest and the newest epoch loaded."""

@@ -19,8 +19,8 @@ from recorded.unpacked import unpacked
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots import change_feed
-from streamstate.snapshots.changelog import reader
 from streamstate.snapshots.change_feed import first_difference
+from streamstate.snapshots.changelog import reader
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.state_reader import StateReader, StateRows
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamstate.snapshots.change_rows import FeedFollower
+from streamstate.snapshots.list_lengths import ListLengths
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.state_reader import StateRows
 
@@ -87,7 +90,7 @@ def _passes(epochs: list[list[Event]], cut: int) -> list[tuple[int, list[list[Ev
 @settings(deadline=None, max_examples=50)
 @given(epochs=_events("update", "delete"), cut=st.integers(0, 6))
 def test_the_log_of_a_keyed_table_folds_to_its_state(epochs: list[list[Event]], cut: int) -> None:
-    """The log has the last change of each key in an epoch. Its rows fold to the state, and live rows are counted."""
+    """The log has the last change of each key in an epoch. Its rows fold to the state; nobody counts the live ones."""
     follower, log = FeedFollower(KEYED), dict[tuple[object, ...], int]()
     state: dict[Key, int] = {}
     for first, part in _passes(epochs, cut):
@@ -95,7 +98,7 @@ def test_the_log_of_a_keyed_table_folds_to_its_state(epochs: list[list[Event]], 
             _keyed(state, epochs[changes.epoch])
             _fold(log, changes.rows)
             assert log == state
-            assert changes.live == len(state)
+            assert changes.live is None
 
 
 @settings(deadline=None, max_examples=50)
@@ -109,20 +112,86 @@ def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut
             _listed(state, epochs[changes.epoch])
             _fold(log, changes.rows)
             assert log == {(*key, index): value for key, values in state.items() for index, value in enumerate(values)}
-            assert changes.live == len(log)
 
 
 @settings(deadline=None, max_examples=30)
-@given(epochs=_events("update", "append", "append", "delete"), lists=st.booleans())
-def test_a_follower_restored_from_the_log_continues_like_the_original(epochs: list[list[Event]], lists: bool) -> None:
-    """A new follower that reads the log gives the same changes as one that saw all epochs."""
-    columns = LISTS if lists else KEYED
-    original, log = FeedFollower(columns), list[pa.Table]()
+@given(
+    epochs=_events("update", "append", "append", "delete"),
+    most=st.sampled_from([2, 4, 1_000]),
+    restarts=st.sets(st.integers(0, 5)),
+)
+def test_lengths_of_lists_come_from_the_log(epochs: list[list[Event]], most: int, restarts: set[int]) -> None:
+    """Followers that start later, and ones that remember few lists, give the same changes as one that remembers all."""
+    original, log = FeedFollower(LISTS), list[pa.Table]()
+
+    def begun() -> FeedFollower:
+        lengths = ListLengths(LISTS.spark_keys, lambda: pa.concat_tables(log), begins_empty=not log, most=most)
+        return FeedFollower(LISTS, lengths)
+
+    follower = begun()
     for epoch, events in enumerate(epochs):
-        (changes,) = original.changes(_feed([events], epoch, columns), [epoch])
-        restored = FeedFollower(columns, log)
-        (restored_changes,) = restored.changes(_feed([events], epoch, columns), [epoch])
-        assert restored_changes.live == changes.live
-        assert restored_changes.rows.equals(changes.rows)
+        feed = _feed([events], epoch, LISTS)
+        (changes,) = original.changes(feed, [epoch])
+        if epoch in restarts:
+            follower = begun()
+        (found,) = follower.changes(feed, [epoch])
+        assert found.rows.equals(changes.rows)
         log.append(changes.rows.drop_columns(["v"]))
-        assert FeedFollower(columns, [pa.concat_tables(log)])._live.total == changes.live
+
+
+def test_a_running_follower_reads_the_log_at_most_twice() -> None:
+    """First the lengths of the lists that changed, then those of all: new lists need no look-up from then on."""
+    reads = []
+
+    def read() -> pa.Table:
+        reads.append(1)
+        return _list_log(10)
+
+    follower = FeedFollower(LISTS, ListLengths(LISTS.spark_keys, read))
+    for epoch in range(1, 6):
+        events: list[Event] = [("append", f"{epoch}", 0, 1), ("append", f"new {epoch}", 0, 1)]
+        (changes,) = follower.changes(_feed([events], epoch, LISTS), [epoch])
+        assert dict(zip(changes.rows["k"].to_pylist(), changes.rows["_position"].to_pylist(), strict=True)) == {
+            f"{epoch}": 3,
+            f"new {epoch}": 0,
+        }
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("columns", [KEYED, LISTS])
+def test_a_follower_does_not_grow_with_the_keys(columns: Columns) -> None:
+    """What it holds after an epoch depends on the epochs that follow each other, not on the keys that live."""
+    held = [_held_after(columns, keys) for keys in (1_000, 100_000)]
+    assert abs(held[1] - held[0]) < 200_000
+
+
+def _held_after(columns: Columns, keys: int) -> int:
+    """The bytes that a follower holds after 5 epochs of 200 changes each, in a table of so many keys."""
+    log = _list_log(keys) if columns is LISTS else None
+    events: list[Event] = [("update", f"{key * keys // 1_000}", 0, 1) for key in range(1_000)]
+    epochs = [events[start : start + 200] for start in range(0, 1_000, 200)]
+    feeds = [_feed([events], epoch, columns) for epoch, events in enumerate(epochs, 1)]
+    tracemalloc.start()
+    try:
+        lengths = None if log is None else ListLengths(columns.spark_keys, lambda: log, most=1_000)
+        follower = FeedFollower(columns, lengths)
+        for epoch, feed in enumerate(feeds, 1):
+            (changes,) = follower.changes(feed, [epoch])
+            assert changes.rows.num_rows == (200 if columns is KEYED else 600)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def _list_log(lists: int) -> pa.Table:
+    """A keyframe of lists with three elements each."""
+    count = 3 * lists
+    return pa.table(
+        {
+            "_epoch": pa.repeat(pa.scalar(0, pa.int64()), count),
+            "_change": pa.repeat("keyframe", count),
+            "k": [f"{number // 3}" for number in range(count)],
+            "part": pa.array([{"n": 0}] * count, pa.struct([("n", pa.int64())])),
+            "_position": pa.array([number % 3 for number in range(count)], pa.int64()),
+        }
+    )

@@ -138,7 +138,8 @@ class BrowserModel(ViewModel[BrowserSelection]):
         name = chosen_table(self.history, selection.table)
         before = captured[captured.index(epoch) - 1] if epoch != captured[0] else None
         counts = self._counted(name, before, epoch, whole=whole or selection.rows == "changed")
-        table, total = snapshot.table(name), snapshot.rows()[name]
+        table = snapshot.table(name)
+        total = table.count()
         columns, window = shown_columns(table.key_columns, table.value_columns, selection)
         if selection.rows == "all":
             page, problem = self._rows.state_page(table, before, columns, selection, total)

@@ -30,10 +30,13 @@ def newest_entry(entries: Sequence[Entry]) -> Entry | None:
 
 
 def facts_of(
-    entries: Sequence[Entry], sample: QuerySample | None, captured: CaptureStatus | None, spread: StateSpread | None
+    entries: Sequence[Entry],
+    newest: Entry | None,
+    sample: QuerySample | None,
+    captured: CaptureStatus | None,
+    spread: StateSpread | None,
 ) -> list[tuple[str, str]]:
     """The figures with their labels; unknown figures are left out. ``spread`` has the size of a table on disk."""
-    newest = newest_entry(entries)
     facts = list(_of_epoch(newest)) if newest is not None else []
     if spread is not None:
         facts.append((f"log of {spread.table}", f"{size(spread.bytes)} on disk"))
@@ -66,7 +69,7 @@ def troubles_of(sample: QuerySample | None, captured: CaptureStatus | None, *, l
 def _of_epoch(entry: Entry) -> Iterator[tuple[str, str]]:
     if entry.committed_at is not None:
         yield "committed", timestamp(entry.committed_at)
-    yield "state", amount(sum(facts.rows for facts in entry.tables.values()), "row")
+    yield "state", "not counted" if entry.rows is None else amount(entry.rows, "row")
     yield "changed", amount(sum(facts.changes for facts in entry.tables.values()), "row")
     if entry.input_rows is not None:
         yield "input", amount(entry.input_rows, "row")

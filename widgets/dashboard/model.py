@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.manifest import TableCounts
 from streamstate.snapshots.registry import required_query
 from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
@@ -73,14 +74,16 @@ class DashboardModel(ViewModel[DashboardSelection]):
             entries = self.history.recorded.entries()
             captured = self._watcher.captured
             newest = newest_entry(entries)
-            spread = None if newest is None else self._spread(self._table(selection.table, newest), entries, newest)
+            spread = None if newest is None else self._spread(self._table(selection.table, entries), entries, newest)
+            # Reading the spread has loaded the table, whose rows can be counted now.
+            counted = None if newest is None else self.history.recorded.with_counts([newest])[0]
             return DashboardDrawing(
                 self.name,
                 None if newest is None else newest.epoch,
                 "" if sample is None else sample.state,
-                facts_of(entries, sample, captured, spread),
+                facts_of(entries, counted, sample, captured, spread),
                 troubles_of(sample, captured, late=self._watcher.late),
-                _operators(newest, sample),
+                _operators(counted, sample),
                 charts(entries, sample.batches if sample else ()),
                 [] if newest is None else list(newest.tables),
                 spread,
@@ -89,9 +92,9 @@ class DashboardModel(ViewModel[DashboardSelection]):
 
     def check(self, selection: DashboardSelection) -> None:
         """Raise what :meth:`view` raises for a table that does not exist."""
-        newest = newest_entry(self.history.recorded.entries())
-        if newest is not None:
-            self._table(selection.table, newest)
+        entries = self.history.recorded.entries()
+        if newest_entry(entries) is not None:
+            self._table(selection.table, entries)
 
     def acted(self, selection: DashboardSelection, action: str, value: Any, kept: Any) -> DashboardSelection:
         """The selection after an action. A page names a table by its name, and a key by its row."""
@@ -121,11 +124,13 @@ class DashboardModel(ViewModel[DashboardSelection]):
         with self._lock:
             self._known = None
 
-    def _table(self, name: str | None, newest: Entry) -> str:
-        """The chosen table; the largest if none is chosen, or if the newest epoch does not have it."""
+    def _table(self, name: str | None, entries: Sequence[Entry]) -> str:
+        """The chosen table; if there is none, or the newest epoch does not have it, the one that may be the largest."""
+        captured = [entry for entry in entries if entry.captured]
+        newest = captured[-1]
         if name is not None and chosen_table(self.history, name) in newest.tables:
             return name
-        return max(newest.tables, key=lambda table: newest.tables[table].rows)
+        return max(newest.tables, key=lambda table: TableCounts(captured, table).most())
 
     def _spread(self, table: str, entries: Sequence[Entry], newest: Entry) -> StateSpread:
         """The table's spread at the newest epoch, or a cached one that was read a moment ago."""

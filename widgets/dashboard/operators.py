@@ -96,7 +96,8 @@ def from_store(entry: Entry) -> Operators:
         found = _OPERATOR.match(table)
         operators.setdefault(found[1] if found else table, []).append(table)
     for at, (number, names) in enumerate(operators.items()):
-        held = sum(entry.tables[name].rows for name in names)
+        held = replace(entry, tables={name: entry.tables[name] for name in names}).rows
+        state = "" if held is None else f"{amount(held, 'row')} of state, "
         changed = sum(entry.tables[name].changes for name in names)
         boxes.append(
             OperatorBox(
@@ -105,7 +106,7 @@ def from_store(entry: Entry) -> Operators:
                 "stateful",
                 "",
                 "state",
-                state=f"{amount(held, 'row')} of state, {amount(changed, 'change')}",
+                state=f"{state}{amount(changed, 'change')}",
                 tables=tuple(names),
                 row=2 if offsets else 1,
                 column=at + 1,

@@ -37,9 +37,10 @@ class SessionStore:
         entry = self._entry(branch, epoch)
         if entry is None:
             return ("not in the session's store",)
-        rows = sum(table.rows for table in entry.tables.values())
         changes = sum(table.changes for table in entry.tables.values())
-        facts = [f"{rows:,} rows of state", f"{changes:,} changed"]
+        facts = [f"{changes:,} changed"]
+        if entry.rows is not None:
+            facts.insert(0, f"{entry.rows:,} rows of state")
         if entry.committed_at is not None:
             facts.append(f"committed {timestamp(entry.committed_at)}")
         return tuple(facts)
@@ -88,7 +89,10 @@ class SessionStore:
             return None
 
     def _entry(self, branch: str, epoch: int) -> Entry | None:
-        """The manifest's row of a captured epoch."""
+        """The manifest's row of a captured epoch, with the rows of tables that have been read."""
         history = self._history(branch)
-        entries = () if history is None else history.recorded.entries()
-        return next((entry for entry in reversed(entries) if entry.epoch == epoch and entry.captured), None)
+        if history is None:
+            return None
+        entries = reversed(history.recorded.entries())
+        found = next((entry for entry in entries if entry.epoch == epoch and entry.captured), None)
+        return None if found is None else history.recorded.with_counts([found])[0]

@@ -153,7 +153,7 @@ class DiffModel(ViewModel[DiffSelection]):
             timestamp(moment) if isinstance(moment, dt.datetime) and moment.timestamp() > 0 else ""
             for moment in (snapshot.committed_at, snapshot.watermark)
         )
-        rows = snapshot.rows().get(table, 0)
+        rows = snapshot.table(table).count() if table in snapshot.tables() else 0
         query = history.name if self.branches else ""
         return DiffSide(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
 

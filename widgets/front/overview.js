@@ -127,11 +127,17 @@ function queryCells(row) {
   return [
     element("td", {}, ...newestEpoch(row)),
     element("td", {}, number(row.captured), row.gaps ? element("small", { class: "faint" }, row.gaps) : ""),
-    element("td", { class: "number" }, number(row.rows)),
+    element("td", { class: "number" }, stateRows(row.rows)),
     element("td", {}, row.size, shareBar(row.share)),
     element("td", { title: row.tables.join(", ") }, tableNames(row.tables)),
   ];
 }
+
+// Capture does not count the state, and neither does an overview, which would have to read it.
+const stateRows = (rows) =>
+  rows === null
+    ? element("span", { class: "faint", title: "Not counted: the state has not been read here" }, "–")
+    : number(rows);
 
 function newestEpoch({ epoch, committed, moment, lag }) {
   if (epoch === null) return [element("span", { class: "faint" }, "none captured yet")];
@@ -182,7 +188,7 @@ const tableRow = ({ name, rows, files, size, share }) =>
     "tr",
     {},
     element("th", { scope: "row" }, name),
-    element("td", { class: "number" }, number(rows)),
+    element("td", { class: "number" }, stateRows(rows)),
     element("td", { class: "number" }, number(files)),
     element("td", {}, size, shareBar(share)),
   );

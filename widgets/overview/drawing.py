@@ -119,7 +119,7 @@ class OverviewDrawing:
             name,
             f"<td>{newest}{_aside(when)}{_aside(_lag(query) and f'captured {_lag(query)}')}</td>",
             f"<td>{query.captured:,}{_aside(_gaps(query))}</td>",
-            td(Cell(f"{query.rows:,}", "number")),
+            td(Cell(_count(query.rows), "number")),
             f"<td>{size(query.bytes)}{bar}</td>",
             td(", ".join(facts.name for facts in query.tables)),
         ]
@@ -130,8 +130,13 @@ def _summary(query: QueryFacts) -> str:
         return f"{query.name}: cannot be read: {query.problem.splitlines()[0]}"
     if query.epoch is None:
         return f"{query.name}: no epoch captured yet"
-    parts = [f"epoch {query.epoch}", _gaps(query), f"{query.rows:,} rows", size(query.bytes)]
+    rows = "" if query.rows is None else f"{query.rows:,} rows"
+    parts = [f"epoch {query.epoch}", _gaps(query), rows, size(query.bytes)]
     return f"{query.name}: " + ", ".join(part for part in parts if part)
+
+
+def _count(rows: int | None) -> str:
+    return "not counted" if rows is None else f"{rows:,}"
 
 
 def _origin(query: QueryFacts) -> str:

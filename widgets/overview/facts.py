@@ -1,4 +1,7 @@
-"""What an overview says of each query of a store: read from manifests and Delta's file lists, never from state."""
+"""What an overview says of each query of a store: read from manifests and Delta's file lists, never from state.
+
+Rows that capture did not count are shown only if something else has read the state.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A state table: its rows in the newest epoch, and the size of its changelog on disk."""
+    """A state table: its rows in the newest epoch (None: not counted), and the size of its changelog on disk."""
 
     name: str
-    rows: int = 0
+    rows: int | None = 0
     bytes: int = 0
     files: int = 0
 
@@ -51,9 +54,10 @@ class QueryFacts:
         return self.branch.name
 
     @property
-    def rows(self) -> int:
-        """The rows of all state tables in the newest epoch."""
-        return sum(table.rows for table in self.tables)
+    def rows(self) -> int | None:
+        """The rows of all state tables in the newest epoch; None if those of a table are not counted."""
+        known = [table.rows for table in self.tables if table.rows is not None]
+        return sum(known) if len(known) == len(self.tables) else None
 
 
 class StoreFacts:
@@ -80,7 +84,7 @@ class StoreFacts:
         entries = self._entries(branch.name)
         state = (branch, depth, _state(entries))
         known = self._known.get(branch.name)
-        if known is None or known[0] != state or known[1].problem:
+        if known is None or known[0] != state or known[1].problem or known[1].rows is None:
             self._known[branch.name] = known = state, self._read(branch, depth, entries)
         return known[1]
 
@@ -112,7 +116,7 @@ class StoreFacts:
 
     def _tables(self, query: str, entries: Sequence[Entry], newest: Entry | None) -> tuple[list[TableFacts], int, str]:
         """The state tables, the manifest's size, and the reason if something cannot be read."""
-        live = newest.tables if newest else {}
+        live = self._store[query].recorded.with_counts([newest])[0].tables if newest else {}
         found = []
         more, _, problem = self._size(query, None) if entries else (0, 0, "")
         for name in dict.fromkeys(name for entry in entries for name in entry.tables):

@@ -101,9 +101,12 @@ class TimelineDrawing:
         if self.marks.restarted > len(self.marks.restarts):
             yield f"The newest {len(self.marks.restarts)} of {self.marks.restarted:,} restarts are marked."
         yield from map(str, self.forks)
-        absent = [measure.title.lower() for measure in MEASURES if measure not in shown_measures(self.points)]
+        shown = shown_measures(self.points)
+        absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name != "rows"]
         if absent:
             yield f"Not recorded for these epochs: {', '.join(absent)}."
+        if any(point.captured and point.values["rows"] is None for point in self.points):
+            yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 
     def selected(self) -> dict[str, Any] | None:
         """What is chosen, in words and numbers."""

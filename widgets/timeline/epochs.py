@@ -1,6 +1,6 @@
 """What a timeline measures of each epoch, and what it marks between epochs.
 
-All of it comes from the manifest; the state itself is not read.
+It comes from the manifest, and the rows from the index where that is loaded; the state itself is not read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _point(entry: Entry) -> EpochPoint:
 
 def _values(entry: Entry) -> Iterator[tuple[str, Number | None]]:
     yield "input", entry.input_rows
-    yield "rows", sum(facts.rows for facts in entry.tables.values())
+    yield "rows", entry.rows
     yield "changes", sum(facts.changes for facts in entry.tables.values())
     # In a copied checkpoint both are the time of planning.
     yield "duration", None if entry.time_source == OFFSETS else seconds_between(entry.began_at, entry.committed_at)
@@ -135,12 +135,12 @@ def _folded(group: Sequence[EpochPoint]) -> EpochPoint:
 
 
 def _value(measure: Measure, group: Sequence[EpochPoint]) -> Number | None:
+    if measure.fold == "last":
+        return group[-1].values[measure.name] if group else None
     known = [value for point in group if (value := point.values[measure.name]) is not None]
     if not known:
         return None
-    if measure.fold == "sum":
-        return sum(known)
-    return known[-1] if measure.fold == "last" else max(known)
+    return sum(known) if measure.fold == "sum" else max(known)
 
 
 RULES = 100

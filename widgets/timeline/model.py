@@ -83,16 +83,30 @@ class TimelineModel(ViewModel[TimelineSelection]):
             self._known, self._state = [], None
 
     def _points(self) -> Sequence[EpochPoint]:
-        """All epochs; only new ones are measured."""
+        """All epochs; only new ones are measured, and those whose rows can be counted now."""
         entries = self.history.recorded.entries()
-        state = _state(entries)
+        state = _state(entries), self._counted()
         if state != self._state:
             # Retention may have dropped epochs anywhere; then all of them are read again.
             begins = [point.first for point in self._known] == [entry.epoch for entry in entries[: len(self._known)]]
             kept = self._known if begins else []
             self._known = kept + points(entries[len(kept) :])
+            self._count(entries)
             self._state = state
         return self._known
+
+    def _counted(self) -> object:
+        """The epochs of each state table that are in the index."""
+        recorded = self.history.recorded
+        held = [recorded.index.held(self.name, table) for table in recorded.tables()]
+        return [None if table is None else (table.low, table.high) for table in held]
+
+    def _count(self, entries: Sequence[Entry]) -> None:
+        """Count the rows of points that have none, where the index is loaded."""
+        places = [at for at, point in enumerate(self._known) if point.captured and point.values["rows"] is None]
+        counted = self.history.recorded.with_counts([entries[at] for at in places])
+        for at, point in zip(places, points(counted), strict=True):
+            self._known[at] = point
 
 
 def _state(entries: Sequence[Entry]) -> object:
