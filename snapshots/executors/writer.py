@@ -27,6 +27,7 @@ from streamstate.snapshots.key_digests import KeyCounts
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import CHANGE, EPOCH, Shape
 from streamstate.snapshots.spark.failures import FAILURES, executor_error
+from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.state_reader import StateFrame, StateReader
 
 # Change rows of one job: their digests, of 8 bytes each, come to the driver.
@@ -161,7 +162,7 @@ class ExecutorWriter:
     ) -> reports.Reports:
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
-            done = reports.read(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA).toArrow())
+            done = reports.read(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
         except FAILURES as error:
             explained = executor_error(error)
             if explained is None:

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from streamstate.errors import CaptureError
+from streamstate.snapshots.spark.fetching import to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ def fetched(frame: DataFrame) -> pa.Table:
         TooLargeError: Spark refuses to let the driver fetch so much.
     """
     try:
-        return frame.toArrow()
+        return to_arrow(frame)
     except FAILURES as error:
         if _MAX_RESULT in str(error):
             raise TooLargeError from error
