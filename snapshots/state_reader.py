@@ -63,7 +63,9 @@ class StateFrame:
 
     def log_columns(self) -> pa.Schema:
         """The columns of the changelog that the rows go into."""
-        schema = self.frame.limit(0).toArrow().schema
+        from streamstate.snapshots.spark.fetching import to_arrow
+
+        schema = to_arrow(self.frame.limit(0)).schema
         fields = [nullable(field) for field in schema if field.name != ORDER]
         if POSITION in self.columns.keys:
             before = 3 + len(self.columns.keys) - 1

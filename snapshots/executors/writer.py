@@ -20,6 +20,7 @@ from streamstate.snapshots.executors.tasks import Batches, TableTask, write_chan
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
+from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.state_reader import StateFrame, StateReader
 
 
@@ -126,7 +127,7 @@ class ExecutorWriter:
     ) -> reports.Reports:
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
-            done = reports.read(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA).toArrow())
+            done = reports.read(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
         except failures() as error:
             explained = executor_error(error)
             if explained is None:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError
+from streamstate.snapshots.spark.fetching import to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def fetched(frame: DataFrame) -> pa.Table:
         TooLargeError: Spark refuses to let the driver fetch so much.
     """
     try:
-        return frame.toArrow()
+        return to_arrow(frame)
     except failures() as error:
         if _MAX_RESULT in str(error):
             raise TooLargeError from error

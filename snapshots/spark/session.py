@@ -6,6 +6,7 @@ Starting it sets the environment variable ``JAVA_HOME`` if that names no suitabl
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
 import warnings
@@ -213,6 +214,8 @@ def _defaults() -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(min(max(cores, 2), 8)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Ports belong to whoever connects first: a stray connection makes a result or a transformWithState query hang.
+        "spark.python.unix.domain.socket.enabled": _text(hasattr(socket, "AF_UNIX")),
         **CAPTURE_SETTINGS,
     }
 

@@ -24,6 +24,7 @@ from streamstate.snapshots.change_log import DELETE, KEYFRAME
 from streamstate.snapshots.delta.data_files import refuse_links
 from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
@@ -77,7 +78,7 @@ class SparkEngine:
     def _collected(self, frame: DataFrame) -> pa.Table:
         # toArrow() refuses columns that share a name.
         with spark_errors():
-            found = frame.toDF(*(f"c{at}" for at in range(len(self.columns)))).toArrow()
+            found = to_arrow(frame.toDF(*(f"c{at}" for at in range(len(self.columns)))))
         return _in_utc(found.rename_columns(self.columns))
 
 

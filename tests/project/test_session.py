@@ -36,14 +36,15 @@ def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
     """It is local, without a web interface, and stores state in RocksDB. Given settings override the defaults.
 
     Workers run the same Python, without a lasting environment variable. The output of Java and the workers goes to
-    the session's log, and not to the terminal.
+    the session's log, and not to the terminal. No other program can connect to what Spark opens for its Python.
     """
     process = in_a_new_process(
         """
         import os, streamstate as ss
         os.environ.pop("PYSPARK_PYTHON", None)
         spark = ss.session(**{"spark.sql.shuffle.partitions": 3, "spark.ui.showConsoleProgress": False})
-        for key in ("master", "ui.enabled", "scheduler.mode", "driver.host", "driver.bindAddress"):
+        fixed = "master ui.enabled scheduler.mode driver.host driver.bindAddress python.unix.domain.socket.enabled"
+        for key in fixed.split():
             print(spark.sparkContext.getConf().get("spark." + key))
         state_store = "streaming.stateStore.checkpointFormatVersion"
         for key in ("shuffle.partitions", "execution.arrow.pyspark.enabled", state_store):
@@ -58,9 +59,48 @@ def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
         tmp_path,
     )
     assert process.returncode == 0, process.stderr
-    expected = ["local[*]", "false", "FAIR", "localhost", "127.0.0.1", "3", "true", "2", *["True"] * 5]
+    expected = ["local[*]", "false", "FAIR", "localhost", "127.0.0.1", "true", "3", "true", "2", *["True"] * 5]
     assert process.stdout.split() == expected
     assert process.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_rows_arrive_although_another_program_connects_to_their_port_first(tmp_path: Path) -> None:
+    """Spark hangs up on it, and serves the rows again. If that fails too, it is an error: nothing waits for ever.
+
+    PySpark's own toArrow() would wait. The program is a ZeroMQ client, such as a notebook server's.
+    """
+    process = in_a_new_process(
+        """
+        import contextlib, socket, streamstate as ss
+        from pyspark import util
+        from streamstate.snapshots.spark.fetching import NotServedError, to_arrow
+        frame = ss.session(**{"spark.python.unix.domain.socket.enabled": "false"}).range(3)
+        connect = util._create_local_socket
+
+        def connect_second(result):
+            global strays
+            if strays:
+                strays -= 1
+                with socket.create_connection(("127.0.0.1", result[0])) as stray:
+                    stray.sendall(bytes.fromhex("ff00000000000000017f"))
+                    with contextlib.suppress(ConnectionResetError):
+                        stray.recv(1)
+            return connect(result)
+
+        util._create_local_socket = connect_second
+        strays = 1
+        print(to_arrow(frame).num_rows, strays)
+        strays = 2
+        try:
+            to_arrow(frame)
+        except NotServedError as error:
+            print("spark.python.unix.domain.socket.enabled=true" in str(error), strays)
+        """,
+        tmp_path,
+    )
+    assert process.stdout.split() == ["3", "0", "True", "0"], process.stderr
 
 
 def test_a_failed_start_of_java_is_an_error(tmp_path: Path) -> None:

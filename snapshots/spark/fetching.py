@@ -1,0 +1,84 @@
+"""A frame's rows as Arrow, without ever waiting for rows that cannot come.
+
+Spark serves a result on a port that it has just opened, to whoever connects first. That can be another program on this
+machine: a ZeroMQ client, such as a notebook server's, keeps trying the port of a kernel that has ended. Spark hangs up
+on it and closes the port without having run the job, and PySpark 4.3 then waits for the job's end for ever. Unix domain
+sockets, which :func:`streamstate.session` chooses, have no such ports.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_WAIT = "3s"
+"""How long Spark may take to say why a transfer failed. It does so at once, unless another program had connected."""
+
+
+class NotServedError(PySparkRuntimeError):
+    """Spark closed the port of a result before this process received it."""
+
+
+def to_arrow(frame: DataFrame) -> pa.Table:
+    """A frame's rows, as ``frame.toArrow()`` returns them. If another program came first, Spark serves them once more.
+
+    Raises:
+        NotServedError: Another program came first both times.
+    """
+    try:
+        return _served(frame)
+    except NotServedError:
+        return _served(frame)
+
+
+def _served(frame: DataFrame) -> pa.Table:
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    java = _JavaFrame(frame._jdf)
+    try:
+        return ClassicDataFrame(java, frame.sparkSession).toArrow()
+    except Exception as error:
+        if java.answered:
+            raise
+        message = (
+            f"Spark closed the port of a result early: another program may have connected to it first ({error}).\n"
+            "Start Spark with spark.python.unix.domain.socket.enabled=true, which needs no ports."
+        )
+        raise NotServedError(message) from error
+
+
+class _JavaFrame:
+    """Spark's own frame, except that it does not wait for the end of serving that never began."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self._server: Any = None
+        self.answered = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._frame, name)
+
+    def collectAsArrowToPython(self) -> tuple[Any, Any, _JavaFrame]:  # noqa: N802 (PySpark calls it by this name)
+        address, secret, self._server = self._frame.collectAsArrowToPython()
+        return address, secret, self
+
+    def getResult(self) -> None:  # noqa: N802
+        """Join the serving thread, and raise what failed in Spark; if the transfer failed, only for a while."""
+        if sys.exception() is None:
+            self._server.getResult()
+            return
+        jvm: Any = SparkContext._jvm
+        try:
+            self._server.getResult(jvm.scala.concurrent.duration.Duration.create(_WAIT))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "TimeoutException":
+                raise
+            self.answered = False  # PySpark goes on with the transfer's own error
