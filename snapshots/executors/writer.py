@@ -20,7 +20,6 @@ from streamstate.snapshots.executors.tasks import Batches, TableTask, write_chan
 from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
-from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.state_reader import StateFrame, StateReader
 
 
@@ -125,6 +124,8 @@ class ExecutorWriter:
     def _run(
         self, state: StateFrame, work: Callable[[TableTask, Batches], Batches], schema: pa.Schema, after: int
     ) -> reports.Reports:
+        from streamstate.snapshots.spark.fetching import to_arrow
+
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
             done = reports.read(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))

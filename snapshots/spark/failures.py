@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError
-from streamstate.snapshots.spark.fetching import to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +52,8 @@ def fetched(frame: DataFrame) -> pa.Table:
     Raises:
         TooLargeError: Spark refuses to let the driver fetch so much.
     """
+    from streamstate.snapshots.spark.fetching import to_arrow
+
     try:
         return to_arrow(frame)
     except failures() as error:
