@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamstate.snapshots.changelog.arrow_types import list_type, struct_type
+from streamstate.snapshots.changelog.arrow_types import list_type, stored_as, struct_type
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.table_format import SparkType
 from streamstate.snapshots.changelog.unsafe_values import (
@@ -34,7 +34,6 @@ from streamstate.snapshots.changelog.unsafe_values import (
     gathered,
     require,
     sized_values,
-    stored_as,
     validity,
 )
 
