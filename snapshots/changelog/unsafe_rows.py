@@ -136,7 +136,7 @@ def _words(places: _Places, fields: int) -> tuple[NDArray[np.int64], int]:
 
 def _column(words: NDArray[Any], around: _Places, header: int | Positions, kind: SparkType) -> pa.Array:
     """Values of one type, from their words and the rows or arrays around them, which have the values' nulls."""
-    if isinstance(kind, str) and (fixed_width(kind) or stored_as(kind) == "void"):
+    if isinstance(kind, str) and (fixed_width(kind) is not None or stored_as(kind) == "void"):
         return fixed_values(words, around.null, kind)
     places = _values(words, around, header)
     match kind:
@@ -184,7 +184,7 @@ def _maps(places: _Places, key: SparkType, value: SparkType) -> pa.Array:
 def _elements(places: _Places, kind: SparkType) -> tuple[NDArray[np.int32], pa.Array]:
     """The elements of all arrays in one, and where each array's begin."""
     own = fixed_width(kind) if isinstance(kind, str) else None
-    width = own or np.dtype("<i8")
+    width = own if own is not None else np.dtype("<i8")
     counts = _counts(places)
     places.require(counts <= places.sizes, "an array has more elements than bytes")
     nulls = _WORD + (counts + 63) // 64 * _WORD
