@@ -99,14 +99,15 @@ def decoded(
         >>> decoded(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
         [{'n': 7}]
     """
-    if limit > _LARGEST:
-        raise UnsupportedChangelogError(f"The changelog has {limit:,} bytes; the reader decodes up to {_LARGEST:,}.")
     null = missing if missing is not None and missing.any() else None
     places = _Places(buffer, starts, sizes, null, 0)
     starts, sizes = places.without_nulls(starts), places.without_nulls(sizes)
     inside = (starts >= 0) & (starts <= limit) & (sizes >= 0) & (sizes <= limit - starts)
     require(inside.all(), "a row is not within the file")
-    return _rows(_Places(buffer, starts, sizes, null, int(sizes.sum())), struct["fields"])
+    room = int(sizes.sum())
+    if max(limit, room) > _LARGEST:
+        raise UnsupportedChangelogError(f"The changelog has {limit:,} bytes; the reader decodes up to {_LARGEST:,}.")
+    return _rows(_Places(buffer, starts, sizes, null, room), struct["fields"])
 
 
 def _rows(places: _Places, fields: list[dict[str, Any]]) -> pa.StructArray:
