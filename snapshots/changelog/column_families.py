@@ -48,11 +48,11 @@ def _snapshots(
         if (match := _SNAPSHOT.fullmatch(name)) and int(match[1]) <= epoch + 1:
             versions.setdefault(int(match[1]), {})[match[2]] = f"{folder}/{name}"
     for version in sorted(versions, reverse=True):
-        committed = ids(version)[partition : partition + 1]
+        committed = [stores[0] for stores in ids(version)[partition : partition + 1] if stores]
         if not committed:
             return [*versions[version].values()]  # format 1, or Spark has purged the commit
-        if (unique_id := committed[0][0]) in versions[version]:
-            return [versions[version][unique_id]]
+        if committed[0] in versions[version]:
+            return [versions[version][committed[0]]]
     raise UnsupportedChangelogError(f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart.")
 
 
