@@ -57,7 +57,7 @@ class FeedFollower:
         """The change rows of consecutive epochs, from the feed that covers them."""
         keys = feed.rows.select(self._keys)
         digests = self._hashes(keys) if self._lists is None else list_digests(keys)
-        lists = None if self._lists is None else PassLists(self._lists, keys, digests)
+        lists = None if self._lists is None else _PassLists(self._lists, keys, digests)
         places = _places(feed.rows[EPOCH])
         for epoch in epochs:
             where = places.get(epoch, [slice(0, 0)])
@@ -96,7 +96,7 @@ class FeedFollower:
         last[found] = True
         return last
 
-    def _list_rows(self, rows: pa.Table, lists: PassLists, where: Sequence[slice]) -> pa.Table:
+    def _list_rows(self, rows: pa.Table, lists: _PassLists, where: Sequence[slice]) -> pa.Table:
         """The elements, with the positions that they have at the epoch's end."""
         settled = lists.settled(where, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
         kept = rows.take(settled.put).append_column(POSITION, pa.array(settled.put_positions))
@@ -104,7 +104,7 @@ class FeedFollower:
         return pa.concat_tables([as_log(kept, self._columns, PUT), as_log(gone, self._columns, DELETE)])
 
 
-class PassLists:
+class _PassLists:
     """The lists that occur in the feed of a pass, with their lengths as of the epoch that was settled last."""
 
     def __init__(self, known: ListLengths, keys: pa.Table, digests: Digests) -> None:

@@ -25,6 +25,8 @@ Log: TypeAlias = "pa.Table | pa.RecordBatchReader"
 _REMEMBERED = 200_000
 # How many bytes of a SHA-256 are kept.
 _WIDTH = 16
+# The number of a list, or its length: a name that no key column has.
+_LIST = "_row"
 
 
 class ListLengths:
@@ -90,17 +92,17 @@ class ListLengths:
 
     def _looked_up(self, lists: pa.Table) -> Ints:
         assert self._log is not None
-        wanted = lists.append_column("_list", pa.array(np.arange(lists.num_rows)))
+        wanted = lists.append_column(_LIST, pa.array(np.arange(lists.num_rows)))
         with spilling() as database:
             database.register("wanted", wanted)
             database.register("log", self._log())
             rows = database.sql(
-                f"SELECT _list, count(*) AS n FROM (SELECT _list FROM log JOIN wanted ON"
-                f" {same('log', 'wanted', self._keys)} GROUP BY _list, {quoted(POSITION)}"
-                f" HAVING arg_max({CHANGE}, {EPOCH}) <> '{DELETE}') GROUP BY _list"
+                f"SELECT {_LIST}, count(*) AS n FROM (SELECT {_LIST} FROM log JOIN wanted ON"
+                f" {same('log', 'wanted', self._keys)} GROUP BY {_LIST}, {quoted(POSITION)}"
+                f" HAVING arg_max({CHANGE}, {EPOCH}) <> '{DELETE}') GROUP BY {_LIST}"
             ).fetchnumpy()
         lengths = np.zeros(lists.num_rows, np.int64)
-        lengths[rows["_list"]] = rows["n"]
+        lengths[rows[_LIST]] = rows["n"]
         return lengths
 
     def _remember_all(self, schema: pa.Schema) -> None:
@@ -111,20 +113,21 @@ class ListLengths:
         with spilling() as database:
             database.register("log", self._log())
             found = database.sql(
-                f"SELECT {keys}, count(*) AS _length FROM (SELECT {keys} FROM log GROUP BY {keys}, {quoted(POSITION)}"
+                f"SELECT {keys}, count(*) AS {_LIST} FROM (SELECT {keys} FROM log GROUP BY {keys}, {quoted(POSITION)}"
                 f" HAVING arg_max({CHANGE}, {EPOCH}) <> '{DELETE}') GROUP BY {keys} LIMIT {most + 1}"
             ).to_arrow_table()
         if found.num_rows > most:
             return
         digests = list_digests(found.select(self._keys).cast(pa.schema([schema.field(key) for key in self._keys])))
-        self._recent, self._older = dict(zip(digests.tolist(), found["_length"].to_pylist(), strict=True)), {}
+        self._recent, self._older = dict(zip(digests.tolist(), found[_LIST].to_pylist(), strict=True)), {}
         self._has_all = True
 
 
 def list_digests(keys: pa.Table) -> Digests:
-    """A digest of 128 bits per row of key columns of any type that DuckDB can group by; equal keys have equal ones.
+    """For each row of key columns a digest of 128 bits; equal keys have equal digests, and NULL equals NULL.
 
-    It is of a cryptographic hash, because positions must never confuse two lists; so do NULLs have equal digests.
+    The columns may have any type that DuckDB can group by. The hash is a cryptographic one, because no two lists may
+    ever be confused: two of n share a digest with a chance of about n²/2¹²⁹.
     """
     database = embedded()
     database.register("keys", keys)

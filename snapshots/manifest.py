@@ -100,9 +100,16 @@ class TableCounts:
 
     def changes_since(self, keyframe: int | None) -> int:
         """How many rows the epochs after a keyframe (None: after the last gap), up to the newest, added to the log."""
-        first = 0 if keyframe is None else keyframe + 1
+        return sum(facts.changes for facts in self._since(0 if keyframe is None else keyframe + 1))
+
+    def counted_since(self, keyframe: int | None) -> int | None:
+        """The live rows that were counted last, at a keyframe (None: after the last gap) or later; None if never."""
+        return next((facts.rows for facts in self._since(keyframe or 0) if facts.rows is not None), None)
+
+    def _since(self, first: int) -> Iterator[TableEntry]:
+        """What the manifest says of the epochs from one on, unless there is a gap, newest first."""
         later = itertools.takewhile(lambda entry: entry.captured and entry.epoch >= first, reversed(self._entries))
-        return sum(entry.tables[self._table].changes for entry in later if self._table in entry.tables)
+        return (entry.tables[self._table] for entry in later if self._table in entry.tables)
 
     def rows_at(self, epoch: int) -> int | None:
         """How many rows live at an epoch; None if the manifest does not say."""

@@ -62,22 +62,22 @@ class TableCapture:
         return entries
 
     def tidy(self, epoch: int, entry: TableEntry, counts: TableCounts) -> None:
-        """Write a keyframe if the changes since the last outnumber its rows, and merge small files.
+        """Write a keyframe if the changes since the last outnumber the rows counted then, and merge small files.
 
         So a keyframe has at most twice as many rows as the changes that pay for it, and nobody has to count the state.
         """
         if self._epoch == epoch:
-            changes, rows = counts.changes_since(self._keyframe), self._rows_at_keyframe(counts)
+            changes, rows = counts.changes_since(self._keyframe), self._rows_counted(counts)
             if changes > max(rows, _SMALLEST_KEYFRAME):
                 self._write_keyframe(epoch, entry, rows + changes)
         compact(self.log.place, EPOCH)
 
-    def _rows_at_keyframe(self, counts: TableCounts) -> int:
-        """The rows of the newest keyframe; 0 if there is none, or if no one has counted them."""
-        if self._keyframe is not None and self._keyframe_rows is None:
-            known = counts.rows_at(self._keyframe)
-            self._keyframe_rows = marked_rows(self.log.handle.newest(), self._keyframe) if known is None else known
-        return self._keyframe_rows or 0
+    def _rows_counted(self, counts: TableCounts) -> int:
+        """The rows that were counted last, at the newest keyframe or later; 0 if there are none."""
+        counted = counts.counted_since(self._keyframe)
+        if counted is None and self._keyframe is not None and self._keyframe_rows is None:
+            self._keyframe_rows = marked_rows(self.log.handle.newest(), self._keyframe)
+        return (self._keyframe_rows if counted is None else counted) or 0
 
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
@@ -154,12 +154,12 @@ class TableCapture:
         self, writer: DriverWriter | ExecutorWriter, epochs: Sequence[int], position: LogPosition
     ) -> dict[int, TableEntry]:
         if position.restarts:
-            self._keyframe, self._keyframe_rows = epochs[0], None
+            self._keyframe = epochs[0]
         elif self._epoch is None:
             self._resume(position)
         entries = writer.append(epochs, position, self._keyframe)
         if position.restarts:
-            self._keyframe_rows = entries[epochs[0]].rows
+            self._keyframe_rows = None  # the manifest has them
         self._epoch = epochs[-1]
         if writer is not self._driver:
             self._driver.forget()

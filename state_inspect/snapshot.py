@@ -81,7 +81,12 @@ class Snapshot:
         return {name: self.table(name).count() if rows is None else rows for name, rows in known.items()}
 
     def known_rows(self) -> dict[str, int | None]:
-        """As :meth:`rows`, but nothing is read for it: None for a table that is not counted yet."""
+        """As :meth:`rows`, but nothing is read for it: None for a table that is not counted yet.
+
+        Example:
+            >>> history.live().known_rows()  # doctest: +SKIP
+            {'op0': None}
+        """
         [entry] = self._history.recorded.with_counts([self._entry])
         return {name: facts.rows for name, facts in entry.tables.items()}
 

@@ -103,6 +103,7 @@ def test_the_most_rows_follow_from_the_last_count(history: ss.History) -> None:
     assert counts.most() == 1 + 2 + 2 + 1
     assert (counts.rows_at(0), counts.rows_at(1), counts.rows_at(9)) == (1, None, None)
     assert counts.changes_since(1) == 3
+    assert (counts.counted_since(None), counts.counted_since(0), counts.counted_since(1)) == (1, 1, None)
 
 
 def test_entries_without_counts_are_written_and_read(history: ss.History) -> None:
