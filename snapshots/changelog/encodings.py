@@ -78,7 +78,7 @@ class _Rows:
                 raise UnsupportedChangelogError(f"A row has the encoding {int(versions.max())}, which is not known.")
             rows = rows.without(1, missing)
         limit = len(self.buffer) - PADDING
-        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing)
+        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing)
 
 
 def damaged(what: str) -> DamagedChangelogError:
@@ -134,7 +134,7 @@ def _key_with_time(rows: _Rows, keys: Slices, fields: Fields, *, first: bool) ->
 
 
 def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray:
-    """The size of the first row, the first row, and the second row unless all columns stand in the first."""
+    """The size of the first row, the first row, and the second, which older versions leave out if it is empty."""
     fields, rest = table.key["fields"], keys.without(_SIZE)
     sizes = gathered(rows.buffer, keys.at, "<i4").astype(np.int64)
     if ((sizes < 0) | (sizes > rest.size)).any():
@@ -148,7 +148,7 @@ def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray
         columns = rows.of(first, prefix).flatten()
     if len(columns) < len(fields):
         columns += rows.of(second, fields[table.prefix :]).flatten()
-    elif second.size.any():
+    elif (second.size > 1).any():
         raise damaged("a key has more than its columns")
     return _struct(columns, fields)
 

@@ -121,7 +121,9 @@ def _joined(records: Sequence[Records]) -> Records:
         (part.kind, part.key_at + start, part.key_size, part.value_at + start, part.value_size, part.buffer)
         for part, start in zip(records, starts.tolist(), strict=True)
     ]
-    kind, key_at, key_size, value_at, value_size, buffer = (np.concatenate(arrays) for arrays in zip(*moved, strict=True))
+    kind, key_at, key_size, value_at, value_size, buffer = (
+        np.concatenate(arrays) for arrays in zip(*moved, strict=True)
+    )
     return replace(
         records[0],
         kind=kind,
