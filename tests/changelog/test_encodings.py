@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,7 @@ def row(number: int) -> bytes:
     return b"\0" + struct.pack("<qq", 0, number)
 
 
-def records(changes: list[Change]) -> Records:
+def records(changes: Sequence[Change]) -> Records:
     """Records in a buffer, with bytes between them that belong to none."""
     content, places = b"", []
     for _, key, value in changes:
@@ -46,7 +47,7 @@ def records(changes: list[Change]) -> Records:
     return Records(kinds, key_at, key_size, value_at, value_size, buffer, 2, None, "a file")
 
 
-def decoded(changes: list[Change], table: TableFormat) -> list[tuple[str, Any, Any]]:
+def decoded(changes: Sequence[Change], table: TableFormat) -> list[tuple[str, Any, Any]]:
     """What happened to which key, and its value."""
     found = changes_of(records(changes), table)
     values = [value and value["n"] for value in found.value.to_pylist()]
@@ -95,7 +96,8 @@ def sequence(numbers: list[int], *, delimited: bool) -> bytes:
 @given(Lists, st.booleans())
 def test_each_element_of_a_list_is_a_change(lists: list[tuple[int, list[int]]], delimited: bool) -> None:
     """A put replaces the list with its first element, and all others are appended; a deleted list has no element."""
-    changes, expected = [], []
+    changes: list[Change] = []
+    expected: list[tuple[str, int, int | None]] = []
     for key, (kind, numbers) in enumerate(lists):
         if kind == DELETE:
             changes.append((kind, row(key), None))

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from operators.processors import PANDAS_STATE, TRANSFORM
+from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
+from operators.running import FORMAT_1, HDFS, Run
 from pyspark.sql import SparkSession
 from recorded.queries import query, recorded
 from recorded.unpacked import VERSIONS, unpacked
 
 from changelog.feeds import compare_all
-from operators.processors import PANDAS_STATE, TRANSFORM
-from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
-from operators.running import FORMAT_1, HDFS, Run
 
 Recordings = Callable[[str], Path]
 USUAL = {
