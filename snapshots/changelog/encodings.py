@@ -100,7 +100,7 @@ def changes_of(records: Records, table: TableFormat) -> Changes:
     kinds = np.select([records.kind[numbers] == kind for kind in (PUT, DELETE, MERGE)], [0, 1, 2]).astype(np.int8)
     values = Slices(records.value_at[numbers], records.value_size[numbers])
     if table.several:
-        owners, values = _elements(buffer, values, table.delimited)
+        owners, values = _elements(buffer, values, delimited=table.delimited)
         kinds = np.where(np.diff(owners, prepend=-1) == 0, np.int8(CHANGES.index("append")), kinds[owners])
         numbers, keys = numbers[owners], keys[owners]
     rows = _Rows(buffer, table.provider != "HDFS")
@@ -167,7 +167,7 @@ def _values(rows: _Rows, values: Slices, table: TableFormat) -> pa.StructArray:
     return rows.of(values, table.value["fields"], deleted if deleted.any() else None)
 
 
-def _elements(buffer: npt.NDArray[np.uint8], values: Slices, delimited: bool) -> tuple[Positions, Slices]:
+def _elements(buffer: npt.NDArray[np.uint8], values: Slices, *, delimited: bool) -> tuple[Positions, Slices]:
     """The rows of values that are sequences of them, and the number of each row's value; a delete keeps its place."""
     put, gone = np.flatnonzero(values.size >= 0), np.flatnonzero(values.size < 0)
     places, elements = _sequences(buffer, values[put], int(delimited))

@@ -51,7 +51,10 @@ def decoded(changes: Sequence[Change], table: TableFormat) -> list[tuple[str, An
     """What happened to which key, and its value."""
     found = changes_of(records(changes), table)
     values = [value and value["n"] for value in found.value.to_pylist()]
-    return [(CHANGES[kind], key["n"], value) for kind, key, value in zip(found.kind, found.key.to_pylist(), values)]
+    return [
+        (CHANGES[kind], key["n"], value)
+        for kind, key, value in zip(found.kind, found.key.to_pylist(), values, strict=True)
+    ]
 
 
 def test_only_the_records_of_the_column_family_count() -> None:
@@ -156,7 +159,8 @@ def encoded_keys(spark: SparkSession, frame: DataFrame, kind: str, *arguments: A
 def test_keys_equal_those_that_spark_encodes(spark: SparkSession, kind: str) -> None:
     """Every number that a key can be ordered by, with nulls and the bits of floats."""
     frame = spark.sql(EXTREMES)
-    ordinals = spark.sparkContext._jvm.PythonUtils.toSeq
+    java: Any = spark.sparkContext._jvm
+    ordinals = java.PythonUtils.toSeq
     if kind == "prefix":
         encoding, prefix, keys = KeyEncoding.PREFIX, 3, encoded_keys(spark, frame, "PrefixKeyScanStateEncoder", 3)
     elif kind.startswith("range"):

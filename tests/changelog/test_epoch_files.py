@@ -74,7 +74,7 @@ def test_an_epoch_that_is_not_committed_is_not_read(copy: Copy) -> None:
     path = copy("3.5", "HDFS", "aggregation")
     (table,) = formats(path)
     (path / "commits" / "3").unlink()
-    with pytest.raises(MissingChangelogError, match="Epoch 3 .* is not committed"):
+    with pytest.raises(MissingChangelogError, match=r"Epoch 3 .* is not committed"):
         changes(Checkpoint(path), table, 2, 3)
 
 
@@ -82,7 +82,7 @@ def test_a_snapshot_alone_says_which_setting_is_missing(copy: Copy) -> None:
     """Without changelog checkpointing, RocksDB writes the whole state at each epoch."""
     path = copy("3.5", "RocksDB", "aggregation")
     (table,) = formats(path)
-    with pytest.raises(MissingChangelogError, match="only a snapshot.*changelogCheckpointing.enabled=true"):
+    with pytest.raises(MissingChangelogError, match=r"only a snapshot.*changelogCheckpointing.enabled=true"):
         changes(Checkpoint(path), table, 1, 1)
 
 
@@ -91,7 +91,7 @@ def test_a_purged_file_is_missing(copy: Copy) -> None:
     path = copy("4.1", "HDFS", "aggregation")
     (table,) = formats(path)
     (path / "state/0/1/2.delta").unlink()
-    with pytest.raises(MissingChangelogError, match="2.delta does not exist: Spark has purged it"):
+    with pytest.raises(MissingChangelogError, match=r"2\.delta does not exist: Spark has purged it"):
         changes(Checkpoint(path), table, 0, 3)
 
 
@@ -100,7 +100,7 @@ def test_a_missing_partition_is_noticed(copy: Copy) -> None:
     path = copy("3.5", "HDFS", "aggregation")
     (table,) = formats(path)
     shutil.rmtree(path / "state/0/0")
-    with pytest.raises(MissingChangelogError, match="1 folders, but the query has 2 partitions"):
+    with pytest.raises(MissingChangelogError, match="1 folders for 2 partitions"):
         changes(Checkpoint(path), table, 1, 1)
 
 
