@@ -202,7 +202,7 @@ def _rest(
     found: list[tuple[int, int]] = []
     read = struct.Struct("<i").unpack_from
     while at < end or not found:
-        size = read(buffer, at)[0] if at + _SIZE <= end else -1
+        size = read(buffer.data, at)[0] if at + _SIZE <= end else -1
         if size < 0 or at + _SIZE + size > end:
             raise damaged("an element is longer than its list")
         found.append((at + _SIZE, size))
