@@ -6,6 +6,7 @@ They are the types that ``native_types`` makes of Spark's columns; its table lis
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -99,11 +100,13 @@ def list_type(element: pa.DataType) -> pa.ListType:
     return pa.list_(pa.field("element", element))
 
 
+@cache
 def stored_as(kind: str) -> str:
     """The one name of all types that have the same bytes and become the same column: a collated string is a string."""
     return next((name for pattern, name in _SAME if pattern.fullmatch(kind)), kind)
 
 
+@cache
 def decimal_digits(kind: str) -> tuple[int, int] | None:
     """A decimal's precision and scale; None for other types."""
     found = _DECIMAL.fullmatch(kind)

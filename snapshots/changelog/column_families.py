@@ -11,6 +11,8 @@ import json
 import re
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import cache
 
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -30,33 +32,28 @@ def family_numbers(checkpoint: Checkpoint, operator: int, epoch: int) -> dict[st
     partitions = checkpoint.partitions(epoch)
     if not partitions:
         raise UnsupportedChangelogError(f"The offset log does not tell the number of partitions at epoch {epoch}.")
-    paths = [path for partition in range(partitions) for path in _snapshots(checkpoint, operator, partition, epoch)]
+    ids = cache(lambda version: checkpoint.unique_ids(version - 1).get(str(operator), []))
+    folders = [f"{checkpoint.path}/state/{operator}/{partition}" for partition in range(partitions)]
+    paths = [path for at, folder in enumerate(folders) for path in _snapshots(checkpoint, folder, epoch, at, ids)]
     agreed = set.intersection(*({*_read(checkpoint, path).items()} for path in paths))
     return dict(agreed)
 
 
-def _snapshots(checkpoint: Checkpoint, operator: int, partition: int, epoch: int) -> list[str]:
+def _snapshots(
+    checkpoint: Checkpoint, folder: str, epoch: int, partition: int, ids: Callable[[int], list[list[str]]]
+) -> list[str]:
     """The newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
-    folder = f"{checkpoint.path}/state/{operator}/{partition}"
     versions: dict[int, dict[str | None, str]] = {}
     for name in checkpoint.files.names(folder):
         if (match := _SNAPSHOT.fullmatch(name)) and int(match[1]) <= epoch + 1:
             versions.setdefault(int(match[1]), {})[match[2]] = f"{folder}/{name}"
     for version in sorted(versions, reverse=True):
-        unique_id = _committed_id(checkpoint, operator, partition, version)
-        if unique_id is None:
+        committed = [stores[0] for stores in ids(version)[partition : partition + 1] if stores]
+        if not committed:
             return [*versions[version].values()]  # format 1, or Spark has purged the commit
-        if unique_id in versions[version]:
-            return [versions[version][unique_id]]
+        if committed[0] in versions[version]:
+            return [versions[version][committed[0]]]
     raise UnsupportedChangelogError(f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart.")
-
-
-def _committed_id(checkpoint: Checkpoint, operator: int, partition: int, version: int) -> str | None:
-    """In format 2, the unique id of a version's files; failed attempts leave files with other ids."""
-    try:
-        return checkpoint.unique_ids(version - 1)[str(operator)][partition][0]
-    except LookupError:
-        return None
 
 
 def _read(checkpoint: Checkpoint, path: str) -> dict[str, int]:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamstate.snapshots.changelog.arrow_types import list_type, struct_type
+from streamstate.snapshots.changelog.arrow_types import list_type, stored_as, struct_type
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.table_format import SparkType
 from streamstate.snapshots.changelog.unsafe_values import (
@@ -34,7 +34,6 @@ from streamstate.snapshots.changelog.unsafe_values import (
     gathered,
     require,
     sized_values,
-    stored_as,
     validity,
 )
 
@@ -100,14 +99,15 @@ def decoded(
         >>> decoded(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
         [{'n': 7}]
     """
-    if limit > _LARGEST:
-        raise UnsupportedChangelogError(f"The changelog has {limit:,} bytes; the reader decodes up to {_LARGEST:,}.")
     null = missing if missing is not None and missing.any() else None
     places = _Places(buffer, starts, sizes, null, 0)
     starts, sizes = places.without_nulls(starts), places.without_nulls(sizes)
     inside = (starts >= 0) & (starts <= limit) & (sizes >= 0) & (sizes <= limit - starts)
     require(inside.all(), "a row is not within the file")
-    return _rows(_Places(buffer, starts, sizes, null, int(sizes.sum())), struct["fields"])
+    room = int(sizes.sum())
+    if max(limit, room) > _LARGEST:
+        raise UnsupportedChangelogError(f"The changelog has {limit:,} bytes; the reader decodes up to {_LARGEST:,}.")
+    return _rows(_Places(buffer, starts, sizes, null, room), struct["fields"])
 
 
 def _rows(places: _Places, fields: list[dict[str, Any]]) -> pa.StructArray:
@@ -137,7 +137,7 @@ def _words(places: _Places, fields: int) -> tuple[NDArray[np.int64], int]:
 
 def _column(words: NDArray[Any], around: _Places, header: int | Positions, kind: SparkType) -> pa.Array:
     """Values of one type, from their words and the rows or arrays around them, which have the values' nulls."""
-    if isinstance(kind, str) and (fixed_width(kind) or stored_as(kind) == "void"):
+    if isinstance(kind, str) and (fixed_width(kind) is not None or stored_as(kind) == "void"):
         return fixed_values(words, around.null, kind)
     places = _values(words, around, header)
     match kind:
@@ -185,7 +185,7 @@ def _maps(places: _Places, key: SparkType, value: SparkType) -> pa.Array:
 def _elements(places: _Places, kind: SparkType) -> tuple[NDArray[np.int32], pa.Array]:
     """The elements of all arrays in one, and where each array's begin."""
     own = fixed_width(kind) if isinstance(kind, str) else None
-    width = own or np.dtype("<i8")
+    width = own if own is not None else np.dtype("<i8")
     counts = _counts(places)
     places.require(counts <= places.sizes, "an array has more elements than bytes")
     nulls = _WORD + (counts + 63) // 64 * _WORD

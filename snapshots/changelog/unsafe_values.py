@@ -94,8 +94,9 @@ def _strings(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask, kin
     # Arrow copies values in order as one array's, whose every second value is the gap between two of them.
     cuts, places = _cuts(starts, sizes), np.arange(0, 2 * len(starts), 2)
     if not _ascending(cuts):
-        order = np.argsort(np.where(sizes == 0, 0, starts), kind="stable")
-        cuts, places = _cuts(starts[order], sizes[order]), places[np.argsort(order)]
+        order = np.argsort(np.where(sizes == 0, 0, starts))
+        cuts = _cuts(starts[order], sizes[order])
+        places[order] = np.arange(0, 2 * len(starts), 2)
     if len(cuts) and _ascending(cuts):
         source = [None, pa.py_buffer(cuts), pa.py_buffer(buffer)]
         copied = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, source).take(pa.array(places))

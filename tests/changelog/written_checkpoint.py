@@ -77,11 +77,16 @@ class WrittenCheckpoint:
         file.write_bytes(content)
 
     def snapshot(self, partition: int, name: str, **numbers: int) -> Path:
-        """Write a snapshot of a partition that numbers the column families."""
+        """Write a snapshot of a partition that numbers the column families.
+
+        Spark calls the version of its format v1 or v2; this alternates.
+        """
         path = self.path / f"state/0/{partition}/{name}.zip"
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("metadata", "v1\n" + json.dumps({"columnFamilyMapping": {"default": 1, **numbers}}))
+            archive.writestr(
+                "metadata", f"v{partition % 2 + 1}\n{json.dumps({'columnFamilyMapping': {'default': 1, **numbers}})}"
+            )
         return path
 
     def _write(self, name: str, text: str) -> None:
