@@ -78,7 +78,7 @@ class _Rows:
                 raise UnsupportedChangelogError(f"A row has the encoding {int(versions.max())}, which is not known.")
             rows = rows.without(1, missing)
         limit = len(self.buffer) - PADDING
-        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing)
+        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing)
 
 
 def damaged(what: str) -> DamagedChangelogError:
@@ -100,7 +100,7 @@ def changes_of(records: Records, table: TableFormat) -> Changes:
     kinds = np.select([records.kind[numbers] == kind for kind in (PUT, DELETE, MERGE)], [0, 1, 2]).astype(np.int8)
     values = Slices(records.value_at[numbers], records.value_size[numbers])
     if table.several:
-        owners, values = _elements(buffer, values, table.delimited)
+        owners, values = _elements(buffer, values, delimited=table.delimited)
         kinds = np.where(np.diff(owners, prepend=-1) == 0, np.int8(CHANGES.index("append")), kinds[owners])
         numbers, keys = numbers[owners], keys[owners]
     rows = _Rows(buffer, table.provider != "HDFS")
@@ -134,7 +134,7 @@ def _key_with_time(rows: _Rows, keys: Slices, fields: Fields, *, first: bool) ->
 
 
 def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray:
-    """The size of the first row, the first row, and the second row unless all columns stand in the first."""
+    """The size of the first row, the first row, and the second, which older versions leave out if it is empty."""
     fields, rest = table.key["fields"], keys.without(_SIZE)
     sizes = gathered(rows.buffer, keys.at, "<i4").astype(np.int64)
     if ((sizes < 0) | (sizes > rest.size)).any():
@@ -148,7 +148,7 @@ def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray
         columns = rows.of(first, prefix).flatten()
     if len(columns) < len(fields):
         columns += rows.of(second, fields[table.prefix :]).flatten()
-    elif second.size.any():
+    elif (second.size > 1).any():
         raise damaged("a key has more than its columns")
     return _struct(columns, fields)
 
@@ -167,7 +167,7 @@ def _values(rows: _Rows, values: Slices, table: TableFormat) -> pa.StructArray:
     return rows.of(values, table.value["fields"], deleted if deleted.any() else None)
 
 
-def _elements(buffer: npt.NDArray[np.uint8], values: Slices, delimited: bool) -> tuple[Positions, Slices]:
+def _elements(buffer: npt.NDArray[np.uint8], values: Slices, *, delimited: bool) -> tuple[Positions, Slices]:
     """The rows of values that are sequences of them, and the number of each row's value; a delete keeps its place."""
     put, gone = np.flatnonzero(values.size >= 0), np.flatnonzero(values.size < 0)
     places, elements = _sequences(buffer, values[put], int(delimited))
@@ -202,7 +202,7 @@ def _rest(
     found: list[tuple[int, int]] = []
     read = struct.Struct("<i").unpack_from
     while at < end or not found:
-        size = read(buffer, at)[0] if at + _SIZE <= end else -1
+        size = read(buffer.data, at)[0] if at + _SIZE <= end else -1
         if size < 0 or at + _SIZE + size > end:
             raise damaged("an element is longer than its list")
         found.append((at + _SIZE, size))

@@ -79,7 +79,7 @@ def _partitions(checkpoint: Checkpoint, operator: int, epoch: int) -> int:
     expected = len(folders) if planned is None else planned
     if not folders >= {str(partition) for partition in range(expected or 1)}:
         raise MissingChangelogError(
-            f"state/{operator} of {checkpoint.path} has {len(folders)} folders, but the query has {expected} partitions."
+            f"state/{operator} of {checkpoint.path} has {len(folders)} folders for {expected} partitions."
         )
     return expected
 

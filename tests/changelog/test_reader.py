@@ -56,7 +56,6 @@ QUERIES = {
     **WINDOWS,
     **OTHERS,
     **{f"join: {how}": join for how, join in JOINS.items()},
-    "join in format 1": replace(JOINS["inner"], conf=in_format(1)),
     "join in format 3": replace(JOINS["left_outer"], conf=in_format(3)),
     "join in format 4": replace(JOINS["left_outer"], conf=in_format(4)),
     **PANDAS_STATE,
