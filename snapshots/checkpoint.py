@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import (
     CheckpointError,
@@ -181,6 +181,23 @@ class Checkpoint:
             names = self._files.names(f"{self.path}/state/{operator}/_metadata/v2")
             found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
         return found
+
+    def operator_metadata(self, operator: int, epoch: int) -> dict[str, Any] | None:
+        """What Spark recorded of an operator for an epoch; None if a Spark before 4.0 wrote it."""
+        folder = f"{self.path}/state/{operator}/_metadata"
+        written = [int(name) for name in self._files.names(f"{folder}/v2") if name.isdigit() and int(name) <= epoch]
+        path = f"{folder}/v2/{max(written)}" if written else f"{folder}/metadata"
+        text = self._files.text(path)
+        if text is None:
+            return None
+        return dict(json.loads("".join(_known(text, path, ("v1", "v2")))))
+
+    def state_files(self, operator: int) -> list[str]:
+        """The names of the files that one partition of an operator's first state store has."""
+        folder = f"{self.path}/state/{operator}/0"
+        names = sorted(self._files.names(folder))
+        stores = [name for name in names if name.startswith(("left-", "right-"))]
+        return sorted(self._files.names(f"{folder}/{stores[0]}")) if stores else names
 
     def partitions(self, epoch: int) -> int | None:
         """The number of state partitions at an epoch; None once Spark has purged that information."""

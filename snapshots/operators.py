@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ NO_KEY = "_key"
 # Joins have a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
-_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+"""The setting that says how joins keep their state; a query is pinned to its first value."""
 
 # The columns that Spark's state reader returns beside batch_id, change_type and partition_id.
 KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")
@@ -88,9 +90,14 @@ def state_sources(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> li
 
     The session has the settings that the query is pinned to. A restart may add or remove state variables.
     """
+    return sources_in(listed_stores(spark, checkpoint, epoch), spark.conf.get(JOIN_FORMAT, "2") or "2")
+
+
+def sources_in(stores: Iterable[Row | Mapping[str, Any]], join_format: str) -> list[StateSource]:
+    """The state tables in some state stores, which are described as in Spark's list of them."""
     sources: list[StateSource] = []
-    for row in listed_stores(spark, checkpoint, epoch):
-        for source in _sources_of(row, spark.conf.get(_JOIN_FORMAT, "2") or "2"):
+    for row in stores:
+        for source in _sources_of(row, join_format):
             taken = [earlier.table for earlier in sources]
             sources.append(replace(source, table=unused(source.table, taken)))
     return sources
@@ -131,7 +138,7 @@ def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> li
     return sorted(rows, key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
-def _sources_of(row: Row, join_format: str) -> list[StateSource]:
+def _sources_of(row: Row | Mapping[str, Any], join_format: str) -> list[StateSource]:
     operator, store = row["operatorId"], row["stateStoreName"]
     prefix, options = f"op{operator}", {"operatorId": str(operator)}
     properties = json.loads(row["operatorProperties"] or "{}")
