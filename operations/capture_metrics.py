@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import math
 import threading
 from collections.abc import Iterator
@@ -33,13 +34,14 @@ class CaptureMetrics(Collector):
     """The metrics of one capture: what its passes did, and how far behind it is whenever they are scraped.
 
     Pass :meth:`observe` to :func:`streamstate.follow` as ``on_pass``, and the capture that it returns to
-    :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`serve`.
+    :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`served`.
 
     Example:
         >>> metrics = CaptureMetrics()  # doctest: +SKIP
         >>> capture = ss.follow("checkpoints/delays", "store", on_pass=metrics.observe)  # doctest: +SKIP
         >>> metrics.attach(capture)  # doctest: +SKIP
-        >>> metrics.serve(9095)  # doctest: +SKIP
+        >>> with metrics.served(9095):  # doctest: +SKIP
+        ...     run_until_stopped()
     """
 
     def __init__(self) -> None:
@@ -65,8 +67,9 @@ class CaptureMetrics(Collector):
         """Name the capture; until then there are no metrics."""
         self._capture = capture
 
-    def serve(self, port: int, host: str = "127.0.0.1") -> int:
-        """Serve the metrics over HTTP in the background, and return the port.
+    @contextlib.contextmanager
+    def served(self, port: int, host: str = "127.0.0.1") -> Iterator[int]:
+        """Serve the metrics over HTTP in the background until the end of the ``with`` block, which gets the port.
 
         Args:
             port: the port; 0 chooses a free one.
@@ -78,12 +81,17 @@ class CaptureMetrics(Collector):
         registry = CollectorRegistry()  # the global one may hold what is none of a scraper's business
         registry.register(self)
         try:
-            server, _thread = start_http_server(port, host, registry)
+            server, thread = start_http_server(port, host, registry)
         except (OSError, OverflowError) as error:
             raise InvalidArgumentError(
                 f"Metrics cannot be served at {host}:{port}: {error}.\nChoose another port; 0 chooses a free one."
             ) from error
-        return int(server.server_port)
+        try:
+            yield int(server.server_port)
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def collect(self) -> Iterator[Metric]:
         """The metrics now; a registry calls this."""
@@ -119,8 +127,8 @@ class CaptureMetrics(Collector):
             waiting, behind = lag.epochs, lag.seconds
         committed_at = status.committed_at.timestamp() if status.committed_at else None
         for name, text, number in (
-            ("behind_epochs", "Committed epochs that are not captured yet.", waiting),
-            ("behind_seconds", "Time since the oldest of them was committed.", behind),
+            ("lag_epochs", "Committed epochs that are not captured yet.", waiting),
+            ("lag_seconds", "Time since the oldest of them was committed.", behind),
             ("last_captured_epoch", "The newest captured epoch.", status.epoch),
             ("last_captured_commit_timestamp_seconds", "When that epoch was committed.", committed_at),
             ("freshness_seconds", "Time from that epoch's commit until it could be queried.", status.freshness),

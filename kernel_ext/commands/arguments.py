@@ -60,6 +60,11 @@ def add_json(parser: argparse._ActionsContainer, printed: str) -> None:
     parser.add_argument("--json", action="store_true", help=f"print {printed}")
 
 
+def epoch(text: str) -> int | str:
+    """An argument that is an epoch: its number, or text for the library to judge, such as ``live-10``."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
 def port(text: str) -> int:
     """An argument that is a port."""
     if text.isdecimal() and int(text) <= _LAST_PORT:

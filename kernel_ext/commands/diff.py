@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.commands.arguments import add_json, add_query, add_store, add_table, epoch, storage_options
 from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import print_frame, print_json
 from streamstate.magics.arguments import count
@@ -14,8 +14,8 @@ from streamstate.magics.arguments import count
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add_query(parser)
-    parser.add_argument("a", metavar="A", help="the epoch to compare from: 10, or live-10")
-    parser.add_argument("b", metavar="B", help="the epoch to compare to: 12, or live")
+    parser.add_argument("a", metavar="A", type=epoch, help="the epoch to compare from: 10, or live-10")
+    parser.add_argument("b", metavar="B", type=epoch, help="the epoch to compare to: 12, or live")
     add_table(parser)
     parser.add_argument("--change", choices=("added", "removed", "changed"), help="only keys that changed in this way")
     parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most this many keys (default: 20)")
@@ -27,7 +27,7 @@ def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
 
     history = open_store(given.store, storage_options=storage_options(given))[given.name]
-    diff = history.diff(history.at(given.a), history.at(given.b), table=given.table)
+    diff = history.diff(given.a, given.b, table=given.table)
     if given.count and given.json:
         print_json({"table": diff.table, "a": diff.a, "b": diff.b, **diff.counts})
         return FINE

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.commands.arguments import add_capture, add_json, port, storage_options
+from streamstate.commands.arguments import add_capture, add_json, storage_options
+from streamstate.commands.arguments import port as port_number
 from streamstate.commands.capture import pass_line
 from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import print_json
@@ -43,7 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="if the checkpoint does not exist yet, wait until the query has created it"
     )
-    parser.add_argument("--metrics", metavar="PORT", type=port, help="serve metrics for Prometheus at this port")
+    parser.add_argument("--metrics", metavar="PORT", type=port_number, help="serve metrics for Prometheus at this port")
     parser.add_argument(
         "--metrics-host", metavar="HOST", default="127.0.0.1", help="where to listen (default: this machine only)"
     )
@@ -61,30 +62,29 @@ def _run(given: argparse.Namespace) -> int:
 
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
     metrics = _metrics(given)
-    stopping = _Stopping()
-    outcomes = stopping.outcomes
 
     def on_pass(outcome: Outcome) -> None:
         if metrics is not None:
             metrics.observe(outcome)
-        outcomes.put(outcome)
+        stopping.outcomes.put(outcome)
 
-    with stopping:
+    with _Stopping() as stopping, contextlib.ExitStack() as until_end:
+        if metrics is not None:
+            port = until_end.enter_context(metrics.served(given.metrics, given.metrics_host))
+            print(f"Metrics at http://{given.metrics_host}:{port}/metrics", file=sys.stderr, flush=True)
         capture = _followed(given, stopping, on_pass)
         if capture is None:
             return FINE
+        if metrics is not None:
+            metrics.attach(capture)
         stopping.watch_signals()  # Spark has taken Ctrl+C for itself
         try:
-            if metrics is not None:
-                metrics.attach(capture)
-                where = metrics.serve(given.metrics, given.metrics_host)
-                print(f"Metrics at http://{given.metrics_host}:{where}/metrics", file=sys.stderr, flush=True)
-            while (outcome := outcomes.get()) is not None:
+            while (outcome := stopping.outcomes.get()) is not None:
                 _show(given, capture, outcome)
         finally:
             capture.stop(catch_up=False)
-        while not outcomes.empty():
-            if (outcome := outcomes.get()) is not None:
+        while not stopping.outcomes.empty():
+            if (outcome := stopping.outcomes.get()) is not None:
                 _show(given, capture, outcome)
     return FINE
 

@@ -56,14 +56,16 @@ def _snapshot(history: History, at: str | None) -> Snapshot:
     if at is None:
         return history.live()
     named = moment(at)
-    return history.at(timestamp=named) if isinstance(named, datetime) else history.at(at)
+    if isinstance(named, datetime):
+        return history.at(timestamp=named)
+    return history.at(named if isinstance(named, int) else at)
 
 
 def _say_how_many(state: StateTable, where: str | None, shown: int) -> None:
     """If there are more rows, say so beside the output, which may be for a program."""
     total = state.count(where=where)
     if shown < total:
-        print(f"{shown} of {total:,} rows of {state.name} at epoch {state.epoch}; --limit N", file=sys.stderr)
+        print(f"{shown} of {total:,} rows of {state.name} at epoch {state.epoch}; --limit shows more", file=sys.stderr)
 
 
 SHOW = Command(
