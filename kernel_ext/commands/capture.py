@@ -43,8 +43,8 @@ def pass_line(report: CaptureReport) -> str:
 CAPTURE = Command(
     "capture",
     "bring a store up to date with a checkpoint, once",
-    "Bring a store up to date with a query's checkpoint, once, and exit. Every epoch\n"
-    "committed since the last capture becomes a snapshot. The query may be running,\n"
+    "Bring a store up to date with a query's checkpoint, once, and exit. Every epoch "
+    "committed since the last capture becomes a snapshot. The query may be running, "
     "here or elsewhere, or be stopped. Capturing again changes nothing.",
     """
     streamstate capture checkpoints/delays store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class Command:
     summary: str
     """What it does, in a few words for the list of commands."""
     description: str
-    """What it does, in lines of at most 80 characters."""
+    """What it does, in paragraphs."""
     examples: str
     """Command lines, one a line."""
     arguments: Callable[[argparse.ArgumentParser], None]
@@ -39,7 +40,7 @@ class Command:
         parser = commands.add_parser(
             self.name,
             help=self.summary,
-            description=self.description,
+            description="\n\n".join(textwrap.fill(text, 80) for text in self.description.split("\n\n")),
             epilog=f"Examples:\n{lines}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

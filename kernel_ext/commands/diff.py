@@ -42,7 +42,7 @@ def _run(given: argparse.Namespace) -> int:
 DIFF = Command(
     "diff",
     "show what changed between two epochs",
-    "Show which keys of a state table were added, removed or changed between two epochs:\n"
+    "Show which keys of a state table were added, removed or changed between two epochs: "
     "old and new values, the difference, the cause, and the epochs of the changes.",
     """
     streamstate diff store delays 10 12

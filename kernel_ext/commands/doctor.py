@@ -40,11 +40,11 @@ def _run(given: argparse.Namespace) -> int:
 DOCTOR = Command(
     "doctor",
     "say whether a checkpoint can be captured, and at what cost",
-    "Look at a checkpoint: which query and which Spark wrote it, how its state is kept,\n"
-    "which epochs can be captured, what capturing costs for each state table and why,\n"
-    "and which settings of the query to change. With a store: whether it can be\n"
+    "Look at a checkpoint: which query and which Spark wrote it, how its state is kept, "
+    "which epochs can be captured, what capturing costs for each state table and why, "
+    "and which settings of the query to change. With a store: whether it can be "
     "written, and how far it is behind. Nothing is changed.\n\n"
-    "Exits with 0 if all is well, with 3 if there are warnings, and with 1 if the query\n"
+    "Exits with 0 if all is well, with 3 if there are warnings, and with 1 if the query "
     "cannot be captured.",
     """
     streamstate doctor checkpoints/delays

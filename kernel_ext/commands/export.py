@@ -41,7 +41,7 @@ def _run(given: argparse.Namespace) -> int:
 EXPORT = Command(
     "export",
     "write epochs as the versions of a Delta table",
-    "Write epochs of a state table as an ordinary Delta table: version i holds exactly\n"
+    "Write epochs of a state table as an ordinary Delta table: version i holds exactly "
     "the state at the i-th of them. Repeated, it continues after the last version.",
     """
     streamstate export store delays exported/delays

@@ -177,10 +177,10 @@ def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None
 FOLLOW = Command(
     "follow",
     "keep a store up to date with a checkpoint, as a service",
-    "Keep a store up to date with a query's checkpoint until stopped, and print a line\n"
+    "Keep a store up to date with a query's checkpoint until stopped, and print a line "
     "for each pass. Errors that may pass, such as a full disk, are retried.\n\n"
-    "SIGTERM and Ctrl+C finish the pass under way and exit with status 0; the second\n"
-    "one ends the process at once, which does the store no harm. The next start\n"
+    "SIGTERM and Ctrl+C finish the pass under way and exit with status 0; the second "
+    "one ends the process at once, which does the store no harm. The next start "
     "continues where this one stopped.",
     """
     streamstate follow checkpoints/delays store --name delays

@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> int:
 KEEP = Command(
     "keep",
     "drop older epochs of a query",
-    "Drop older epochs of a query. Those that any of the options keeps read exactly as\n"
+    "Drop older epochs of a query. Those that any of the options keeps read exactly as "
     "before, and so does the newest. Captures and readers are not disturbed.",
     """
     streamstate keep store delays --last 1000 --one-in 100 --dry-run

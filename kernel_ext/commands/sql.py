@@ -34,8 +34,8 @@ def _run(given: argparse.Namespace) -> int:
 SQL = Command(
     "sql",
     "run SQL over state, at any epoch",
-    "Run SQL over the state tables. A query with one state table is a relation by its\n"
-    "name; delays.op0 names one of several. VERSION AS OF 12 or TIMESTAMP AS OF '…'\n"
+    "Run SQL over the state tables. A query with one state table is a relation by its "
+    "name; delays.op0 names one of several. VERSION AS OF 12 or TIMESTAMP AS OF '…' "
     "after a relation chooses its epoch. Only statements that read are allowed.",
     """
     streamstate sql store "SELECT carrier, max FROM delays VERSION AS OF 12 ORDER BY max DESC LIMIT 5"

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 CHANGES, WHOLE = "changes", "whole state"
 
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _CHANGELOG_ENABLED = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-_CHANGES_OF = re.compile(r"(\d+)(?:_[^.]*)?\.(?:changelog|delta)")
+_CHANGELOG = re.compile(r"(\d+)(?:_[^.]*)?\.changelog")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,16 @@ def table_readings(checkpoint: Checkpoint, epoch: int) -> list[TableReading]:
         UnsupportedStateError: the state has no readable schema.
     """
     planned = checkpoint.planned(epoch)
-    join_format = planned.conf.get(JOIN_FORMAT, "2") if planned else "2"
-    logged = {operator: _has_changes(checkpoint.state_files(operator), epoch) for operator in checkpoint.operators()}
+    conf = planned.conf if planned else {}
+    rocksdb = "RocksDB" in conf.get(_PROVIDER, "RocksDB")
+    # The HDFS provider always writes the changes of an epoch into a file of their own.
+    logged = {
+        operator: not rocksdb or _has_changelog(checkpoint.state_files(operator), epoch)
+        for operator in checkpoint.operators()
+    }
     return [
         _reading(source, logged=logged[int(source.options["operatorId"])])
-        for source in sources_in(_stores(checkpoint, epoch), join_format)
+        for source in sources_in(_stores(checkpoint, epoch), conf.get(JOIN_FORMAT, "2"))
     ]
 
 
@@ -82,10 +88,10 @@ def _stores(checkpoint: Checkpoint, epoch: int) -> list[dict[str, Any]]:
     return found
 
 
-def _has_changes(files: list[str], epoch: int) -> bool:
-    """Whether a state store writes the changes of each epoch into a file of their own.
+def _has_changelog(files: list[str], epoch: int) -> bool:
+    """Whether a state store keeps a changelog of its latest epochs.
 
     Epoch N is version N + 1. One epoch may have only a snapshot, such as one that repartitioned the state.
     """
-    versions = {int(found[1]) for name in files if (found := _CHANGES_OF.fullmatch(name))}
+    versions = {int(found[1]) for name in files if (found := _CHANGELOG.fullmatch(name))}
     return bool(versions & {epoch, epoch + 1})
