@@ -99,8 +99,10 @@ def test_a_broken_store_is_an_error_in_the_status(
     blocked = tmp_path / "s" / "q" / "_epochs"
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file in place of the manifest")
-    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
-    until(lambda: capture.status.error is not None)
+    outcomes: list[ss.CaptureReport | Exception] = []
+    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark, on_pass=outcomes.append)
+    until(lambda: capture.status.error is not None and bool(outcomes))
+    assert isinstance(outcomes[0], StoreError)
     with pytest.raises(StoreError, match="_epochs cannot be read"):
         ss.open_store(tmp_path / "s")["q"].captured()
     blocked.unlink()
