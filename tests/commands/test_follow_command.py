@@ -113,7 +113,7 @@ def test_an_error_that_retrying_cannot_fix_ends_follow(checkpoint: Path, tmp_pat
 @pytest.mark.slow
 def test_capture_brings_a_store_up_to_date(checkpoint: Path, tmp_path: Path) -> None:
     """Once with epochs, and then with none."""
-    command = [sys.executable, "-m", "streamstate", "capture", checkpoint, tmp_path / "store"]
+    command = [sys.executable, "-m", "streamstate", "capture", str(checkpoint), str(tmp_path / "store")]
     run = [subprocess.run([*command, *more], capture_output=True, text=True, check=False) for more in (["--json"], [])]
     assert [(one.returncode, one.stderr) for one in run] == [(0, ""), (0, "")]
     report = json.loads(run[0].stdout)
