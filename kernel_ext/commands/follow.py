@@ -52,8 +52,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--quiet", action="store_true", help="print only errors")
     add_json(
         output,
-        "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, time, behind; or, if it failed:"
-        " error, time",
+        "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, time, behind; or, if it"
+        " failed: error, time",
     )
 
 
