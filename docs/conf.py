@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "api_reference",
+    "commands_reference",
     "docstrings",
     "magics_reference",
     "tutorial_list",

@@ -105,6 +105,7 @@ _EXTRAS = {
         "anywidget": "anywidget",
         "vl_convert": "vl-convert",
     },
+    "sidecar": {"prometheus_client": "prometheus-client"},
 }
 
 
@@ -372,7 +373,7 @@ class MissingDependencyError(StreamStateError, ImportError):
         return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: pip install 'streamstate[{extra}]'")
 
 
-def require_extra(extra: Literal["spark", "notebook"]) -> None:
+def require_extra(extra: Literal["spark", "notebook", "sidecar"]) -> None:
     """Check that the packages of an extra are installed; nothing is imported.
 
     Raises:

@@ -6,6 +6,7 @@ rows differ is read by Spark from then on.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
 
 Verify = Literal["first", "sample", "all", "never"]
@@ -76,7 +78,14 @@ class ChangeFeed:
             self._verified[table] = layout
             return decoded
         self._wrong.add(table)
-        self.by_spark[table] = f"Its changelog, as decoded, differs from what Spark reads: {difference}."
+        why = f"Its changelog, as decoded, differs from what Spark reads: {difference}."
+        self.by_spark[table] = why
+        warnings.warn(
+            f"Spark captures {table} of {self.reader.checkpoint.path} from epoch {first} on. {why}\n"
+            "What is captured now is right. Epochs that were captured before may not be: capture them again.",
+            StreamStateWarning,
+            stacklevel=2,
+        )
         return self.reader.changes(source, first, last)
 
     def whole(self, source: StateSource, epochs: list[int], why: str = "") -> StateRows:

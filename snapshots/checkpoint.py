@@ -192,6 +192,13 @@ class Checkpoint:
             found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
         return found
 
+    def state_files(self, operator: int) -> list[str]:
+        """The names of the files that one partition of an operator's first state store has."""
+        folder = f"{self.path}/state/{operator}/0"
+        names = sorted(self._files.names(folder))
+        stores = [name for name in names if name.startswith(("left-", "right-"))]
+        return sorted(self._files.names(f"{folder}/{stores[0]}")) if stores else names
+
     def partitions(self, epoch: int) -> int | None:
         """The number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamstate.errors import (
     CaptureError,
@@ -31,11 +31,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from streamstate.snapshots.manifest import Entry
+
 # How often to list the commit log: cheap on a disk, not on an object store.
 _LOCAL_POLL, _REMOTE_POLL = 0.05, 1.0
 _LONGEST_RETRY = 30.0
 # Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
+
+OnPass: TypeAlias = "Callable[[CaptureReport | Exception], object]"
+"""Receives the report of a pass that captured epochs, or the exception of one that failed."""
 
 _running: weakref.WeakSet[Capture] = weakref.WeakSet()
 
@@ -49,6 +54,7 @@ def follow(
     verify: Verify = "first",
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
+    on_pass: OnPass | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
@@ -64,6 +70,8 @@ def follow(
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching an object store, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
+        on_pass: called in the background after each pass, with the report of the epochs that it captured or with the
+            exception that it failed with. It has to return quickly.
 
     Returns:
         The capture, with ``.status``, ``.wait(epoch, timeout)`` and ``.stop()``. If it was given a ``StreamingQuery``,
@@ -91,7 +99,8 @@ def follow(
     if capturer.checkpoint.committed():
         capturer.register()
     # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
-    return Capture(capturer, interval) if query is None else Capture(capturer, interval, lambda: not query.isActive)
+    ended = (lambda: False) if query is None else (lambda: not query.isActive)
+    return Capture(capturer, interval, ended, on_pass)
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
@@ -115,6 +124,8 @@ class CaptureStatus:
     """``waiting`` (nothing committed yet), ``running``, ``stopped`` or ``failed``."""
     epoch: int | None = None
     """The newest captured epoch."""
+    committed_at: datetime | None = None
+    """When that epoch was committed, if that is known."""
     committed: int | None = None
     """The newest committed epoch."""
     behind: int = 0
@@ -136,6 +147,16 @@ class CaptureStatus:
     epochs from being captured."""
 
 
+@dataclass(frozen=True)
+class CaptureLag:
+    """How far a capture is behind its checkpoint."""
+
+    epochs: int
+    """Committed epochs that are not captured yet."""
+    seconds: float
+    """Time since the oldest of them was committed; 0 if none waits."""
+
+
 class Capture:
     """A capture that runs in the background; :func:`streamstate.follow` starts one.
 
@@ -147,19 +168,26 @@ class Capture:
         capturer: captures the query.
         interval: how often.
         ended: whether the query has ended and will commit nothing more.
+        on_pass: receives what each pass did.
     """
 
     def __init__(
-        self, capturer: Capturer, interval: CaptureInterval, ended: Callable[[], bool] = lambda: False
+        self,
+        capturer: Capturer,
+        interval: CaptureInterval,
+        ended: Callable[[], bool] = lambda: False,
+        on_pass: OnPass | None = None,
     ) -> None:
         self._capturer = capturer
         self._interval = interval
         self._ended = ended
+        self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
         self._untidy = self._incomplete = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
+        self._abandoning = False
         self._thread = BackgroundThread(self._loop, f"streamstate-capture-{capturer.name}")
         _running.add(self)
         self._thread.start()
@@ -188,6 +216,15 @@ class Capture:
     def committed(self) -> int:
         """The newest epoch that the query has committed by now; −1 before its first."""
         return max(self._capturer.checkpoint.committed(), default=-1)
+
+    def lag(self) -> CaptureLag:
+        """How far the capture is behind the checkpoint now, also while a pass is stuck or keeps failing."""
+        newest = self.status.epoch
+        checkpoint = self._capturer.checkpoint
+        waiting = [epoch for epoch in checkpoint.committed() if newest is None or epoch > newest]
+        oldest = checkpoint.committed_at(waiting[0]) if waiting else None
+        seconds = max((datetime.now(UTC) - oldest).total_seconds(), 0.0) if oldest else 0.0
+        return CaptureLag(len(waiting), seconds)
 
     def wait(self, epoch: int | None = None, timeout: float | None = None) -> int:
         """Wait until an epoch is captured.
@@ -220,8 +257,13 @@ class Capture:
             f" {newest}" + (f". Last error: {status.error}" if status.error else ".")
         )
 
-    def stop(self) -> None:
-        """Capture what is committed, then end. Stopping again does nothing."""
+    def stop(self, *, catch_up: bool = True) -> None:
+        """Capture what is committed, then end. Stopping again does nothing.
+
+        Args:
+            catch_up: False to finish only the pass under way. The next capture takes the epochs that are left.
+        """
+        self._abandoning = self._abandoning or not catch_up
         self.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -254,9 +296,11 @@ class Capture:
             if succeeded:
                 self._tidy(_TIDY_PAUSE)
         else:
-            self._attempt(CaptureInterval())
+            if not self._abandoning:
+                self._attempt(CaptureInterval())
         if not self._over():
-            self._tidy(0)
+            if not self._abandoning:
+                self._tidy(0)
             self._update(state="stopped")
 
     def _query_ended(self) -> bool:
@@ -285,8 +329,10 @@ class Capture:
             self._passes(interval)
         except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
             self._update(state="failed", error=str(error))
+            self._on_pass(error)
         except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)
             self._update(error=_first_line(error))
+            self._on_pass(error)
             return False
         return True
 
@@ -301,14 +347,16 @@ class Capture:
             return
         upto = waiting[-1]
         while waiting and waiting[0] <= upto and self._due(interval, len(waiting)) and self._pass(waiting, upto):
-            waiting = self._waiting()
+            waiting = [] if self._abandoning else self._waiting()
 
     def _pass(self, waiting: list[int], upto: int) -> bool:
         self._update(state="running")
         report = self._capturer.run(upto=upto)
         newest = self._capturer.manifest.newest
         if newest is not None:
-            self._show(report, newest.epoch)
+            self._show(report, newest)
+        if report.epochs:
+            self._on_pass(report)
         self._untidy = self._untidy or bool(report.epochs)
         self._incomplete = bool(report.epochs) and waiting[-1] > report.epochs[-1]
         return bool(report.epochs)
@@ -330,16 +378,17 @@ class Capture:
             return []
         waiting = self._capturer.behind()
         newest = self._capturer.manifest.newest
-        known = {} if newest is None else {"epoch": newest.epoch}  # from an earlier capture
+        known = {} if newest is None else {"epoch": newest.epoch, "committed_at": newest.committed_at}
         self._update(committed=committed[-1], behind=len(waiting), **known)
         return waiting
 
-    def _show(self, report: CaptureReport, epoch: int) -> None:
-        committed_at = self._capturer.checkpoint.committed_at(epoch)
+    def _show(self, report: CaptureReport, newest: Entry) -> None:
+        committed_at = self._capturer.checkpoint.committed_at(newest.epoch)
         freshness = (datetime.now(UTC) - committed_at).total_seconds() if committed_at and report.epochs else None
         before = self.status
         self._update(
-            epoch=epoch,
+            epoch=newest.epoch,
+            committed_at=newest.committed_at,
             behind=len(self._capturer.behind()),
             rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
             freshness=freshness if freshness is not None else before.freshness,

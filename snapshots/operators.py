@@ -36,6 +36,7 @@ NO_KEY = "_key"
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+"""The setting that says how joins keep their state; a query is pinned to its first value."""
 
 # The columns that Spark's state reader returns beside batch_id, change_type and partition_id.
 KEY_PARTS = ("key", "user_map_key", "expiration_timestamp_ms")

@@ -59,10 +59,23 @@ PAGES = {
             "follow",
             "Capture",
             "CaptureStatus",
+            f"{_CORE}.snapshots.follow.CaptureLag",
             "start",
             "Running",
             f"{_CORE}.query_status.QueryStatus",
             f"{_CORE}.snapshots.spark.session.StreamStateWarning",
+        ),
+    ),
+    "sidecar": Page(
+        "Checkup and metrics",
+        "What a checkpoint says about its capture, and metrics of a capture for Prometheus.",
+        (
+            f"{_CORE}.operations.checkup.examine.examine",
+            f"{_CORE}.operations.checkup.report.Checkup",
+            f"{_CORE}.operations.checkup.report.Finding",
+            f"{_CORE}.operations.checkup.report.StoreState",
+            f"{_CORE}.operations.checkup.state_tables.TableReading",
+            f"{_CORE}.operations.capture_metrics.CaptureMetrics",
         ),
     ),
     "forking": Page(

@@ -55,7 +55,7 @@ def spelling(magic: Magic) -> str:
 def _page(magic: Magic, magics: tuple[Magic, ...]) -> Iterator[str]:
     parser, program = magic.parser, page_name(magic)
     yield title(spelling(magic), "=")
-    yield from _parser(parser, program)
+    yield from described(parser, program)
     if parser.verbs:
         yield ".. rubric:: Verbs\n"
     for name, verb in parser.verbs.items():
@@ -64,11 +64,11 @@ def _page(magic: Magic, magics: tuple[Magic, ...]) -> Iterator[str]:
     yield from _epilog(parser, magics)
     for name, verb in parser.verbs.items():
         yield title(verb.prog, "-")
-        yield from _parser(verb, f"{program} {name}")
+        yield from described(verb, f"{program} {name}")
         yield from _epilog(verb, magics)
 
 
-def _parser(parser: MagicParser, program: str) -> Iterator[str]:
+def described(parser: argparse.ArgumentParser, program: str) -> Iterator[str]:
     """What a parser reads: what for, usage, arguments.
 
     Sphinx makes the options' anchors from ``program``, in which it can have no percent sign.
@@ -82,13 +82,13 @@ def _parser(parser: MagicParser, program: str) -> Iterator[str]:
             yield _argument(parser, action)
 
 
-def _usage(parser: MagicParser) -> str:
+def _usage(parser: argparse.ArgumentParser) -> str:
     """The usage, its lines where they stand below the word that --help begins them with."""
     first, *more = parser.format_usage().removeprefix("usage: ").splitlines()
     return "\n".join([first, *(line.removeprefix(" " * len("usage: ")) for line in more)])
 
 
-def _argument(parser: MagicParser, action: argparse.Action) -> str:
+def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     """One argument, with what it takes and says."""
     values = _values(action)
     # Sphinx separates the spellings of one option by commas; each is a separate target.
@@ -123,11 +123,16 @@ def _epilog(parser: MagicParser, magics: tuple[Magic, ...]) -> Iterator[str]:
         if other.parser.format_help() in text:
             text = text.replace(other.parser.format_help(), "").rstrip().removesuffix(":") + ".\n"
             yield f"See also: :doc:`{page_name(other)}`.\n"
-    before, *examples = _EXAMPLES.split(text)
+    before = _EXAMPLES.split(text)[0]
     if before.strip() and not parser.verbs:  # the page lists the verbs itself
         listed = any(line.startswith(" ") for line in before.splitlines())
         yield from [literal(before)] if listed else _paragraphs(before)
-    for example in examples:
+    yield from examples_in(text)
+
+
+def examples_in(epilog: str) -> Iterator[str]:
+    """The examples below a parser's arguments."""
+    for example in _EXAMPLES.split(epilog)[1:]:
         yield ".. rubric:: Examples\n"
         yield literal(textwrap.dedent(example))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from streamstate.snapshots.changelog.arrow_types import check_supported
 from streamstate.snapshots.changelog.column_families import family_numbers
 from streamstate.snapshots.changelog.failures import (
     ChangelogError,
@@ -109,6 +110,8 @@ class _Formats:
         parts = _parts(store, source)
         family = _family(store, source)
         schema = self._schema(store, family or DEFAULT_FAMILY)
+        check_supported(schema.key)
+        check_supported(schema.value)
         encoding, prefix = _key_encoding(store, schema, provider)
         siblings = sorted(sibling.name for sibling in stores if sibling.operator == store.operator)
         return TableFormat(

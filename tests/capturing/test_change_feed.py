@@ -22,6 +22,7 @@ from streamstate.snapshots import change_feed
 from streamstate.snapshots.change_feed import first_difference
 from streamstate.snapshots.changelog import reader
 from streamstate.snapshots.operators import Columns
+from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
 
 # Captures checkpoints where neither PySpark nor Java can be used, and prints the reports, or the error.
@@ -81,7 +82,8 @@ def test_a_table_that_spark_reads_differently_is_captured_by_spark(
         return table.set_column(table.column_names.index("count"), "count", pc.add(table["count"], 1))
 
     monkeypatch.setattr(change_feed, "changes", wrong)
-    report = ss.capture(checkpoint, tmp_path, "q", spark=spark)
+    with pytest.warns(StreamStateWarning, match="Spark captures op0"):
+        report = ss.capture(checkpoint, tmp_path, "q", spark=spark)
     assert "differs from what Spark reads: {" in report.by_spark["op0"]
     assert " instead of {" in report.by_spark["op0"]
     assert compare(spark, checkpoint, ss.open_store(tmp_path)["q"]) == 4

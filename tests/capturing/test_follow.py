@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
+from streamstate.snapshots.follow import CaptureLag
 
 
 def until(condition: Callable[[], bool], timeout: float = 300) -> None:
@@ -98,8 +99,10 @@ def test_a_broken_store_is_an_error_in_the_status(
     blocked = tmp_path / "s" / "q" / "_epochs"
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file in place of the manifest")
-    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
-    until(lambda: capture.status.error is not None)
+    outcomes: list[ss.CaptureReport | Exception] = []
+    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark, on_pass=outcomes.append)
+    until(lambda: capture.status.error is not None and bool(outcomes))
+    assert isinstance(outcomes[0], StoreError)
     with pytest.raises(StoreError, match="_epochs cannot be read"):
         ss.open_store(tmp_path / "s")["q"].captured()
     blocked.unlink()
@@ -129,6 +132,31 @@ def test_concurrent_captures_make_one_history(spark: SparkSession, counted: tupl
     history = ss.open_store(tmp_path / "s")["q"]
     assert list(history.epochs()["epoch"]) == [0, 1, 2, 3, 4]
     assert compare(spark, counted[0], history) == 5
+
+
+def test_passes_are_reported(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """``on_pass`` receives the report of each pass that captured epochs, and the exception of one that failed."""
+    outcomes: list[ss.CaptureReport | Exception] = []
+    capture = ss.follow(counted[0], tmp_path / "t", "q", spark=spark, on_pass=outcomes.append)
+    assert capture.wait(epoch=4, timeout=300) == 4
+    capture.stop()
+    assert [report.epochs for report in outcomes if isinstance(report, ss.CaptureReport)] == [(0,), (1, 2, 3, 4)]
+    assert capture.lag() == CaptureLag(0, 0.0)
+    assert capture.status.committed_at == ss.open_store(tmp_path / "t")["q"].live().committed_at
+
+
+def test_stopping_at_once_leaves_waiting_epochs_to_the_next_capture(
+    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The lag counts them, and their time, until then."""
+    capture = ss.follow(counted[0], tmp_path / "s", "q", every=100, spark=spark)
+    until(lambda: capture.status.behind == 5)
+    lag = capture.lag()
+    assert lag.epochs == 5
+    assert lag.seconds > 0
+    capture.stop(catch_up=False)
+    assert (capture.status.state, capture.status.epoch) == ("stopped", None)
+    assert ss.open_store(tmp_path / "s")["q"].captured() == []
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5])

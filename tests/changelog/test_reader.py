@@ -31,7 +31,7 @@ def cases() -> Iterator[object]:
     for version in VERSIONS:
         for name, provider in recorded(version):
             if provider != "RocksDB":
-                marks = () if (version, provider, name) in USUAL else pytest.mark.slow
+                marks = () if (version, provider, name) in USUAL else pytest.mark.exhaustive
                 yield pytest.param(version, provider, name, marks=marks, id=f"{version}-{provider}-{name}")
 
 
@@ -70,18 +70,22 @@ SETTINGS = {
     "HDFS": HDFS,
     "HDFS, zstd, checksums": {**HDFS, **_CHECKSUMS, f"{_STORE}.compression.codec": "zstd"},
 }
+SLOW = (
+    *("join in format 4", "rows, processing time, TTL and timers", "join in format 3"),
+    *("session window", "dropDuplicates with a watermark"),
+)
+"""For each setting, the query that the slow tests run with it."""
 ROCKSDB_ONLY = {*TRANSFORM, "join in format 3", "join in format 4"}
 
 
 def written() -> Iterator[object]:
-    """Each query with one of the settings, and the others in the exhaustive tests."""
-    for turn, name in enumerate(QUERIES):
+    """One query with each setting in the slow tests, and all combinations in the exhaustive tests."""
+    first = dict(zip(SETTINGS, SLOW, strict=True))
+    for name in QUERIES:
         settings = [setting for setting in SETTINGS if not (setting.startswith("HDFS") and name in ROCKSDB_ONLY)]
         for setting in settings:
-            usual = setting == settings[turn % len(settings)]
-            yield pytest.param(
-                name, setting, marks=pytest.mark.slow if usual else pytest.mark.exhaustive, id=f"{setting}-{name}"
-            )
+            mark = pytest.mark.slow if first[setting] == name else pytest.mark.exhaustive
+            yield pytest.param(name, setting, marks=mark, id=f"{setting}-{name}")
 
 
 @pytest.mark.parametrize(("name", "setting"), [*written()])

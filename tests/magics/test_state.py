@@ -176,7 +176,9 @@ def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: ss.Store) -> None
 
 def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Store) -> None:
     """With a name, %snapshots lists the query's epochs; without a name, the store's queries."""
-    pd.testing.assert_frame_equal(reader.run("%snapshots counts -o epochs"), store["counts"].epochs())
+    shown, epochs = reader.run("%snapshots counts -o epochs"), store["counts"].epochs()
+    # Which rows are counted depends on what has been read.
+    pd.testing.assert_frame_equal(shown.drop(columns="rows"), epochs.drop(columns="rows"))
     assert len(reader.names["epochs"]) == 5
     overview = reader.run("%snapshots")
     assert overview[["query", "epochs", "gaps", "newest"]].iloc[0].tolist() == ["counts", 5, 0, 4]

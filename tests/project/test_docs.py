@@ -105,6 +105,18 @@ def test_every_option_of_a_magic_has_an_entry(site: Site, magic: streamstate.mag
     assert expected - anchors == set()
 
 
+def test_every_option_of_a_command_has_an_entry(site: Site) -> None:
+    """Each command's page has entries for its options, and its examples."""
+    for name, parser in extension("commands_reference").parsers().items():
+        page = site.folder / "reference" / "commands" / f"streamstate-{name}.html"
+        flags = [flag for action in parser._actions for flag in action.option_strings if flag not in ("--help", "-h")]
+        expected = {f"cmdoption-streamstate-{name}-{flag.lstrip('-')}" for flag in flags}
+        assert expected
+        assert expected - site.pages[page].ids == set()
+        text = site.text(f"reference/commands/streamstate-{name}.html")
+        assert parser.epilog.splitlines()[1].strip() in text
+
+
 def test_every_positional_argument_is_shown(site: Site) -> None:
     """The magic's page has its positional arguments."""
     for magic in MAGICS:

@@ -152,15 +152,16 @@ def test_the_wheel_has_metadata(wheel: Path) -> None:
     assert fields["Version"] == PROJECT["project"]["version"] == __import__("streamstate").__version__
 
 
-def test_spark_and_notebooks_are_extras(wheel: Path) -> None:
-    """The core depends only on packages for reading. ``all`` consists of both extras."""
+def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
+    """The core depends only on packages for reading. ``all`` consists of the three extras."""
     requirements = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist") or []]
     core = {canonicalize_name(requirement.name) for requirement in requirements if requirement.marker is None}
     assert core == {"deltalake", "duckdb", "google-crc32c", "numpy", "pandas", "pyarrow", "sqlglot", "xxhash"}
     assert names(EXTRAS["spark"]) == {"protobuf", "psutil", "pyspark"}
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
-    assert EXTRAS["all"] == ["streamstate[spark,notebook]"]
-    expected = {"all", "jdk", "lab", "lint", "notebook", "spark", "test", "tutorials"}
+    assert names(EXTRAS["sidecar"]) == {"prometheus-client"}
+    assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar]"]
+    expected = {"all", "jdk", "lab", "lint", "notebook", "sidecar", "spark", "test", "tutorials"}
     assert set(metadata(wheel).get_all("Provides-Extra") or []) >= expected
 
 

@@ -272,21 +272,23 @@ def test_an_empty_token_is_rejected(
 
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other users can see command lines. An option overrides the file, and the file overrides the variable."""
-    from streamstate.command_line import _parser, _storage_options, _token
+    from streamstate.command_line import parser
+    from streamstate.commands.arguments import storage_options
+    from streamstate.commands.serve import token
 
     (tmp_path / "token").write_text("from file\n")
     (tmp_path / "options").write_text("# the store's\nAWS_REGION = eu\n\nAWS_SECRET_ACCESS_KEY=a=b\n")
     monkeypatch.setenv("STREAMSTATE_TOKEN", "from environment")
 
     def given(*options: str) -> Any:
-        return _parser().parse_args(["serve", "x", *options])
+        return parser().parse_args(["serve", "x", *options])
 
-    assert _token(given()) == "from environment"
-    assert _token(given("--token-file", str(tmp_path / "token"))) == "from file"
-    assert _token(given("--token", "from line")) == "from line"
-    assert _token(given("--no-token")) == ""
+    assert token(given()) == "from environment"
+    assert token(given("--token-file", str(tmp_path / "token"))) == "from file"
+    assert token(given("--token", "from line")) == "from line"
+    assert token(given("--no-token")) == ""
     file = ["--storage-options-file", str(tmp_path / "options")]
-    assert _storage_options(given(*file, "--storage-option", "AWS_REGION=us")) == {
+    assert storage_options(given(*file, "--storage-option", "AWS_REGION=us")) == {
         "AWS_REGION": "us",
         "AWS_SECRET_ACCESS_KEY": "a=b",
     }

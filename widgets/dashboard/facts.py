@@ -90,6 +90,8 @@ def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterato
     if captured is not None:
         behind = f", {amount(captured.behind, 'epoch')} behind" if captured.behind else ""
         yield "capture", f"{captured.state}{behind}"
+        if captured.by_spark:
+            yield "read by Spark", ", ".join(captured.by_spark)
     if newest is not None and newest.committed_at is not None:
         delay = (newest.captured_at - newest.committed_at).total_seconds()
         if delay >= 0:

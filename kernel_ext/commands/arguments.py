@@ -1,0 +1,138 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from streamstate.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streamstate.snapshots.change_feed import Verify
+
+SEEN = "other users of this machine can see it in the list of processes"
+_LAST_PORT = 65_535
+
+
+class CaptureOptions(TypedDict):
+    """Keyword arguments of ``ss.capture`` and ``ss.follow``."""
+
+    verify: Verify
+    spark: SparkSession | None
+    storage_options: dict[str, str] | None
+
+
+def add_store(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """The store, and how to reach it."""
+    parser.add_argument(
+        "store", metavar="STORE", nargs="?" if optional else None, help="the folder or URI of the store"
+    )
+    parser.add_argument(
+        "--storage-options-file",
+        metavar="FILE",
+        help="options for an object store, one K=V per line; AWS_… can also be environment variables",
+    )
+    parser.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        type=_option,
+        metavar="K=V",
+        help=f"an option such as AWS_REGION=eu-central-1; can be repeated. Not for secrets: {SEEN}",
+    )
+
+
+def add_query(parser: argparse.ArgumentParser) -> None:
+    """The query of a store."""
+    parser.add_argument("name", metavar="NAME", help="the query's name in the store")
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """The checkpoint of a query."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation, a path or a URI")
+
+
+def add_capture(parser: argparse.ArgumentParser) -> None:
+    """What to capture, and where to."""
+    add_checkpoint(parser)
+    add_store(parser)
+    parser.add_argument(
+        "--name", help="the query's name in the store (default: the one it has there, or the checkpoint folder's)"
+    )
+    parser.add_argument(
+        "--verify",
+        choices=["first", "sample", "all", "never"],
+        default="never",
+        help="start Spark and have it read the first epoch, a sample, or all epochs too, to compare (default: never;"
+        " Spark is started only if something cannot be decoded without it)",
+    )
+
+
+def capture_options(given: argparse.Namespace) -> CaptureOptions:
+    """What the arguments of ``add_capture`` ask for, as keyword arguments of ``ss.capture`` and ``ss.follow``."""
+    from streamstate.snapshots.spark.session import session
+
+    return {
+        "verify": given.verify,
+        "spark": None if given.verify == "never" else session(),
+        "storage_options": storage_options(given),
+    }
+
+
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """A state table of a query."""
+    parser.add_argument("--table", help="the state table (default: the only one)")
+
+
+def add_json(parser: argparse._ActionsContainer, printed: str) -> None:
+    """The option that prints JSON; ``printed`` says what of."""
+    parser.add_argument("--json", action="store_true", help=f"print {printed}")
+
+
+def epoch(text: str) -> int | str:
+    """An argument that is an epoch: its number, or text for the library to judge, such as ``live-10``."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def port(text: str) -> int:
+    """An argument that is a port."""
+    if text.isdecimal() and int(text) <= _LAST_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"invalid port {text!r}: expected a number from 0 to {_LAST_PORT}; 0 chooses a free one"
+    )
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if name and equals:
+        return name, value
+    # The text may be a secret, so the message does not repeat it.
+    raise argparse.ArgumentTypeError("expected K=V, such as AWS_REGION=eu-central-1")
+
+
+def storage_options(given: argparse.Namespace) -> dict[str, str] | None:
+    """Options for an object store, from the file and from the command line."""
+    lines = [] if given.storage_options_file is None else read_text(given.storage_options_file).splitlines()
+    options = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not (name and equals):
+            raise InvalidArgumentError(
+                f"Invalid line {number} of {given.storage_options_file}: expected K=V, such as AWS_REGION=eu-central-1."
+            )
+        options[name] = value
+    return {**options, **dict(given.storage_option)} or None
+
+
+def read_text(path: str) -> str:
+    """The text of a file that the command line names."""
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error}") from error

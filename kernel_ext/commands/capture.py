@@ -1,0 +1,56 @@
+"""``streamstate capture``: bring a store up to date with a checkpoint, once."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from streamstate.commands.arguments import add_capture, add_json, capture_options
+from streamstate.commands.command import FINE, Command
+from streamstate.commands.output import print_json
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.epoch_commit import CaptureReport
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_capture(parser)
+    add_json(parser, "one object: query, store, epochs, gaps, rows, seconds, advice, by_spark")
+
+
+def _run(given: argparse.Namespace) -> int:
+    import streamstate as ss
+
+    report = ss.capture(given.checkpoint, given.store, given.name, **capture_options(given))
+    if given.json:
+        print_json(asdict(report))
+    else:
+        by_spark = [f"{table}, by Spark: {why}" for table, why in report.by_spark.items()]
+        print("\n".join([pass_line(report), *by_spark, *report.advice]))
+    return FINE
+
+
+def pass_line(report: CaptureReport) -> str:
+    """What was captured, in one line."""
+    if not report.epochs:
+        return f"{report.query}: up to date"
+    first, last = report.epochs[0], report.epochs[-1]
+    epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+    gaps = f", {len(report.gaps)} lost in gaps" if report.gaps else ""
+    return f"{report.query}: {epochs} captured, {report.rows} rows in {report.seconds:.2f} s{gaps}"
+
+
+CAPTURE = Command(
+    "capture",
+    "bring a store up to date with a checkpoint, once",
+    "Bring a store up to date with a query's checkpoint, once, and exit. Every epoch "
+    "committed since the last capture becomes a snapshot. The query may be running, "
+    "here or elsewhere, or be stopped. Capturing again changes nothing.",
+    """
+    streamstate capture checkpoints/delays store
+    streamstate capture checkpoints/delays s3://bucket/store --name delays --storage-option AWS_REGION=eu-central-1
+    """,
+    _arguments,
+    _run,
+)

@@ -1,0 +1,52 @@
+"""``streamstate export``: epochs as the versions of an ordinary Delta table."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.commands.command import FINE, Command
+from streamstate.commands.output import print_json, progress
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    add_query(parser)
+    parser.add_argument("path", metavar="PATH", help="the folder or URI of the Delta table")
+    add_table(parser)
+    parser.add_argument("--epochs", metavar="LIST", help="such as 3,5,10..20 (default: all captured epochs)")
+    add_json(parser, "one object: path, table, epochs, written, rows")
+
+
+def _run(given: argparse.Namespace) -> int:
+    from streamstate.snapshots.export import export
+
+    report = export(
+        given.store,
+        given.name,
+        given.path,
+        table=given.table,
+        epochs=given.epochs,
+        storage_options=storage_options(given),
+        progress=progress(),
+    )
+    if given.json:
+        print_json(asdict(report))
+    else:
+        print(report)
+    return FINE
+
+
+EXPORT = Command(
+    "export",
+    "write epochs as the versions of a Delta table",
+    "Write epochs of a state table as an ordinary Delta table: version i holds exactly "
+    "the state at the i-th of them. Repeated, it continues after the last version.",
+    """
+    streamstate export store delays exported/delays
+    streamstate export store delays exported/delays --epochs 3,5,10..20
+    """,
+    _arguments,
+    _run,
+)

@@ -1,0 +1,192 @@
+"""``streamstate follow``: keep a store up to date with a checkpoint until stopped, as a service does."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import queue
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from streamstate.commands.arguments import add_capture, add_json, capture_options
+from streamstate.commands.arguments import port as port_number
+from streamstate.commands.capture import pass_line
+from streamstate.commands.command import FINE, Command
+from streamstate.commands.output import print_json
+from streamstate.errors import NotACheckpointError, first_line, require_extra
+from streamstate.magics.arguments import every
+
+if TYPE_CHECKING:
+    from streamstate.operations.capture_metrics import CaptureMetrics
+    from streamstate.snapshots.epoch_commit import CaptureReport
+    from streamstate.snapshots.follow import Capture
+
+    Outcome: TypeAlias = CaptureReport | Exception
+
+# How often --wait looks for a checkpoint.
+_LOOK_SECONDS = 1.0
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_capture(parser)
+    parser.add_argument(
+        "--every",
+        metavar="N",
+        type=every,
+        default=1,
+        help="capture once N epochs wait, or once this much time has passed: 10s, 2m (default: 1). Each of the epochs"
+        " becomes a snapshot",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="if the checkpoint does not exist yet, wait until the query has created it"
+    )
+    parser.add_argument("--metrics", metavar="PORT", type=port_number, help="serve metrics for Prometheus at this port")
+    parser.add_argument(
+        "--metrics-host", metavar="HOST", default="127.0.0.1", help="where to listen (default: this machine only)"
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--quiet", action="store_true", help="print only errors")
+    add_json(
+        output,
+        "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, time, behind; or, if it"
+        " failed: error, time",
+    )
+
+
+def _run(given: argparse.Namespace) -> int:
+    from streamstate.snapshots.memory import set_plain_memory
+
+    set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
+    metrics = _metrics(given)
+
+    def on_pass(outcome: Outcome) -> None:
+        if metrics is not None:
+            metrics.observe(outcome)
+        stopping.outcomes.put(outcome)
+
+    with _Stopping() as stopping, contextlib.ExitStack() as until_end:
+        if metrics is not None:
+            port = until_end.enter_context(metrics.served(given.metrics, given.metrics_host))
+            print(f"Metrics at http://{given.metrics_host}:{port}/metrics", file=sys.stderr, flush=True)
+        capture = _followed(given, stopping, on_pass)
+        if capture is None:
+            return FINE
+        if metrics is not None:
+            metrics.attach(capture)
+        stopping.watch_signals()  # Spark has taken Ctrl+C for itself
+        try:
+            while (outcome := stopping.outcomes.get()) is not None:
+                _show(given, capture, outcome)
+        finally:
+            capture.stop(catch_up=False)
+        while not stopping.outcomes.empty():
+            if (outcome := stopping.outcomes.get()) is not None:
+                _show(given, capture, outcome)
+    return FINE
+
+
+class _Stopping:
+    """SIGTERM and SIGINT: the first ends the capture after the pass under way, the second ends the process at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        # The only queue whose put may be called by a signal handler. None: the capture is to end.
+        self.outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def __enter__(self) -> _Stopping:
+        self.watch_signals()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def watch_signals(self) -> None:
+        """Handle the signals, also if something else has begun to handle them."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_DFL if self.asked else self._ask)
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self.asked = True
+        self.outcomes.put(None)
+        self.watch_signals()
+
+
+def _metrics(given: argparse.Namespace) -> CaptureMetrics | None:
+    if given.metrics is None:
+        return None
+    require_extra("sidecar")
+    from streamstate.operations.capture_metrics import CaptureMetrics
+
+    return CaptureMetrics()
+
+
+def _followed(given: argparse.Namespace, stopping: _Stopping, on_pass: Callable[[Outcome], object]) -> Capture | None:
+    """The capture, once there is a checkpoint; None if it was stopped before."""
+    import streamstate as ss
+
+    while not stopping.asked:
+        try:
+            _check_exists(given.checkpoint)
+            return ss.follow(
+                given.checkpoint,
+                given.store,
+                given.name,
+                every=given.every,
+                on_pass=on_pass,
+                **capture_options(given),
+            )
+        except NotACheckpointError:
+            if not given.wait:
+                raise
+            with contextlib.suppress(queue.Empty):
+                stopping.outcomes.get(timeout=_LOOK_SECONDS)
+    return None
+
+
+def _check_exists(checkpoint: str) -> None:
+    """Raise at once if a local checkpoint does not exist: with a name, following would wait for it without a word."""
+    from streamstate.snapshots.checkpoint import Checkpoint
+    from streamstate.snapshots.filesystem import local_path
+
+    if local_path(checkpoint) is not None:
+        _ = Checkpoint(checkpoint).query_id
+
+
+def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None:
+    """Print what a pass did; raise the error that ended the capture."""
+    status, now = capture.status, datetime.now(UTC)
+    if isinstance(outcome, Exception):
+        if status.state == "failed":
+            raise outcome
+        if given.json:
+            print_json({"error": str(outcome), "time": now})
+        print(f"streamstate: {first_line(outcome)} (trying again)", file=sys.stderr, flush=True)
+    elif given.json:
+        print_json({**asdict(outcome), "time": now, "behind": status.behind})
+    elif not given.quiet:
+        behind = f", {status.behind} behind" if status.behind else ""
+        print(f"{now:%Y-%m-%dT%H:%M:%SZ} {pass_line(outcome)}{behind}", flush=True)
+
+
+FOLLOW = Command(
+    "follow",
+    "keep a store up to date with a checkpoint, as a service",
+    "Keep a store up to date with a query's checkpoint until stopped, and print a line "
+    "for each pass. Errors that may pass, such as a full disk, are retried.\n\n"
+    "SIGTERM and Ctrl+C finish the pass under way and exit with status 0; the second "
+    "one ends the process at once, which does the store no harm. The next start "
+    "continues where this one stopped.",
+    """
+    streamstate follow checkpoints/delays store --name delays
+    streamstate follow checkpoints/delays store --every 10s --wait --metrics 9095
+    streamstate follow checkpoints/delays store --json | jq .behind
+    """,
+    _arguments,
+    _run,
+)

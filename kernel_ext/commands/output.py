@@ -1,0 +1,111 @@
+"""What commands print: aligned tables for people, JSON for programs, progress for a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, time
+from typing import TYPE_CHECKING, Any
+
+from streamstate.summary_table import SummaryTable, TableCell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MISSING = ("NaT", "<NA>")  # what pandas calls a missing value
+_CLEAR = "\r\033[K"
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print an object in one line."""
+    print(json.dumps(plain(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
+    """Print rows: a JSON object for each, or a table with aligned columns."""
+    if as_json:
+        names = _distinct(columns)
+        for row in rows:
+            print_json(dict(zip(names, row, strict=True)))
+        return
+    cells = [[_cell(value) for value in row] for row in rows]
+    if cells:
+        print(SummaryTable([_printable(name) for name in columns], cells))
+    else:
+        print("No rows.", file=sys.stderr)
+
+
+def print_frame(frame: pd.DataFrame, *, as_json: bool) -> None:
+    """Print a frame's rows. A missing number is NaN in pandas, so NaN is printed as missing."""
+    rows = (
+        [None if isinstance(value, float) and math.isnan(value) else value for value in row]
+        for row in frame.itertuples(index=False, name=None)
+    )
+    print_rows([str(name) for name in frame.columns], rows, as_json=as_json)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it.
+
+    Times are ISO 8601, binary values hexadecimal, decimals, durations and UUIDs text. Maps are lists of pairs unless
+    all keys are text. NaN is the text ``NaN``; infinities are ``Infinity`` and ``-Infinity``.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: plain(item) for key, item in value.items()}
+        value = list(value.items())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy
+        return plain(value.tolist())
+    text = value.isoformat() if isinstance(value, (date, time)) else str(value)
+    return None if text in _MISSING else text
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that are all different, as an object's have to be: ``n``, ``n_2``."""
+    from streamstate.snapshots.names import unused
+
+    found: list[str] = []
+    for name in names:
+        found.append(unused(name, found) if name in found else name)
+    return found
+
+
+def _cell(value: Any) -> TableCell:
+    shown = plain(value)
+    if shown is None:
+        return TableCell(None)
+    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    number = isinstance(shown, (int, float)) and not isinstance(shown, bool)
+    return TableCell(shown, _printable(text), number=number)
+
+
+def _printable(text: str) -> str:
+    """The text without line breaks and codes that a terminal would obey: a store may come from strangers."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def progress() -> Callable[[str, float | None], None]:
+    """A progress callback that keeps one line of a terminal up to date; it prints nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return lambda _message, _share: None
+
+    def show(message: str, share: float | None) -> None:
+        done = "" if share is None else f"{share:4.0%} "
+        last = share is not None and share >= 1
+        print(_CLEAR if last else f"{_CLEAR}{done}{message}", end="", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,95 @@
+"""``streamstate serve``: a store as a web page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+
+from streamstate.commands.arguments import SEEN, add_store, port, read_text, storage_options
+from streamstate.commands.command import FINE, Command
+from streamstate.errors import InvalidArgumentError, require_extra
+
+_TOKEN = "STREAMSTATE_TOKEN"  # noqa: S105 (the variable's name)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="the port (default: a free one)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"a file with the access token (default: the environment variable {_TOKEN}, or a random token)",
+    )
+    who.add_argument("--token", metavar="T", help=f"the access token on the command line, where {SEEN}")
+    who.add_argument("--no-token", action="store_true", help="give everyone on this machine access")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument(
+        "--allow-origin", metavar="URL", help="the URL of the page behind a proxy: https://state.example.com"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
+    parser.add_argument("--tls-key", metavar="FILE", help="the key of the certificate (PEM)")
+
+
+def token(given: argparse.Namespace) -> str | None:
+    """The access token; empty: none is required, None: a random one."""
+    if given.no_token:
+        return ""
+    for where, text in (
+        ("--token", given.token),
+        (f"--token-file {given.token_file}", None if given.token_file is None else read_text(given.token_file).strip()),
+        (_TOKEN, os.environ.get(_TOKEN)),
+    ):
+        if text == "":
+            raise InvalidArgumentError(
+                f"The token of {where} is empty.\nSet one, or leave it out for a random token; --no-token gives"
+                " everyone on this machine access."
+            )
+        if text is not None:
+            return text
+    return None
+
+
+def _run(given: argparse.Namespace) -> int:
+    """Serve until interrupted or terminated."""
+    require_extra("notebook")
+    from streamstate.snapshots.memory import set_plain_memory
+
+    set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
+    from streamstate.state_inspect import open_store
+    from streamstate.widgets.page import serve
+
+    access = token(given)
+    store = open_store(given.store, storage_options=storage_options(given))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with serve(
+            store,
+            port=given.port,
+            host=given.host,
+            token=access,
+            open_browser=given.open,
+            allow_origin=given.allow_origin,
+            tls_cert=given.tls_cert,
+            tls_key=given.tls_key,
+        ) as server:
+            print(f"Serving {store.path} at\n\n    {server.url}\n\nPress Ctrl+C to stop.", flush=True)
+            server.wait()
+    except KeyboardInterrupt:
+        print("Stopped.")
+    return FINE
+
+
+SERVE = Command(
+    "serve",
+    "serve a store as a web page",
+    "Serve a store as a web page, read-only, until interrupted or terminated.",
+    """
+    streamstate serve store
+    streamstate serve store --port 8000 --token-file token --allow-origin https://state.example.com
+    """,
+    _arguments,
+    _run,
+)

@@ -1,0 +1,82 @@
+"""``streamstate show``: the rows of a state table at an epoch, or what happened to one key."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.commands.command import FINE, Command
+from streamstate.commands.output import print_frame
+from streamstate.errors import InvalidArgumentError
+from streamstate.magics.arguments import count, typed_key
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import History, Snapshot, StateTable
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    add_query(parser)
+    add_table(parser)
+    parser.add_argument(
+        "--at", metavar="EPOCH", help="12, live-10, or a time such as 2026-03-01T12:00+01:00 (default: the newest)"
+    )
+    parser.add_argument("--key", metavar="COL=VALUE", action="append", help="one key; once per key column")
+    parser.add_argument("--history", action="store_true", help="every change of the key given with --key")
+    parser.add_argument("--where", metavar="SQL", help="only rows that fulfil this condition")
+    parser.add_argument("--by", metavar="COL", help="the rows with the largest values of this column first")
+    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most this many rows (default: 20)")
+    add_json(parser, "an object for each row")
+
+
+def _run(given: argparse.Namespace) -> int:
+    from streamstate.state_inspect import open_store
+
+    if given.history and (not given.key or given.at):
+        raise InvalidArgumentError("--history needs a key, --key COLUMN=VALUE for each key column, and no --at.")
+    history = open_store(given.store, storage_options=storage_options(given))[given.name]
+    state = _snapshot(history, given.at).table(given.table)
+    if given.history:
+        frame = history.key_history(state.name, key=typed_key(state, given.key))
+    elif given.key:
+        frame = state.lookup_many([typed_key(state, given.key)])
+    else:
+        frame = state.page(limit=given.limit, order_by=given.by, descending=given.by is not None, where=given.where)
+        _say_how_many(state, given.where, len(frame))
+    print_frame(frame, as_json=given.json)
+    return FINE
+
+
+def _snapshot(history: History, at: str | None) -> Snapshot:
+    from streamstate.state_inspect.epoch_names import moment
+
+    if at is None:
+        return history.live()
+    named = moment(at)
+    if isinstance(named, datetime):
+        return history.at(timestamp=named)
+    return history.at(named if isinstance(named, int) else at)
+
+
+def _say_how_many(state: StateTable, where: str | None, shown: int) -> None:
+    """If there are more rows, say so beside the output, which may be for a program."""
+    total = state.count(where=where)
+    if shown < total:
+        print(f"{shown} of {total:,} rows of {state.name} at epoch {state.epoch}; --limit shows more", file=sys.stderr)
+
+
+SHOW = Command(
+    "show",
+    "show the rows of a state table at an epoch, or one key",
+    "Show the first rows of a state table at an epoch, sorted by key; or one key, or\neverything that happened to it.",
+    """
+    streamstate show store delays
+    streamstate show store delays --at 12 --where "count > 100" --by count --limit 5
+    streamstate show store delays --key carrier=UA --key origin=EWR --history
+    """,
+    _arguments,
+    _run,
+)

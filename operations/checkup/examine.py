@@ -1,0 +1,124 @@
+"""Examine a checkpoint: what can be captured, at what cost, and which settings to change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import CheckpointError, UnsupportedStateError
+from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
+from streamstate.operations.checkup.state_tables import CHANGELOG, WHOLE, TableReading, table_readings
+from streamstate.operations.checkup.store_state import store_findings, store_state
+from streamstate.snapshots.capture_plan import CaptureInterval, Every
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STORE = "spark.sql.streaming.stateStore"
+_PROVIDERS = {"RocksDBStateStoreProvider": "RocksDB", "HDFSBackedStateStoreProvider": "HDFS"}
+# A setting that a query is pinned to, and the Spark that pinned queries to it first; newest first.
+_SINCE = (
+    ("spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled", "4.3 or later"),
+    (f"{_STORE}.rowChecksum.enabled", "4.2"),
+    (f"{_STORE}.encodingFormat", "4.0 or 4.1"),
+)
+_LEVELS = ("problem", "warning", "note")
+
+
+def examine(
+    checkpoint: str | os.PathLike[str],
+    store: str | Path | None = None,
+    *,
+    every: Every = 1,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+) -> Checkup:
+    """Examine a query's checkpoint, and a store if one is given. Nothing is written.
+
+    A checkpoint on the local disk needs neither Spark nor Java.
+
+    Args:
+        checkpoint: the query's ``checkpointLocation``.
+        store: the store that it is or will be captured into.
+        every: how often it is to be captured, as for :func:`streamstate.follow`.
+        storage_options: deltalake's options for reaching an object store.
+        spark: the session to read a checkpoint on another file system with. Default: the running one, or a new one.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not the checkpoint of a streaming query.
+        StoreError: the store cannot be reached or read.
+        InvalidArgumentError: ``every`` is invalid.
+
+    Example:
+        >>> print(examine("checkpoints/delays", "store"))  # doctest: +SKIP
+    """
+    interval = CaptureInterval.of(every)
+    if local_path(checkpoint) is None and spark is None:
+        from streamstate.snapshots.spark.session import session
+
+        spark = session()
+    opened = Checkpoint(checkpoint, spark)
+    query_id, committed = opened.query_id, opened.committed()
+    newest = committed[-1] if committed else None
+    planned = opened.planned(newest) if newest is not None else None
+    conf = planned.conf if planned else {}
+    tables, findings = _tables(opened, newest)
+    seconds = epoch_seconds(opened, committed)
+    there: StoreState | None = None
+    if store is not None:
+        there = store_state(Layout.at(store, storage_options), query_id, committed)
+        findings += store_findings(there)
+    findings += retention_findings(committed, seconds, interval)
+    provider = conf.get(f"{_STORE}.providerClass", "").rpartition(".")[2]
+    return Checkup(
+        checkpoint=opened.path,
+        query_id=query_id,
+        spark=next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown"),
+        provider=_PROVIDERS.get(provider, provider or "unknown"),
+        checkpoint_format=opened.format_version(newest) if newest is not None else "unknown",
+        encoding=conf.get(f"{_STORE}.encodingFormat", "unsaferow"),
+        compression=conf.get(f"{_STORE}.compression.codec", "lz4"),
+        partitions=opened.partitions(newest) if newest is not None else None,
+        first_epoch=committed[0] if committed else None,
+        last_epoch=newest,
+        epochs=len(committed),
+        epoch_seconds=seconds,
+        tables=tuple(tables),
+        store=there,
+        findings=tuple(sorted(findings, key=lambda finding: _LEVELS.index(finding.level))),
+    )
+
+
+def _tables(checkpoint: Checkpoint, epoch: int | None) -> tuple[Sequence[TableReading], list[Finding]]:
+    """The state tables, and what there is to say of them."""
+    if epoch is None:
+        return (), [Finding("warning", "No epoch is committed yet. Look again once the query has run.")]
+    if not checkpoint.has_state():
+        return (), [Finding("problem", "The query keeps no state, so there is nothing to capture.")]
+    try:
+        tables = table_readings(checkpoint, epoch)
+    except (CheckpointError, UnsupportedStateError) as error:
+        return (), [Finding("problem", " ".join(str(error).splitlines()))]
+    return tables, [*_reading_findings(tables)]
+
+
+def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
+    """One finding for each reason for which Spark has to read tables."""
+    by_spark: dict[tuple[str, str, tuple[str, str] | None], list[str]] = {}
+    for table in tables:
+        if table.reads != CHANGELOG:
+            by_spark.setdefault((table.reads, table.because, table.setting), []).append(table.table)
+    for (reads, because, setting), names in by_spark.items():
+        cost = f"capturing an epoch of {', '.join(names)} needs Spark"
+        if reads == WHOLE:
+            cost += ", and costs as much as reading the whole state"
+        if setting is None:
+            yield Finding("note", f"{because}: {cost}.")
+        else:
+            yield Finding("warning", f"{because}: {cost}. Restart the query with this setting.", setting)

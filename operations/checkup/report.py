@@ -1,0 +1,118 @@
+"""What a checkup found, as data and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from streamstate.operations.checkup.state_tables import TableReading
+
+Level = Literal["problem", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know about a capture."""
+
+    level: Level
+    """``problem``: it cannot be captured; ``warning``: something should change; ``note``: good to know."""
+    text: str
+    """What it is, in one or two sentences."""
+    setting: tuple[str, str] | None = None
+    """The Spark setting of the query that would change it, and its value."""
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What a store has of the query."""
+
+    path: str
+    """The store."""
+    name: str | None
+    """The query's name in it; None if it does not have the query yet."""
+    newest: int | None = None
+    """The newest captured epoch."""
+    behind: int = 0
+    """Committed epochs that it lacks and that can still be captured."""
+    lost: int = 0
+    """Epochs after the newest captured one that Spark has purged: they will be a gap."""
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What a checkpoint says about its capture; ``str()`` of it is a report."""
+
+    checkpoint: str
+    """The checkpoint."""
+    query_id: str
+    """The id of the query that owns it."""
+    spark: str
+    """Which Spark planned the newest epoch, as far as the checkpoint says: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
+    provider: str
+    """The state store provider: ``RocksDB``, ``HDFS``, or the name of another class."""
+    checkpoint_format: str
+    """The state store checkpoint format, ``1`` or ``2``."""
+    encoding: str
+    """The encoding of state rows: ``unsaferow`` or ``avro``."""
+    compression: str
+    """The codec of state files."""
+    partitions: int | None
+    """The number of state partitions."""
+    first_epoch: int | None
+    """The oldest epoch that can still be captured; None if nothing is committed."""
+    last_epoch: int | None
+    """The newest committed epoch."""
+    epochs: int
+    """How many epochs can be captured now."""
+    epoch_seconds: float | None
+    """The median time between epochs; None if it is not known."""
+    tables: tuple[TableReading, ...]
+    """How capture reads each state table."""
+    store: StoreState | None
+    """What the store has; None if none was given."""
+    findings: tuple[Finding, ...]
+    """What to know, problems first."""
+
+    def has(self, level: Level) -> bool:
+        """Whether there is a finding of a level."""
+        return any(finding.level == level for finding in self.findings)
+
+    def __str__(self) -> str:
+        facts = dict(self._facts())
+        width = max(map(len, facts))
+        lines = [f"{name:{width}}  {text}" for name, text in facts.items()]
+        return "\n".join([*lines, *self._table_lines(), *self._finding_lines()])
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "checkpoint", self.checkpoint
+        yield "query", self.query_id
+        yield "spark", self.spark
+        state = [self.provider, f"checkpoint format {self.checkpoint_format}", self.encoding, self.compression]
+        yield "state", ", ".join([*state, f"{self.partitions} partitions"] if self.partitions else state)
+        pace = f", one every {self.epoch_seconds:.3g} s" if self.epoch_seconds else ""
+        span = f"{self.epochs} can be captured, {self.first_epoch} to {self.last_epoch}{pace}"
+        yield "epochs", span if self.epochs else "none committed yet"
+        if self.store is not None:
+            yield "store", f"{self.store.path}: {_stored(self.store)}"
+
+    def _table_lines(self) -> Iterator[str]:
+        if self.tables:
+            yield ""
+        width = max((len(table.table) for table in self.tables), default=0)
+        for table in self.tables:
+            why = f", because: {table.because}" if table.because else ""
+            yield f"{table.table:{width}}  {table.operator}: reads {table.reads}{why}"
+
+    def _finding_lines(self) -> Iterator[str]:
+        for finding in self.findings:
+            yield f"\n{finding.level}: {finding.text}"
+            if finding.setting:
+                yield '    spark.conf.set("{}", "{}")'.format(*finding.setting)
+
+
+def _stored(store: StoreState) -> str:
+    if store.name is None:
+        return "does not have this query yet"
+    newest = "no epoch captured yet" if store.newest is None else f"captured up to epoch {store.newest}"
+    return f"{store.name}, {newest}, {store.behind} behind"

@@ -1,0 +1,146 @@
+"""Commands that read and tidy a store print what the library returns."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+
+import streamstate as ss
+from streamstate.command_line import main
+
+STATES: list[synthetic.State | None] = [{"a": 1}, {"a": 3, "b": 2}, None, {"a": 3, "c": 7}]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with four epochs of the query ``q``, one of them a gap."""
+    path = tmp_path_factory.mktemp("reading") / "store"
+    synthetic.write(path, STATES)
+    return str(path)
+
+
+@pytest.fixture
+def rows(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command with ``--json``; returns the objects that it prints."""
+
+    def run(*arguments: object) -> list[dict[str, Any]]:
+        assert main([*map(str, arguments), "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def test_ls_lists_queries(store: str, rows: Any) -> None:
+    """One row for each, with its newest epoch."""
+    (query,) = rows("ls", store)
+    committed_at = "2026-01-01T00:03:00+00:00"
+    newest = {"newest": 3, "committed_at": committed_at, "rows": {"op0": 2}}
+    assert query == {"query": "q", "epochs": 3, "gaps": 1, **newest, "checkpoint": "checkpoint"}
+
+
+def test_ls_lists_epochs_as_the_history_does(store: str, rows: Any) -> None:
+    """The same rows as ``history.epochs()``, gaps included."""
+    found = rows("ls", store, "q")
+    frame = ss.open_store(store)["q"].epochs()
+    for column in ("epoch", "status", "rows", "changes"):
+        assert [row[column] for row in found] == frame[column].tolist()
+
+
+def test_tables_are_aligned(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers to the right, without thousands separators."""
+    assert main(["sql", store, "SELECT key, value * 1000 AS n FROM q ORDER BY n"]) == 0
+    assert capsys.readouterr().out == "key     n\na    3000\nc    7000\n"
+
+
+@pytest.mark.parametrize(("at", "state"), [("0", STATES[0]), ("live-2", STATES[1]), ("live", STATES[3])])
+def test_show_prints_an_epoch(store: str, rows: Any, at: str, state: synthetic.State) -> None:
+    """Named by its number or counted back from the newest."""
+    assert {row["key"]: row["value"] for row in rows("show", store, "q", "--at", at)} == state
+
+
+def test_show_prints_the_epoch_of_a_time(store: str, rows: Any) -> None:
+    """The time has a zone."""
+    assert rows("show", store, "q", "--at", "2026-01-01T01:00:30+01:00") == [{"key": "a", "value": 1}]
+
+
+def test_show_says_how_many_rows_there_are(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard error, so that a pipe gets rows only."""
+    assert main(["show", store, "q", "--by", "value", "--limit", "1"]) == 0
+    output, errors = capsys.readouterr()
+    assert output.split() == ["key", "value", "c", "7"]
+    assert errors == "1 of 2 rows of op0 at epoch 3; --limit shows more\n"
+
+
+def test_show_prints_a_key_and_its_history(store: str, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that is missing has no row."""
+    assert rows("show", store, "q", "--key", "key=c") == [{"key": "c", "value": 7}]
+    assert rows("show", store, "q", "--at", "0", "--key", "key=c") == []
+    history = rows("show", store, "q", "--key", "key=a", "--history")
+    assert [(row["epoch"], row["change"], row["value"]) for row in history] == [
+        (0, "put", 1),
+        (1, "put", 3),
+        (3, "keyframe", 3),
+    ]
+    assert main(["show", store, "q", "--history"]) == 1
+    assert "--history needs a key" in capsys.readouterr().err
+
+
+def test_sql_reads_any_epoch(store: str, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line or from standard input."""
+    assert rows("sql", store, "SELECT sum(value) AS total FROM q VERSION AS OF 1") == [{"total": 5}]
+    assert rows("sql", store, "SELECT sum(value) AS total FROM q", "--at", "0") == [{"total": 1}]
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT count(*) AS n\nFROM q"))
+    assert rows("sql", store, "-") == [{"n": 2}]
+
+
+def test_sql_without_rows_prints_nothing(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """People are told so on standard error."""
+    assert main(["sql", store, "SELECT 1 WHERE false"]) == 0
+    assert capsys.readouterr() == ("", "No rows.\n")
+
+
+def test_sql_cannot_read_files_unless_allowed(store: str, tmp_path: Path, rows: Any) -> None:
+    """``--files`` allows it."""
+    file = tmp_path / "x.csv"
+    file.write_text("n\n1\n")
+    assert main(["sql", store, f"FROM '{file}'"]) == 1
+    assert rows("sql", store, f"FROM '{file}'", "--files") == [{"n": 1}]
+
+
+def test_diff_prints_changed_keys(store: str, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """One row a key; the counts on their own with ``--count``."""
+    found = {row["key"]: (row["_change"], row["value_old"], row["value_new"]) for row in rows("diff", store, "q", 1, 3)}
+    assert found == {"b": ("removed", 2, None), "c": ("added", None, 7)}
+    assert [row["key"] for row in rows("diff", store, "q", "live-2", "live", "--change", "added")] == ["c"]
+    counts = {"added": 1, "removed": 1, "changed": 0}
+    assert rows("diff", store, "q", 1, 3, "--count") == [{"table": "op0", "a": 1, "b": 3, **counts}]
+    assert main(["diff", store, "q", "1", "3", "--count"]) == 0
+    assert capsys.readouterr().out == "op0 from epoch 1 to 3: 1 added, 1 removed, 0 changed\n"
+
+
+def test_keep_drops_epochs(tmp_path: Path, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run drops nothing; without a policy nothing happens."""
+    store = str(tmp_path / "store")
+    synthetic.write(tmp_path / "store", STATES)
+    assert main(["keep", store, "q"]) == 1
+    assert "--last" in capsys.readouterr().err
+    assert rows("keep", store, "q", "--last", 1, "--dry-run")[0]["dropped"] == [0, 1]
+    (report,) = rows("keep", store, "q", "--last", 1)
+    assert (report["query"], report["dropped"], report["kept"], report["dry_run"]) == ("q", [0, 1], 1, False)
+    assert ss.open_store(store)["q"].captured() == [3]
+    assert main(["keep", store, "q", "--last", "1"]) == 0
+    assert capsys.readouterr().out.startswith("q: dropped 0 epochs, 1 kept")
+
+
+def test_export_writes_versions(store: str, tmp_path: Path, rows: Any) -> None:
+    """Version i is the i-th epoch."""
+    from deltalake import DeltaTable
+
+    (report,) = rows("export", store, "q", tmp_path / "out", "--epochs", "0..1")
+    assert (report["table"], report["epochs"], report["written"], report["rows"]) == ("op0", [0, 1], 2, 3)
+    assert DeltaTable(report["path"], version=1).to_pyarrow_table().num_rows == 2
