@@ -20,7 +20,7 @@ from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.operators import EPOCH, StateSource
-from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
 
@@ -121,10 +121,10 @@ class ChangeFeed:
         return first or self.verify == "all" or (self.verify == "sample" and self._passes % _SAMPLE == 0)
 
     def _spark_rows(self, source: StateSource, first: int, last: int) -> StateRows | None:
-        """Spark's rows to compare with; None if it cannot read them (any more)."""
+        """Spark's rows to compare with; None if it cannot read them (any more), or not in one piece."""
         try:
             return self.reader.changes(source, first, last)
-        except failures():
+        except (TooLargeError, *failures()):
             return None
 
 
