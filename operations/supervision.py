@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from streamstate.errors import QueryError, WaitTimeoutError
+from streamstate.errors import QueryError, WaitTimeoutError, require_extra
 from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.background import BackgroundThread
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -50,6 +50,7 @@ def supervise(
         A handle with ``.query``, ``.state``, ``.stop()`` and ``.wait()``.
 
     Raises:
+        MissingDependencyError: Spark is not installed.
         Exception: whatever the first call of ``start`` raises.
 
     Example:
@@ -60,6 +61,7 @@ def supervise(
         <Supervised: restarting (attempt 2, in 4 s: ArithmeticException: ...)>
         >>> delays.stop()  # doctest: +SKIP
     """
+    require_extra("spark")
     return Supervised(start, start(), back_off=back_off, clock=clock)
 
 

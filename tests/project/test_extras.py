@@ -44,6 +44,18 @@ def error_without(packages: tuple[str, ...], statement: str, folder: Path) -> st
     return run_without(packages, program, folder)
 
 
+def test_capture_is_imported_without_any_extra(folder: Path) -> None:
+    """Only what cannot be decoded needs Spark."""
+    program = """
+    from streamstate import Capture, capture, follow
+    try:
+        capture("checkpoint", "store")
+    except ss.errors.NotACheckpointError:
+        print("not a checkpoint")
+    """
+    assert run_without((*SPARK, *NOTEBOOK), program, folder) == "not a checkpoint\n"
+
+
 def test_a_store_is_read_without_any_extra(folder: Path) -> None:
     """Snapshots, SQL, diffs, epochs and advice work without Spark and notebook packages."""
     program = """
@@ -58,15 +70,12 @@ def test_a_store_is_read_without_any_extra(folder: Path) -> None:
 
 SPARK_CALLS = [
     "ss.session()",
-    "ss.capture('checkpoint', 'store')",
-    "ss.follow('checkpoint', 'store')",
     "ss.fork('checkpoint', 'fork', at=1)",
     "ss.step(lambda: None, 'fork')",
     "ss.rescale('checkpoint', 2)",
     "ss.supervise(lambda: None)",
     "ss.drill(lambda: None)",
     "ss.open_store('store').sql('SELECT 1', engine='spark')",
-    "from streamstate import Capture",
 ]
 
 
