@@ -28,12 +28,12 @@ class Stepped:
     """A capture that is shown one more epoch at a time.
 
     Args:
-        spark: a running session.
+        spark: a running session; None to do without.
         checkpoint: the finished query's.
         store: where the snapshots go.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: Path, store: Path) -> None:
+    def __init__(self, spark: SparkSession | None, checkpoint: Path, store: Path) -> None:
         self.checkpoint = CheckpointAt(checkpoint, spark)
         self.capturer = Capturer(spark, self.checkpoint, Layout.at(store), "load")
 

@@ -131,7 +131,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError:
-        require_extra("spark")  # reading needs no extra, everything else needs this one
+        require_extra("spark")  # what needs an extra when it is imported needs this one
         raise
     globals()[name] = value
     return value

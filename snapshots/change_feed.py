@@ -7,6 +7,7 @@ rows differ is read by Spark from then on.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,11 +46,15 @@ class ChangeFeed:
     reader: StateReader
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
-    """The tables that Spark read in the last pass, each with the reason."""
+    """The tables that Spark read since :meth:`begin_pass`, each with the reason."""
     _wrong: set[str] = field(default_factory=set)
     _verified: dict[str, TableFormat] = field(default_factory=dict)
     """By table, the format that decoded rows were last compared in."""
-    _passes: int = 0
+    _passes: Counter[str] = field(default_factory=Counter)
+
+    def begin_pass(self) -> None:
+        """Forget which tables Spark has read."""
+        self.by_spark = {table: why for table, why in self.by_spark.items() if table in self._wrong}
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
         """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
@@ -66,7 +71,6 @@ class ChangeFeed:
         except ChangelogError as error:
             with self._by_spark(table, str(error)):
                 return self.reader.changes(source, first, last)
-        self.by_spark.pop(table, None)
         if not self._compares(table, layout):
             return decoded
         upto = first if self.verify == "first" else last
@@ -116,9 +120,9 @@ class ChangeFeed:
         """Whether Spark has to confirm the decoded rows of a pass."""
         if self.verify == "never" or self.reader.running is None:
             return False
-        self._passes += 1
+        self._passes[table] += 1
         first = self._verified.get(table) != layout
-        return first or self.verify == "all" or (self.verify == "sample" and self._passes % _SAMPLE == 0)
+        return first or self.verify == "all" or (self.verify == "sample" and self._passes[table] % _SAMPLE == 0)
 
     def _spark_rows(self, source: StateSource, first: int, last: int) -> StateRows | None:
         """Spark's rows to compare with; None if it cannot read them (any more), or not in one piece."""

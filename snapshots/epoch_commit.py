@@ -220,6 +220,7 @@ class Capturer:
 
     def _write_changelogs(self, plan: PassPlan) -> dict[int, dict[str, TableEntry]]:
         """By epoch: what the manifest will say of each state table."""
+        self._feed.begin_pass()
         tables: dict[int, dict[str, TableEntry]] = {epoch: {} for epoch in plan.epochs}
         for table, capture in self._table_captures(plan.epochs[-1]).items():
             for epoch, entry in capture.advance(plan.epochs, self._position(table, plan)).items():

@@ -17,6 +17,8 @@ from streamstate.errors import (
     CaptureError,
     CheckpointError,
     InvalidArgumentError,
+    JavaNotFoundError,
+    MissingDependencyError,
     NameTakenError,
     WaitTimeoutError,
 )
@@ -161,8 +163,8 @@ class Capture:
     """A capture that runs in the background; :func:`streamstate.follow` starts one.
 
     An error delays snapshots and shows in :attr:`status`; the capture retries, at growing intervals. Only an error that
-    retrying cannot fix, such as a name that belongs to another query, ends it. So does the end of the query that it was
-    given, once all its committed epochs are captured.
+    retrying cannot fix ends it, such as a name that belongs to another query, or Spark that is needed and missing. So
+    does the end of the query that it was given, once all its committed epochs are captured.
 
     Args:
         capturer: captures the query.
@@ -327,7 +329,10 @@ class Capture:
         """Capture if that is due; False if it failed and should be retried."""
         try:
             self._passes(interval)
-        except (NameTakenError, CheckpointError, InvalidArgumentError) as error:
+        except (
+            *(NameTakenError, CheckpointError, InvalidArgumentError),
+            *(MissingDependencyError, JavaNotFoundError),
+        ) as error:
             self._update(state="failed", error=str(error))
             self._on_pass(error)
         except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)

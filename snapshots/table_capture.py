@@ -39,6 +39,7 @@ class TableCapture:
         self.large = False
         """Whether the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
+        self._feed = feed
         self._reader = feed.reader
         self._source = source
         self._driver = DriverWriter(feed, self.log)
@@ -57,6 +58,7 @@ class TableCapture:
         entries = None if self.large else self._fetched(epochs, position)
         if entries is None:
             self.large = True
+            self._feed.by_spark[self.log.source.table] = "The pass is large, so Spark's executors read and write it."
             entries = self._distributed(epochs, position)
         self._most_changes = max(entry.changes for entry in entries.values())
         return entries
