@@ -36,6 +36,11 @@ for checkpoint, store in json.loads(sys.argv[1]):
         print(json.dumps([report.epochs, dict(report.by_spark)]))
     except ss.errors.StreamStateError as error:
         print(json.dumps([type(error).__name__, str(error)]))
+        capture = ss.follow(checkpoint, store + "-followed", "q")
+        try:
+            capture.wait(timeout=60)
+        except ss.errors.CaptureError as error:
+            print(json.dumps([capture.status.state, str(error)]))
 """
 
 
@@ -122,4 +127,6 @@ def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path:
     assert reports[2][0] == "MissingDependencyError"
     assert "Spark has to read op0" in reports[2][1]
     assert "pip install" in reports[2][1]
+    assert reports[3][0] == "failed"
+    assert "Spark has to read op0" in reports[3][1]
     assert compare(spark, checkpoint, ss.open_store(tmp_path / "a")["q"]) == 4
