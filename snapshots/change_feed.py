@@ -128,7 +128,9 @@ class ChangeFeed:
         """Spark's rows to compare with; None if it cannot read them (any more), or not in one piece."""
         try:
             return self.reader.changes(source, first, last)
-        except (TooLargeError, *failures()):
+        except TooLargeError:
+            return None
+        except failures():
             return None
 
 

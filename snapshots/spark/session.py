@@ -35,6 +35,8 @@ CAPTURE_SETTINGS = {
 LOG = "spark.streamstate.log"
 """The setting with the path of the session's log, which receives the output of Java and Spark's Python workers."""
 
+# A socket's path has at most 103 bytes on macOS and 107 on Linux, of which Spark's file name takes 43.
+_LONGEST_SOCKET_FOLDER = 60
 _GIB = 2**30
 _LINES_OF_JAVA = 5
 
@@ -214,10 +216,20 @@ def _defaults() -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(min(max(cores, 2), 8)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Ports belong to whoever connects first: a stray connection makes a result or a transformWithState query hang.
-        "spark.python.unix.domain.socket.enabled": _text(hasattr(socket, "AF_UNIX")),
+        **_sockets(),
         **CAPTURE_SETTINGS,
     }
+
+
+def _sockets() -> dict[str, str]:
+    """Unix domain sockets instead of ports, in a folder whose path is short enough for them.
+
+    Ports belong to whoever connects first: a stray connection makes a result or a ``transformWithState`` query hang.
+    """
+    folder, setting = tempfile.gettempdir(), "spark.python.unix.domain.socket"
+    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+        return {f"{setting}.enabled": "false"}
+    return {f"{setting}.enabled": "true", f"{setting}.dir": folder}
 
 
 def _driver_memory() -> int:
