@@ -22,7 +22,7 @@ from benchmarks.memory import memory
 from benchmarks.size import Size
 from benchmarks.spilling import spilling
 from benchmarks.storage import storage
-from benchmarks.without_spark import follower_memory, partitions, without_spark
+from benchmarks.without_spark import follower_memory, without_spark
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ _ALL = {
     "growth": _Benchmark(growth, Size(10_000_000, 10_000, 9)),
     "without_spark": _Benchmark(without_spark, _USUAL),
     "follower_memory": _Benchmark(follower_memory, Size(10_000_000, 1_000, 30)),
-    "partitions": _Benchmark(partitions, Size(100_000, 2_000, 20)),
     "memory": _Benchmark(memory, Size(10_000_000, 1_000_000, 5)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),

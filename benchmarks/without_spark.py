@@ -75,17 +75,6 @@ def follower_memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[M
     yield Measurement(question, "many keys", many, "the bound", 200 * 2**20, 1, setting, unit="B", wanted=1)
 
 
-def partitions(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """An epoch of a state in 200 partitions against the same in two."""
-    took = {}
-    for count in (2, 200):
-        session = spark.newSession()
-        session.conf.set("spark.sql.shuffle.partitions", str(count))
-        load = _finished(session, folder / str(count), size.keys, size.changes, size.epochs)
-        took[count] = _child("steps", load.checkpoint, folder / f"store-{count}", size.epochs)["seconds"]
-    yield Measurement("one epoch in 200 partitions", "200", took[200], "2", took[2], size.epochs, str(size), wanted=0.5)
-
-
 def _finished(spark: SparkSession, folder: Path, keys: int, changes: int, epochs: int) -> Workload:
     load = Workload(spark, folder / "query", keys, changes)
     for _ in range(epochs):
