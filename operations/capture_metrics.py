@@ -78,7 +78,7 @@ class CaptureMetrics(Collector):
         Raises:
             InvalidArgumentError: nothing can listen there.
         """
-        registry = CollectorRegistry()  # the global one may hold what is none of a scraper's business
+        registry = CollectorRegistry()  # the global one may hold other libraries' metrics
         registry.register(self)
         try:
             server, thread = start_http_server(port, host, registry)

@@ -94,7 +94,7 @@ def gathered(buffer: NDArray[np.uint8], at: Positions, kind: str) -> NDArray[Any
 def _header(payload: bytes, path: str) -> tuple[int, tuple[dict[str, Any], ...] | None, int]:
     """The version, the lineage, and where the records start.
 
-    A file of version 1 starts with the length of a key, or −1. It is told apart as Spark does it: its first two bytes
+    A file of version 1 starts with the length of a key, or −1. It is recognized as Spark does it: its first two bytes
     are not the length of a text that is ``v`` and a number.
     """
     text, first = _text(payload, 0)
