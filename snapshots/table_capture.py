@@ -103,9 +103,9 @@ class TableCapture:
             ) from None
 
     def _is_large(self, epochs: Sequence[int], position: LogPosition) -> bool:
-        limit, entry = self._rows_in_driver, position.entry
         if not self._reader.running:
             return False  # no executors
+        limit, entry = self._rows_in_driver, position.entry
         if not limit:
             return True
         whole = position.restarts or self._source.shape is Shape.TIMERS or self.log.advice is not None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MAX_RESULT = "maxResultSize"
+_LATE_WORKER = "Python worker failed to connect back"
 _IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named '(?P<name>[^']+)'|(?P<text>.+))")
 
@@ -28,9 +29,6 @@ def failures() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     return (PySparkException, Py4JError)
-
-
-_LATE_WORKER = "Python worker failed to connect back"
 
 
 def worker_was_late(error: Exception) -> bool:

@@ -99,7 +99,7 @@ def test_sql_reads_any_epoch(store: str, rows: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_sql_without_rows_prints_nothing(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """People are told so on standard error."""
+    """Standard error says that there are none."""
     assert main(["sql", store, "SELECT 1 WHERE false"]) == 0
     assert capsys.readouterr() == ("", "No rows.\n")
 

@@ -202,7 +202,7 @@ def test_causes_of_a_limit(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no timeout", "event-time timeout"])
 def test_causes_of_a_stateful_function(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Changes on a key's input and on its timeout are told apart if only one of the two was possible."""
+    """A change is attributed to the key's input or to its timeout if only one of the two was possible."""
     found = list(changes(ran_live(spark, PANDAS_STATE[name], tmp_path), "op0"))
     check_user_code(found)
     expected = {"input"} if name == "no timeout" else {"input", "timer"}
