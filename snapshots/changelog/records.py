@@ -8,8 +8,6 @@ big-endian. A version of 2 or more stands at the start, as Java's ``writeUTF`` w
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.changelog.framing import Framing, Positions
 
 PUT, DELETE, MERGE = 0x01, 0x10, 0x11
 PADDING = 16
@@ -26,10 +25,6 @@ _END = 0x00
 _TYPES = np.zeros(256, np.bool_)
 _TYPES[[PUT, DELETE, MERGE]] = True
 _LONGEST_VERSION = len("v32767")  # Spark reads a 16-bit number
-_RUN = 64  # records of one size that are worth a look without a loop
-_WALK = 2000  # records to walk through before looking for a run again
-
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +75,7 @@ def records_of(payload: bytes, path: str) -> Records:
         raise DamagedChangelogError(f"{path} has no end mark")
     buffer = np.zeros(len(payload) + PADDING, np.uint8)
     buffer[: len(payload)] = np.frombuffer(payload, np.uint8)
-    starts = np.concatenate([np.empty(0, np.int64), *_starts(payload, first, last, int(typed), path)])
+    starts = Framing(payload, buffer, last, typed=typed, path=path).starts(first)
     return _records(buffer, starts, typed=typed, version=version, lineage=lineage, path=path)
 
 
@@ -122,74 +117,13 @@ def _text(payload: bytes, at: int) -> tuple[bytes | None, int]:
     return (payload[start:end], end) if end <= len(payload) and start <= len(payload) else (None, end)
 
 
-def _starts(payload: bytes, first: int, last: int, typed: int, path: str) -> Iterator[Positions]:
-    """Where the records start: in runs of equal records, and one by one between such runs."""
-    at = first
-    while at < last:
-        run, at = _run(payload, at, last, typed)
-        yield run
-        walked, at = _walk(payload, at, last, typed, path)
-        yield walked
-    if at != last:
-        raise DamagedChangelogError(f"{path} ends within a record")
-
-
-def _run(payload: bytes, at: int, last: int, typed: int) -> tuple[Positions, int]:
-    """The records from a position on that have the sizes of the first, as far as there are many, and their end.
-
-    The sizes stand at equal distances then, so that they can be compared without a loop.
-    """
-    head, count, window = 4 + typed, 0, _RUN
-    if last - at < _RUN * (head + 4):
-        return np.empty(0, np.int64), at
-    key = int.from_bytes(payload[at + typed : at + head], "big", signed=True)
-    middle = at + head + key
-    if not 0 <= key <= last - at - head - 4:
-        return np.empty(0, np.int64), at
-    value = int.from_bytes(payload[middle : middle + 4], "big", signed=True)
-    size = head + key + 4 + max(value, 0)
-    most = (last - at) // size
-    while count < most:
-        window = min(window, most - count)
-        base = at + count * size
-        keys: NDArray[np.int32] = np.ndarray(window, ">i4", payload, base + typed, (size,))
-        values: NDArray[np.int32] = np.ndarray(window, ">i4", payload, base + head + key, (size,))
-        different = (keys != key) | (values != value)
-        if different.any():
-            count += int(different.argmax())
-            break
-        count += window
-        window *= 16
-    if count < _RUN:
-        return np.empty(0, np.int64), at
-    return at + size * np.arange(count, dtype=np.int64), at + size * count
-
-
-def _walk(payload: bytes, at: int, last: int, typed: int, path: str) -> tuple[Positions, int]:
-    """Up to a number of records from a position on, one by one, and their end."""
-    read_key, read_value = struct.Struct(f">{typed}xi").unpack_from, struct.Struct(">i").unpack_from
-    head = 8 + typed
-    starts: list[int] = []
-    try:
-        while at < last and len(starts) < _WALK:
-            starts.append(at)
-            (size,) = read_key(payload, at)
-            if size < 0:
-                raise DamagedChangelogError(f"{path} has a key of {size} bytes")
-            at += head + size
-            (size,) = read_value(payload, at - 4)
-            if size > 0:
-                at += size
-    except struct.error:
-        raise DamagedChangelogError(f"{path} ends within a record") from None
-    return np.array(starts, np.int64), at
-
-
 def _records(buffer: NDArray[np.uint8], starts: Positions, *, typed: bool, **what: Any) -> Records:
     """Read the types and sizes at the starts, and check them."""
     path = what["path"]
     key_at = starts + 4 + typed
     key_size = gathered(buffer, key_at - 4, ">i4").astype(np.int64)
+    if (key_size < 0).any():
+        raise DamagedChangelogError(f"{path} has a key of {key_size.min()} bytes")
     value_at = key_at + key_size + 4
     value_size = gathered(buffer, value_at - 4, ">i4").astype(np.int64)
     deleted = value_size < 0

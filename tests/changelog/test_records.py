@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changelog.spark_files import LINEAGE, Change, changelog, changes_of, utf
+from streamstate.snapshots.changelog import framing
 from streamstate.snapshots.changelog.failures import ChangelogError, DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.changelog.records import DELETE, MERGE, PUT, gathered, records_of
 
@@ -33,6 +35,16 @@ def files(draw: st.DrawFn) -> tuple[int, list[Change]]:
     version = draw(VERSIONS)
     parts = draw(st.lists(st.tuples(change(version), st.sampled_from([1, 2, 63, 64, 65, 130])), max_size=8))
     return version, [part for part, times in parts for _ in range(times)]
+
+
+@pytest.fixture(autouse=True, params=["one walk", "many walks"])
+def walks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test with payloads that are walked through once, and with such that are walked through from many places."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "many walks":
+            patch.setattr(framing, "_SAMPLE", 2)
+            patch.setattr(framing, "_APART", 50)
+        yield
 
 
 @given(files())
