@@ -10,14 +10,16 @@ version 2 in no particular order.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import (
     CheckpointError,
@@ -31,6 +33,8 @@ from streamstate.snapshots.source_progress import sources_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting for the number of state partitions; a query is pinned to its first value."""
@@ -75,11 +79,21 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], spark: SparkSession | None = None) -> None:
         self.path = location(path)
         self._files = files_for(spark, path)
+        self._known = threading.local()  # a thread that reads once does not keep what is new from the others
 
     @property
     def files(self) -> Files:
         """The file system that it is on."""
         return self._files
+
+    @contextlib.contextmanager
+    def read_once(self) -> Iterator[Callable[[], None]]:
+        """Within the block, this thread reads each file of the logs once; call what it yields to read them anew."""
+        self._known.results = {}
+        try:
+            yield self._known.results.clear
+        finally:
+            del self._known.results
 
     @cached_property
     def query_id(self) -> str:
@@ -105,16 +119,16 @@ class Checkpoint:
 
     def committed(self) -> list[int]:
         """The committed epochs that the commit log still holds, ascending."""
-        return sorted(int(name) for name in self._files.names(f"{self.path}/commits") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/commits") if name.isdigit())
 
     def committed_at(self, epoch: int) -> datetime | None:
         """When the epoch was committed; None once Spark has purged it."""
-        return self._files.modified(f"{self.path}/commits/{epoch}")
+        return self._modified(f"{self.path}/commits/{epoch}")
 
     def planned(self, epoch: int) -> PlannedEpoch | None:
         """The epoch's offsets, watermark and settings; None once Spark has purged them."""
         path = f"{self.path}/offsets/{epoch}"
-        text = self._files.text(path)
+        text = self._text(path)
         if text is None:
             return None
         head, *lines = _known(text, path, _OFFSET_LOGS)
@@ -149,7 +163,7 @@ class Checkpoint:
     def unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
         """In format 2, the unique ids of the epoch's state files: by operator, partition and store."""
         path = f"{self.path}/commits/{epoch}"
-        text = self._files.text(path)
+        text = self._text(path)
         head, *_ = _known(text, path, _COMMIT_LOGS) if text else [""]
         metadata = json.loads(head) if head.startswith("{") else {}
         return metadata.get("stateUniqueIds") or {}
@@ -164,7 +178,7 @@ class Checkpoint:
 
     def operators(self) -> list[int]:
         """The ids of the stateful operators, ascending."""
-        return sorted(int(name) for name in self._files.names(f"{self.path}/state") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/state") if name.isdigit())
 
     def legacy_operators(self) -> list[LegacyOperator]:
         """The operators that a Spark before 4.0 wrote, without metadata."""
@@ -180,7 +194,7 @@ class Checkpoint:
         for operator in self.operators():
             found.append(str(operator))
             folder = f"{self.path}/state/{operator}/_metadata"
-            names = [*self._files.names(folder), *self._files.names(f"{folder}/v2")]
+            names = [*self._names(folder), *self._names(f"{folder}/v2")]
             found += [f"{operator}/{name}" for name in sorted(names)]
         return tuple(found)
 
@@ -188,7 +202,7 @@ class Checkpoint:
         """The epochs up to this one at which a run recorded its operators and state variables."""
         found: set[int] = set()
         for operator in self.operators():
-            names = self._files.names(f"{self.path}/state/{operator}/_metadata/v2")
+            names = self._names(f"{self.path}/state/{operator}/_metadata/v2")
             found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
         return found
 
@@ -207,7 +221,7 @@ class Checkpoint:
 
     def begun(self) -> list[int]:
         """The planned epochs, committed or not, ascending."""
-        return sorted(int(name) for name in self._files.names(f"{self.path}/offsets") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/offsets") if name.isdigit())
 
     def repartitioned(self, epoch: int) -> bool:
         """Whether the epoch only repartitioned the state.
@@ -232,6 +246,24 @@ class Checkpoint:
             return False
         began, continued = abandoned.began_at, repartitioning.began_at
         return began is not None and continued is not None and continued < began
+
+    def _names(self, path: str) -> list[str]:
+        return self._once(self._files.names, path)
+
+    def _text(self, path: str) -> str | None:
+        return self._once(self._files.text, path)
+
+    def _modified(self, path: str) -> datetime | None:
+        return self._once(self._files.modified, path)
+
+    def _once(self, read: Callable[[str], _T], path: str) -> _T:
+        known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
+        if known is None:
+            return read(path)
+        if (read.__name__, path) not in known:
+            known[read.__name__, path] = read(path)
+        found: _T = known[read.__name__, path]
+        return found
 
 
 def _known(text: str, path: str, versions: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 # Bound what one pass holds in memory; a capture that is further behind makes several passes.
 _EPOCHS_A_PASS = 50
 _ROWS_A_PASS = 1_000_000
+
+# How long Spark may take to report an epoch that it has committed.
+_PROGRESS_WAIT = timedelta(seconds=0.5)
 
 
 @dataclass(frozen=True)
@@ -184,20 +188,22 @@ class Capturer:
         plan: PassPlan | None = None
         failure: Exception | None = None
         attempts = self._attempts(upto)
-        while (attempt := next(attempts, None)) is not None:
-            plan = attempt
-            try:
-                self._write(plan)
-            except OvertakenError:
-                if overtaken:
-                    raise
-                overtaken, plan, failure = True, None, None
-                self.manifest.refresh()
-                attempts = self._attempts(upto)
-            except failures() as error:
-                failure = error
-            else:
-                return plan
+        with self.checkpoint.read_once() as read_anew:
+            while (attempt := next(attempts, None)) is not None:
+                plan = attempt
+                try:
+                    self._write(plan)
+                except OvertakenError:
+                    if overtaken:
+                        raise
+                    overtaken, plan, failure = True, None, None
+                    self.manifest.refresh()
+                    attempts = self._attempts(upto)
+                except failures() as error:
+                    failure = error
+                    read_anew()
+                else:
+                    return plan
         if plan is None:
             return None
         raise self._unreadable(plan, failure) from failure
@@ -211,7 +217,6 @@ class Capturer:
             entries = self._entries(plan, self._write_changelogs(plan))
             self.checkpoint.check_same()
             self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
-            self.manifest.refresh()
         except BaseException:
             # A table's capture may now be ahead of the manifest.
             for table in self._tables.values():
@@ -230,7 +235,7 @@ class Capturer:
     def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
         """The manifest's new rows."""
         entries = [Entry.gap(epoch) for epoch in plan.gaps]
-        progress = self.known_progress | _progress_of(self._reader.running, self.checkpoint.query_id, plan.epochs)
+        progress = self.known_progress | self._progress(plan.epochs)
         sources = self.manifest.newest.sources if self.manifest.newest else None
         times = CommitTimes(self.checkpoint, forked=self._planner.fork is not None)
         for epoch in plan.epochs:
@@ -239,6 +244,17 @@ class Capturer:
             committed_at, time_source = times.of(epoch)
             entries.append(replace(entry, committed_at=committed_at, time_source=time_source))
         return entries
+
+    def _progress(self, epochs: Sequence[int]) -> dict[int, BatchProgress]:
+        """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
+        committed_at = self.checkpoint.committed_at(epochs[-1])
+        while True:
+            newest, progress = _progress_of(self._reader.running, self.checkpoint.query_id, epochs)
+            if newest is None or newest >= epochs[-1] or committed_at is None:
+                return progress
+            if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
+                return progress
+            time.sleep(0.01)
 
     def _entry(
         self, epoch: int, tables: dict[str, TableEntry], progress: BatchProgress | None, sources: str | None
@@ -290,20 +306,26 @@ class Capturer:
         )
 
 
-def _progress_of(spark: SparkSession | None, query_id: str, epochs: Collection[int]) -> dict[int, BatchProgress]:
-    """The progress events that Spark still has of some epochs."""
+def _progress_of(
+    spark: SparkSession | None, query_id: str, epochs: Collection[int]
+) -> tuple[int | None, dict[int, BatchProgress]]:
+    """The newest epoch that Spark has reported, if the query runs here, and what it still knows of some epochs."""
     active = spark.streams.active if spark else []
     query = next((query for query in active if str(query.id) == query_id), None)
+    if query is None:
+        return None, {}
+    newest = -1
     events: dict[int, BatchProgress] = {}
     # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
-    for event in reversed(list(query._jsq.recentProgress())) if query is not None else ():
+    for event in reversed(list(query._jsq.recentProgress())):
         epoch = int(event.batchId())
+        newest = max(newest, epoch)
         if epoch < min(epochs):
             break
         # A query that waits for data reports the coming epoch's number and no input.
         if epoch in epochs and event.durationMs().containsKey("addBatch"):
             events[epoch] = BatchProgress(str(event.runId()), int(event.numInputRows()))
-    return events
+    return newest, events
 
 
 def _offsets_json(planned: PlannedEpoch) -> str:

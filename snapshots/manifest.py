@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streamstate.errors import DamagedStoreError, EpochDroppedError, UntrustedStoreError
-from streamstate.snapshots.delta import commit_once, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, required, update, version_of
+from streamstate.snapshots.delta import commit_once, open_or_create
+from streamstate.snapshots.delta.commits import Handle, required, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
@@ -139,26 +139,22 @@ class Manifest:
         self.generation = 0
         """How many runs of retention the entries have been through."""
         self._place = layout.manifest(query)
-        self._table: DeltaTable | None = None
-        self._writing = Handle(self._place)
+        self._handle = Handle(self._place)
         self._version = -1
-        self._reading = threading.Lock()
+        self._has_all_columns = False
+        self._lock = threading.RLock()  # a handle belongs to one thread
 
     def refresh(self) -> None:
         """Read what was added since. Any thread may call it, such as a cell's and a view's."""
-        with self._reading:
-            if self._table is None:
-                self._table = open_table(self._place)
-            else:
-                update(self._place, self._table)
-            if self._table is None or self._table.version() == self._version:
+        with self._lock:
+            table = self._handle.if_exists()
+            if table is None or table.version() == self._version:
                 return
-            generation = generation_of(self._table)
+            generation = generation_of(table)
             # Retention rewrites the rows that stay, so everything is read again after it.
             known = self.entries if generation == self.generation else []
-            added = read_entries(TableVersion(self._place, self._table), known[-1].epoch + 1 if known else 0)
-            self.entries, self.generation = known + added, generation
-            self._version = self._table.version()
+            added = read_entries(TableVersion(self._place, table), known[-1].epoch + 1 if known else 0)
+            self.entries, self.generation, self._version = known + added, generation, table.version()
 
     @property
     def newest(self) -> Entry | None:
@@ -167,17 +163,34 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Commit epochs, which makes them visible; epochs that another capture has committed since are left out."""
-        columns = {field.name for field in self._table.schema().fields} if self._table is not None else set()
-        if not columns.issuperset(MANIFEST.names):
-            make_manifest(self._place)
+        rows: pa.Table | None = None
 
         def write(table: DeltaTable, newest: int) -> list[DataFile]:
+            nonlocal rows
             if generation_of(table) != self.generation:
                 self.refresh()
             added = [entry for entry in entries if entry.epoch > newest]
-            return write_file(self._place, MANIFEST, as_rows(with_kept_keyframes(added, self.entries)))
+            rows = as_rows(with_kept_keyframes(added, self.entries))
+            return write_file(self._place, MANIFEST, rows)
 
-        commit_once(self._writing, application, entries[-1].epoch, write)
+        with self._lock:
+            self._make()
+            stood = commit_once(self._handle, application, entries[-1].epoch, write)
+            added = rows if stood < entries[-1].epoch else None
+            if added is not None and self._handle.newest().version() == self._version + 1:
+                # Nothing was committed in between, so that the rows need not be read back.
+                self.entries = self.entries + _entries(added, self.generation)
+                self._version += 1
+            self.refresh()
+
+    def _make(self) -> None:
+        """Create the manifest, or add columns that it lacks."""
+        if self._has_all_columns:
+            return
+        table = self._handle.if_exists()
+        if table is None or not {column.name for column in table.schema().fields}.issuperset(MANIFEST.names):
+            make_manifest(self._place)
+        self._has_all_columns = True
 
 
 def make_manifest(place: Place) -> None:
@@ -235,11 +248,15 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Sequence[Entry]) -> li
 def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
     """The entries of a version of the manifest from an epoch on, ascending."""
     generation = generation_of(version.table)
-    rows = version.read("epoch", first).to_pylist()
-    for table in {table for row in rows for table, _ in row["rows"] or []}:
+    entries = _entries(version.read("epoch", first), generation)
+    for table in {table for entry in entries for table in entry.tables}:
         if not is_base_name(table):
             raise UntrustedStoreError.name(version.place, "state table", table)
-    return sorted((_entry(row, generation) for row in rows), key=lambda entry: entry.epoch)
+    return entries
+
+
+def _entries(rows: pa.Table, generation: int) -> list[Entry]:
+    return sorted((_entry(row, generation) for row in rows.to_pylist()), key=lambda entry: entry.epoch)
 
 
 def as_rows(entries: Sequence[Entry]) -> pa.Table:

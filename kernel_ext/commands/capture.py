@@ -20,6 +20,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
+    from streamstate.snapshots.memory import keep_pandas_out
+
+    keep_pandas_out()
     import streamstate as ss
 
     report = ss.capture(given.checkpoint, given.store, given.name, **capture_options(given))

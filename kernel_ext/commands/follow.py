@@ -58,9 +58,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.memory import set_plain_memory
+    from streamstate.snapshots.memory import keep_pandas_out, set_plain_memory
 
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
+    keep_pandas_out()
     metrics = _metrics(given)
 
     def on_pass(outcome: Outcome) -> None:

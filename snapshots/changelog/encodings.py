@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.changelog.framing import Positions
 from streamstate.snapshots.changelog.range_keys import ordering_columns
-from streamstate.snapshots.changelog.records import DELETE, MERGE, PADDING, PUT, Positions, Records, gathered
+from streamstate.snapshots.changelog.records import DELETE, MERGE, PADDING, PUT, Records, gathered
 from streamstate.snapshots.changelog.table_format import KeyEncoding, TableFormat
 from streamstate.snapshots.changelog.unsafe_rows import decoded
 

@@ -79,7 +79,7 @@ class Framing:
                 raise DamagedChangelogError(f"{self._path} has a key of {key} bytes")
             at += self._head + key
         (size,) = _size_at(self._payload, at)
-        return at + 4 + max(size, 0)
+        return int(at + 4 + max(size, 0))
 
     def _many_walks(self, sample: list[int], first: int) -> Iterator[Positions]:
         """The units from a position on, up to the end mark."""

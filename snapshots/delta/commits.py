@@ -25,15 +25,14 @@ from streamstate.snapshots.delta.log_checks import check, check_entries, entry_o
 from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
-from streamstate.snapshots.delta.table import Table
+from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
 # streamstate's retention decides what is kept: Delta's default would drop log entries after 30 days.
 _CONFIGURATION: dict[str, str | None] = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
-    "delta.checkpointInterval": "50",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
-_CHECKPOINT_INTERVAL = 50
 
 # Another process may change the columns at the same time.
 _ATTEMPTS = 5
@@ -106,10 +105,21 @@ class Handle:
         Raises:
             DamagedStoreError, StoreError: as :func:`required`.
         """
+        table = self.if_exists()
+        return required(self.place) if table is None else table
+
+    def if_exists(self) -> Table | None:
+        """The table at its newest version; None if it does not exist yet.
+
+        Raises:
+            DamagedStoreError, StoreError: as :func:`open_table`.
+        """
         if self._table is None:
+            self._table = open_table(self.place)
+            return self._table
+        update(self.place, self._table)
+        if self._table.is_slow:
             self._table = required(self.place)
-        else:
-            update(self.place, self._table)
         return self._table
 
 
@@ -308,7 +318,7 @@ def _holds(table: DeltaTable, files: Sequence[DataFile]) -> bool:
 def _sync_and_seal(place: Place, version: int) -> None:
     try:
         seal(place, version)
-        if version and version % _CHECKPOINT_INTERVAL == 0:
+        if gets_checkpoint(version):
             table = DeltaTable(place.uri, version=version, storage_options=place.storage_options)
             table.create_checkpoint()
             seal(place, version, checkpoint=True)

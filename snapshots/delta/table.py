@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 # With more new entries than this, letting deltalake read the whole log costs no more.
 _FEW = 10
 
+CHECKPOINT_INTERVAL = 20
+"""Versions between two log checkpoints: what opening a table reads of its log."""
+
+
+def gets_checkpoint(version: int) -> bool:
+    """Whether the commit of a version is followed by a log checkpoint."""
+    return version > 0 and version % CHECKPOINT_INTERVAL == 0
+
 
 class Table(DeltaTable):
     """A table that reads its log less often than deltalake does.
@@ -34,7 +42,12 @@ class Table(DeltaTable):
         super().__init__(place.uri, storage_options=place.storage_options)
         self._place = place
         self._versions: dict[str, int | None] = {}
-        self._versions_at = self.version()
+        self._versions_at = self._opened_at = self.version()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether opening the table anew pays off: a handle gets slower with every version that it has been through."""
+        return self.version() - self._opened_at >= CHECKPOINT_INTERVAL
 
     @functools.cached_property
     def _files(self) -> FileSystem:

@@ -16,7 +16,7 @@ from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
 from streamstate.errors import StreamStateError
 from streamstate.snapshots import epoch_commit
-from streamstate.snapshots.delta import commits
+from streamstate.snapshots.delta import table
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
 
@@ -41,7 +41,7 @@ def capture(
     """Capture with the faults of a control file, and return the captured epochs."""
     spark = attached()
     epoch_commit._EPOCHS_A_PASS = epochs_a_pass
-    commits._CHECKPOINT_INTERVAL = log_checkpoint_every
+    table.CHECKPOINT_INTERVAL = log_checkpoint_every
     if control is not None:
         arm(Path(control))
     report = ss.capture(checkpoint, store, QUERY, spark=spark)
