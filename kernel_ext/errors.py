@@ -105,7 +105,7 @@ _EXTRAS = {
         "anywidget": "anywidget",
         "vl_convert": "vl-convert",
     },
-    "sidecar": {"prometheus_client": "prometheus-client"},
+    "sidecar": {"obstore": "obstore", "prometheus_client": "prometheus-client"},
 }
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamstate.errors import JavaNotFoundError, MissingDependencyError
 from streamstate.snapshots.change_feed import Verify, check_verify
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
+from streamstate.snapshots.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.registry import name_of
 from streamstate.snapshots.spark.session import running_session, session
 
@@ -40,14 +42,15 @@ def capture(
     the report names in ``by_spark``.
 
     Args:
-        checkpoint: the query's ``checkpointLocation``, a path or a URI that Spark can read.
+        checkpoint: the query's ``checkpointLocation``: a path, an object store's URI (``s3a://``, ``gs://``,
+            ``abfss://``), or any URI that Spark can read.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
         verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` that this call
             captures, a ``"sample"``, ``"all"``, or ``"never"``. A table that differs is captured by Spark, and named in
             the report.
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
-        storage_options: deltalake's options for reaching an object store, such as
+        storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
 
     Returns:
@@ -118,10 +121,32 @@ def capturer_for(
     check_verify(verify)
     if name is not None:
         check_name(name)
-    if local_path(checkpoint) is None:
-        spark = spark or session()
-    opened, layout = Checkpoint(checkpoint, spark), Layout.at(store, storage_options)
+    opened, layout = open_checkpoint(checkpoint, spark, storage_options), Layout.at(store, storage_options)
     if name is None:
         known = name_of(layout, opened.query_id)
         name = known or name_from(fallback or opened.path.rsplit("/", 1)[-1])
     return Capturer(spark, opened, layout, name, verify)
+
+
+def open_checkpoint(
+    checkpoint: str | os.PathLike[str],
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Checkpoint:
+    """A checkpoint on any file system: through the session if one is given or runs, otherwise without Java if possible.
+
+    Raises:
+        MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
+    """
+    uri = location(checkpoint)
+    if local_path(uri) is not None:
+        return Checkpoint(uri)
+    running = spark or running_session()
+    if running is None and in_object_store(uri):
+        try:
+            return Checkpoint(uri, files=ObjectFiles(uri, storage_options))
+        except MissingDependencyError as missing:
+            with contextlib.suppress(MissingDependencyError, JavaNotFoundError):
+                return Checkpoint(uri, session())
+            raise missing from None
+    return Checkpoint(uri, running or session())

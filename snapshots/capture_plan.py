@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import duration, positive_duration, whole_number
-from streamstate.snapshots.fork_record import ForkRecord, forked_from
+from streamstate.snapshots.fork_record import ForkRecord, read_fork
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Manifest
@@ -72,7 +72,7 @@ class PassPlanner:
     @cached_property
     def fork(self) -> ForkRecord | None:
         """Where the checkpoint was forked from; None if it is not a fork."""
-        return forked_from(self.reader.checkpoint.path, self.reader.running)
+        return read_fork(self.reader.checkpoint.files, self.reader.checkpoint.path)
 
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""

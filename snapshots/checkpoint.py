@@ -27,7 +27,7 @@ from streamstate.errors import (
     NewerCheckpointError,
     NotACheckpointError,
 )
-from streamstate.snapshots.filesystem import Files, files_for, location
+from streamstate.snapshots.filesystem import ReadableFiles, files_for, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.source_progress import sources_after
 
@@ -74,15 +74,26 @@ class PlannedEpoch:
 
 
 class Checkpoint:
-    """A checkpoint, read from its files and never written to; only one on the local disk can do without a session."""
+    """A checkpoint, read from its files and never written to.
 
-    def __init__(self, path: str | os.PathLike[str], spark: SparkSession | None = None) -> None:
+    Args:
+        path: where it is, a path or URI.
+        spark: the session to read with if it is not on the local disk.
+        files: how to read it, if without a session.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spark: SparkSession | None = None,
+        files: ReadableFiles | None = None,
+    ) -> None:
         self.path = location(path)
-        self._files = files_for(spark, path)
+        self._files: ReadableFiles = files or files_for(spark, path)
         self._known = threading.local()  # a thread that reads once does not keep what is new from the others
 
     @property
-    def files(self) -> Files:
+    def files(self) -> ReadableFiles:
         """The file system that it is on."""
         return self._files
 

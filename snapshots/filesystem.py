@@ -8,12 +8,12 @@ import filecmp
 import io
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from streamstate.errors import UntrustedCheckpointError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COPIES_AT_ONCE = 8
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,40 @@ class Volume:
         return Volume(self.linked + other.linked, self.copied + other.copied)
 
 
+class ReadableFiles(Protocol):
+    """What reading a checkpoint needs of the file system that it is on; paths are whole paths or URIs."""
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder; none if it does not exist."""
+
+    def text(self, path: str) -> str | None:
+        """A file's text; None if it does not exist."""
+
+    def content(self, path: str) -> bytes | None:
+        """A file's bytes; None if it does not exist."""
+
+    def open(self, path: str) -> IO[bytes]:
+        """A file, open for reading."""
+
+    def tail(self, path: str, size: int) -> str | None:
+        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was last written; None if it does not exist."""
+
+    def volume(self, path: str) -> int | None:
+        """The size of everything in a folder, in bytes; None if files came or went meanwhile."""
+
+    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
+        """What a function that reads returns for each of some items, in their order: at once where waiting is long."""
+
+
 class LocalFiles:
     """The local disk, without Java; the methods are what reading, forking and rescaling a checkpoint need."""
+
+    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
+        """What a function returns for each of some items."""
+        return map(read, items)
 
     def names(self, path: str) -> list[str]:
         """The names in a folder; none if it does not exist."""
@@ -195,6 +230,10 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
+        """What a function returns for each of some items."""
+        return map(read, items)
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)

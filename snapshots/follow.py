@@ -61,7 +61,8 @@ def follow(
     """Keep a store up to date with a query, in the background.
 
     Args:
-        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``.
+        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``, as for
+            :func:`streamstate.capture`.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, the ``StreamingQuery``'s, or the
             checkpoint folder's.
@@ -70,7 +71,7 @@ def follow(
         verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"``, a ``"sample"``,
             ``"all"``, or ``"never"``, as for :func:`streamstate.capture`.
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
-        storage_options: deltalake's options for reaching an object store, such as
+        storage_options: deltalake's options for reaching the object store of the store and of the checkpoint, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
         on_pass: called in the background after each pass, with the report of the epochs that it captured or with the
             exception that it failed with. It has to return quickly.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.filesystem import ReadableFiles, files_for, location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,12 @@ def forked_from(checkpoint: str | Path, spark: SparkSession | None = None) -> Fo
         40
     """
     path = location(checkpoint)
-    text = files_for(spark, path).text(f"{path}/{FORK_FILE}")
+    return read_fork(files_for(spark, path), path)
+
+
+def read_fork(files: ReadableFiles, checkpoint: str) -> ForkRecord | None:
+    """As :func:`forked_from`, through the files of a checkpoint that is open."""
+    text = files.text(f"{checkpoint}/{FORK_FILE}")
     if text is None:
         return None
     record = json.loads(text)

@@ -23,7 +23,7 @@ from streamstate.snapshots.filesystem import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamstate.snapshots.filesystem import Files
+    from streamstate.snapshots.filesystem import ReadableFiles
 
 _JOIN, _LIMIT, _AGGREGATION = "symmetricHashJoin", "globalLimit", "stateStoreSave"
 _SESSIONS, _GROUPS = "sessionWindowStateStoreSaveExec", "applyInPandasWithState"
@@ -68,7 +68,7 @@ class LegacyOperator:
         return "v1\n" + json.dumps({"operatorInfo": operator, "stateStoreInfo": stores}, separators=(",", ":"))
 
 
-def legacy_operators(files: Files, checkpoint: str) -> list[LegacyOperator]:
+def legacy_operators(files: ReadableFiles, checkpoint: str) -> list[LegacyOperator]:
     """The operators that have state in a checkpoint but no metadata, ascending; none since Spark 4.0."""
     numbers = sorted(int(name) for name in files.names(f"{checkpoint}/state") if name.isdigit())
     return [
@@ -78,7 +78,7 @@ def legacy_operators(files: Files, checkpoint: str) -> list[LegacyOperator]:
     ]
 
 
-def _operator(files: Files, checkpoint: str, number: int) -> LegacyOperator:
+def _operator(files: ReadableFiles, checkpoint: str, number: int) -> LegacyOperator:
     folder = f"{checkpoint}/state/{number}"
     partitions = sum(name.isdigit() for name in files.names(folder))
     stores = tuple(sorted(name for name in files.names(f"{folder}/0") if name.startswith(_SIDES)))

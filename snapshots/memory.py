@@ -77,13 +77,22 @@ def keep_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # as Python's documentation blocks an import
-    try:
-        import pyarrow as pa
+    import pyarrow as pa
 
+    sys.meta_path.insert(0, _NoPandas)
+    try:
         pa.array([0])
     finally:
-        del sys.modules["pandas"]
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    """Finds no pandas, as if it were not installed."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
 
 
 def give_back() -> bool:

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.filesystem import Files
+    from streamstate.snapshots.filesystem import ReadableFiles
 
 FILES, OFFSET = "files", "offset"
 """The kinds of sources: those whose log lists files, and those whose offset itself says how far they were read."""
@@ -35,7 +35,7 @@ _ATTEMPTS = 3
 
 
 def sources_after(
-    files: Files, checkpoint: str, before: str | None, offsets: Sequence[str | None], names: Sequence[str] = ()
+    files: ReadableFiles, checkpoint: str, before: str | None, offsets: Sequence[str | None], names: Sequence[str] = ()
 ) -> str | None:
     """The ``sources`` column of an epoch's row in the manifest; None if nothing is known of any source.
 
@@ -60,14 +60,14 @@ def by_source(held: dict[str, Any] | list[Any]) -> dict[str | int, Any]:
     return dict(held.items() if isinstance(held, dict) else enumerate(held))
 
 
-def _source(files: Files, folder: str, before: SourceFacts, offset: str) -> SourceFacts:
+def _source(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) -> SourceFacts:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return _facts(files, folder, before, offset)
     # The log has an unknown form. Capture does not depend on it.
     return None
 
 
-def _facts(files: Files, folder: str, before: SourceFacts, offset: str) -> SourceFacts:
+def _facts(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) -> SourceFacts:
     batch = source_batch(offset)
     if batch is not None:
         prefix = _Prefix.of(before)
@@ -89,7 +89,7 @@ def source_batch(offset: str | None) -> int | None:
     return int(parsed["logOffset"])
 
 
-def _started(files: Files, folder: str) -> SourceFacts:
+def _started(files: ReadableFiles, folder: str) -> SourceFacts:
     """Where a source began, which Kafka's source and some others record once."""
     text = files.text(f"{folder}/0")
     facts: dict[str, Any] = {"kind": OFFSET}
@@ -129,7 +129,7 @@ class _Prefix:
             "batch": self.batch,
         }
 
-    def advanced(self, files: Files, folder: str, batch: int) -> _Prefix | None:
+    def advanced(self, files: ReadableFiles, folder: str, batch: int) -> _Prefix | None:
         """The prefix up to a later batch; None if the source's log no longer has the batches between."""
         if batch <= self.batch:
             return self
@@ -163,7 +163,7 @@ class _Taken:
         return int.from_bytes(hashlib.blake2b(named, digest_size=16).digest())
 
 
-def _taken(files: Files, folder: str, after: int, last: int) -> Iterator[_Taken]:
+def _taken(files: ReadableFiles, folder: str, after: int, last: int) -> Iterator[_Taken]:
     """The files of the batches after one, up to another, as far as the log still has them."""
     if last == after + 1:
         # The usual case, without listing the log, which is long if batches are frequent.
@@ -190,7 +190,7 @@ def _taken(files: Files, folder: str, after: int, last: int) -> Iterator[_Taken]
         after = upto
 
 
-def _end_of_compact(files: Files, path: str, after: int) -> list[_Taken]:
+def _end_of_compact(files: ReadableFiles, path: str, after: int) -> list[_Taken]:
     """The lines of the batches after one. They ascend, so reading starts near the end of the file."""
     size = _FIRST_READ
     while True:

@@ -12,9 +12,9 @@ from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
+from streamstate.snapshots.capture import open_checkpoint
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import Layout
 
 if TYPE_CHECKING:
@@ -59,11 +59,7 @@ def examine(
         >>> print(examine("checkpoints/delays", "store"))  # doctest: +SKIP
     """
     interval = CaptureInterval.of(every)
-    if local_path(checkpoint) is None and spark is None:
-        from streamstate.snapshots.spark.session import session
-
-        spark = session()
-    opened = Checkpoint(checkpoint, spark)
+    opened = open_checkpoint(checkpoint, spark, storage_options)
     query_id, committed = opened.query_id, opened.committed()
     newest = committed[-1] if committed else None
     planned = opened.planned(newest) if newest is not None else None

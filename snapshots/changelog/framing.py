@@ -20,7 +20,7 @@ Positions = NDArray[np.int64]
 
 _SAMPLE = 100  # units at the start that show what others may look like
 _ALIKE = 3  # units in a row that look like those of the sample: a place where a walk starts
-_APART = 8 << 10  # bytes from one walk's start to the next
+_APART = 4 << 10  # bytes from one walk's start to the next
 
 _size_at = struct.Struct(">i").unpack_from
 

@@ -51,7 +51,7 @@ def changes(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -
     if any(first < epoch <= last for epoch in checkpoint.operators_written_at(last)):
         raise UnsupportedChangelogError(f"A run that began in epochs {first} to {last} may have changed the schema.")
     files = epoch_files(checkpoint, table, first, last)
-    read = ((file, _records(checkpoint, file, table)) for file in files)
+    read = checkpoint.files.each(lambda file: (file, _records(checkpoint, file, table)), files)
     return pa.concat_tables([_table(group, table) for group in _groups(read)])
 
 

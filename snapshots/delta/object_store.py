@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, PyFileSystem
 
-# A missing store should be reported within seconds, in spite of retries.
-_PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "3", "retry_timeout": "20s"}
+PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "3", "retry_timeout": "20s"}
+"""The options for a missing store to be reported within seconds, in spite of retries."""
 REACHING = "Check the bucket, the endpoint, the region and the credentials in storage_options or the environment."
 """What to check if an object store cannot be reached."""
 
@@ -23,7 +23,7 @@ def patient(options: Mapping[str, str] | None) -> dict[str, str]:
     """The options, with timeouts unless they set some."""
     given = dict(options or {})
     names = {name.lower() for name in given}
-    return {**{name: value for name, value in _PATIENCE.items() if name not in names}, **given}
+    return {**{name: value for name, value in PATIENCE.items() if name not in names}, **given}
 
 
 def files_of(uri: str, options: dict[str, str] | None, sizes: Mapping[str, int] | None = None) -> FileSystem:

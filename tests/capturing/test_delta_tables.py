@@ -18,6 +18,7 @@ from streamstate.snapshots.delta.commits import Handle, required, update
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 NOW = timedelta(0)
@@ -211,6 +212,21 @@ def test_a_sweep_while_a_file_is_written(place: Place) -> None:
     commit_once(place, "w", 1, write)
     assert attempts == 2
     assert len(numbers(place)) == 300_000
+
+
+def test_a_handle_is_opened_anew_before_it_is_slow(place: Place) -> None:
+    """Deltalake's handles get slower with every version; what they return stays the same."""
+    handle = Handle(place)
+    opened = [handle.newest()]
+    for number in range(2 * CHECKPOINT_INTERVAL + 2):
+        add(place, number)
+        table = handle.newest()
+        assert table.transaction_version("w") == number
+        assert not table.is_slow
+        if table is not opened[-1]:
+            opened.append(table)
+    assert len(opened) == 3
+    assert len(list((Path(place.uri) / "_delta_log").glob("*.checkpoint.parquet"))) == 2
 
 
 def test_an_error_while_writing_leaves_no_files(place: Place) -> None:

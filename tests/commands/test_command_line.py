@@ -97,11 +97,11 @@ def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, store: Pat
 @pytest.mark.parametrize(
     ("line", "unused"),
     [
-        ("--version", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client"),
-        ("follow --help", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client"),
-        ("ls {}", "duckdb pyspark panel IPython prometheus_client"),
-        ("sql {} 'FROM q'", "pyspark panel IPython prometheus_client"),
-        ("keep {} q --last 5", "pyspark panel IPython prometheus_client"),
+        ("--version", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client obstore"),
+        ("follow --help", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client obstore"),
+        ("ls {}", "duckdb pyspark panel IPython prometheus_client obstore"),
+        ("sql {} 'FROM q'", "pyspark panel IPython prometheus_client obstore"),
+        ("keep {} q --last 5", "pyspark panel IPython prometheus_client obstore"),
     ],
 )
 def test_a_command_loads_only_what_it_needs(line: str, unused: str, store: Path) -> None:

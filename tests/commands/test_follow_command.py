@@ -63,6 +63,23 @@ def test_waiting_for_a_checkpoint_ends_with_a_signal(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("command", ["capture", "follow"])
+def test_neither_spark_nor_pandas_is_loaded(checkpoint: Path, tmp_path: Path, command: str) -> None:
+    """They would take a second to start with, and 100 MiB for good."""
+    program = f"""
+import os, signal, sys, threading
+from streamstate.command_line import main
+if {command!r} == "follow":
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+status = main([{command!r}, {str(checkpoint)!r}, {str(tmp_path / "store")!r}, "--name", "q"])
+print(status, sorted({{"pandas", "pyspark", "py4j"}} & set(sys.modules)))
+"""
+    run = [sys.executable, "-c", program]
+    process = subprocess.run(run, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (process.stdout.splitlines()[-1], process.stderr) == ("0 []", "")
+    assert ss.open_store(tmp_path / "store")["q"].captured() == [0, 1, 2, 3]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_follow_runs_until_a_signal(checkpoint: Path, tmp_path: Path, number: signal.Signals) -> None:

@@ -1,0 +1,146 @@
+"""Checkpoints in an object store are captured without Spark, as those on disk are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded.unpacked import unpacked
+
+import streamstate as ss
+from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
+from streamstate.errors import CaptureError, MissingDependencyError, NotACheckpointError
+from streamstate.snapshots.delta import Place
+from streamstate.snapshots.object_files import ObjectFiles
+
+WITHOUT_SPARK = """
+import json, sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+import streamstate as ss
+for checkpoint, store, name, options in json.loads(sys.argv[1]):
+    report = ss.capture(checkpoint, store, name, storage_options=options)
+    print(json.dumps([report.epochs, dict(report.by_spark)]))
+"""
+
+
+def captured_without_spark(*captures: tuple[Any, ...]) -> list[Any]:
+    """What captures in a process without Spark reported."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, json.dumps([list(map(plain, each)) for each in captures])]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in process.stdout.splitlines()]
+
+
+def plain(argument: Any) -> Any:
+    """An argument as JSON has it."""
+    return str(argument) if isinstance(argument, Path) else argument
+
+
+def upload(bucket: Bucket, folder: Path, name: str) -> str:
+    """Bring a folder into the bucket; returns its URI, with Hadoop's scheme."""
+    files = Place(f"{bucket.uri}/{name}", bucket.options).filesystem()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with files.open_output_stream(path.relative_to(folder).as_posix()) as file:
+                file.write(path.read_bytes())
+    return f"s3a://bucket/{name}"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recorded checkpoints, by provider and query."""
+    return unpacked("4.1", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def remote(bucket: Bucket, local: Path) -> str:
+    """The checkpoint of an aggregation in the bucket."""
+    return upload(bucket, local / "RocksDB-format-2" / "aggregation", "checkpoints/an aggregation")
+
+
+@pytest.mark.parametrize("kind", ["RocksDB-format-2", "RocksDB-with-changelog", "HDFS"])
+def test_a_checkpoint_in_a_bucket_is_captured_like_one_on_disk(
+    bucket: Bucket, local: Path, kind: str, tmp_path: Path
+) -> None:
+    """Into a store on disk and into one in the same bucket, at every epoch."""
+    checkpoint = local / kind / "aggregation"
+    uri = upload(bucket, checkpoint, f"checkpoints/{kind}")
+    stores = [str(tmp_path / "of-bucket"), f"{bucket.uri}/stores/{kind}"]
+    reports = captured_without_spark(
+        (checkpoint, tmp_path / "of-disk", "q", None), *((uri, store, "q", bucket.options) for store in stores)
+    )
+    assert reports == [[[0, 1, 2, 3], {}]] * 3
+    expected = ss.open_store(tmp_path / "of-disk")["q"]
+    for store in stores:
+        found = ss.open_store(store, storage_options=bucket.options)["q"]
+        assert found.epochs()["offsets"].equals(expected.epochs()["offsets"])
+        for epoch in range(4):
+            assert found.at(epoch).table().to_arrow().equals(expected.at(epoch).table().to_arrow())
+
+
+def test_files_in_a_bucket_are_read_as_on_disk(bucket: Bucket, remote: str) -> None:
+    """What does not exist is missing, and nothing else is an error."""
+    files = ObjectFiles(remote, bucket.options)
+    assert sorted(files.names(f"{remote}/commits")) == sorted(
+        [*map(str, range(4)), *(f".{epoch}.crc" for epoch in range(4))]
+    )
+    assert files.names(f"{remote}/state") == ["0"]
+    assert files.names(f"{remote}/none") == []
+    text = files.text(f"{remote}/commits/1")
+    assert text is not None
+    assert text.startswith("v")
+    assert files.content(f"{remote}/commits/1") == files.open(f"{remote}/commits/1").read() == text.encode()
+    assert files.tail(f"{remote}/commits/1", 10**6) == text
+    assert files.tail(f"{remote}/commits/1", len(text) - 1) == text.partition("\n")[2]
+    assert files.modified(f"{remote}/commits/1") is not None
+    assert files.volume(f"{remote}/commits") == sum(
+        len(files.content(f"{remote}/commits/{name}") or b"") for name in files.names(f"{remote}/commits")
+    )
+    none = f"{remote}/none"
+    assert [files.text(none), files.content(none), files.tail(none, 1), files.modified(none)] == [None] * 4
+    with pytest.raises(FileNotFoundError):
+        files.open(none)
+
+
+def test_options_that_only_tables_have_are_left_out(bucket: Bucket, remote: str) -> None:
+    """Deltalake takes one set of options for several purposes."""
+    options = {**bucket.options, "AWS_S3_ALLOW_UNSAFE_RENAME": "true", "max_retries": "3", "timeout": "10s"}
+    assert ObjectFiles(remote, options).names(f"{remote}/state") == ["0"]
+
+
+def test_a_store_that_refuses_is_no_missing_checkpoint(bucket: Bucket, remote: str, tmp_path: Path) -> None:
+    """The error says what to check, and a later attempt may succeed."""
+    options = {**bucket.options, "AWS_ACCESS_KEY_ID": "wrong"}
+    with pytest.raises(CaptureError, match=r"(?s)cannot be read: .*Check the bucket") as raised:
+        ObjectFiles(remote, options).text(f"{remote}/metadata")
+    assert not isinstance(raised.value, NotACheckpointError)
+
+
+def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, remote: str) -> None:
+    """If Spark is missing too, this one is the smaller."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(MissingDependencyError, match=r"streamstate\[sidecar\]"):
+        ObjectFiles(remote)
+
+
+def test_an_epoch_takes_requests_for_its_own_files_only(bucket: Bucket, local: Path, tmp_path: Path) -> None:
+    """One for each state file and one for its checksum, and a fixed number beside."""
+    checkpoint, last = local / "RocksDB-format-2" / "aggregation", tmp_path / "last"
+    earlier = shutil.copytree(checkpoint, tmp_path / "earlier")
+    last.mkdir()
+    (earlier / "commits" / "3").rename(last / "3")
+    uri = upload(bucket, earlier, "checkpoints/growing")
+    capture = (uri, tmp_path / "store", "q", bucket.options)
+    assert captured_without_spark(capture) == [[[0, 1, 2], {}]]
+    upload(bucket, last, "checkpoints/growing/commits")
+    bucket.requests()
+    assert captured_without_spark(capture) == [[[3], {}]]
+    requests = bucket.requests()
+    changes = [request for request in requests if "/state/0/" in request and ".changelog" in request]
+    assert len(changes) == 2 * len(list((checkpoint / "state" / "0").glob("[0-9]*")))
+    assert all("/4_" in request for request in changes)
+    assert len(requests) - len(changes) < 40
