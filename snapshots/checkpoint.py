@@ -136,6 +136,21 @@ class Checkpoint:
         """When the epoch was committed; None once Spark has purged it."""
         return self._modified(f"{self.path}/commits/{epoch}")
 
+    def logged_at(self, epoch: int) -> datetime | None:
+        """When what the epoch reads was written to the offset log; None once Spark has purged it."""
+        return self._modified(f"{self.path}/offsets/{epoch}")
+
+    def stored_at(self, epoch: int) -> datetime | None:
+        """When the first partition of the first operator was stored at the epoch; None once Spark has purged it."""
+        for operator in self.operators()[:1]:
+            folder = f"{self.path}/state/{operator}/0"
+            stores = [name for name in self._files.names(folder) if name.startswith(("left-", "right-"))]
+            folder = f"{folder}/{min(stores)}" if stores else folder
+            written = [name for name in self._files.names(folder) if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
+            if written:
+                return self._files.modified(f"{folder}/{min(written)}")
+        return None
+
     def planned(self, epoch: int) -> PlannedEpoch | None:
         """The epoch's offsets, watermark and settings; None once Spark has purged them."""
         path = f"{self.path}/offsets/{epoch}"

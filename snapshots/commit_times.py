@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint import Checkpoint
 
+REAL_TIME = "real-time"
+"""The mode of an epoch that is an interval between two checkpoints, in which Spark hands on each row at once."""
+
 COMMIT, OFFSETS = "commit", "offsets"
 """Where a time comes from: the modification time of the epoch's commit file, or the plan in the offset log."""
 # Object stores, and some disks, keep whole seconds.
 _CUT_OFF = timedelta(seconds=1)
+# Spark's least duration of an epoch in real-time mode is five seconds, unless a setting shortens it.
+_AT_ONCE = timedelta(seconds=0.5)
 
 
 class CommitTimes:
@@ -30,6 +35,7 @@ class CommitTimes:
             planned = checkpoint.planned(epoch)
             return planned.began_at if planned else None
 
+        self._checkpoint = checkpoint
         self._forked = forked
         self._modified_at = cache(checkpoint.committed_at)
         self._planned_at = cache(planned_at)
@@ -41,6 +47,21 @@ class CommitTimes:
         if planned is not None and (modified is None or not self._plausible(epoch, modified, planned)):
             return planned, OFFSETS
         return modified, None if modified is None else COMMIT
+
+    def mode(self, epoch: int) -> str | None:
+        """``real-time`` if the epoch's files show it: Spark then plans an epoch at its end, after its state is stored.
+
+        None otherwise, in a fork, and in a copy whose files have the times of copying.
+        """
+        committed_at, source = self.of(epoch)
+        began_at, logged_at = self._planned_at(epoch), self._checkpoint.logged_at(epoch)
+        if self._forked or source != COMMIT or began_at is None or logged_at is None or committed_at is None:
+            return None
+        if logged_at - began_at < _AT_ONCE:
+            return None
+        stored_at = self._checkpoint.stored_at(epoch)
+        in_order = stored_at is not None and began_at <= stored_at <= logged_at <= committed_at
+        return REAL_TIME if in_order else None
 
     def _plausible(self, epoch: int, modified: datetime, planned: datetime) -> bool:
         if modified < planned - _CUT_OFF:

@@ -242,7 +242,7 @@ class Capturer:
             entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
             sources = entry.sources or sources
             committed_at, time_source = times.of(epoch)
-            entries.append(replace(entry, committed_at=committed_at, time_source=time_source))
+            entries.append(replace(entry, committed_at=committed_at, time_source=time_source, mode=times.mode(epoch)))
         return entries
 
     def _progress(self, epochs: Sequence[int]) -> dict[int, BatchProgress]:

@@ -50,6 +50,7 @@ MANIFEST = pa.schema(
         ("sources", pa.string()),
         ("began_at", TIME),
         ("time_source", pa.string()),
+        ("mode", pa.string()),
     ]
 )
 

@@ -62,6 +62,8 @@ class Entry:
     """When Spark planned the epoch's batch, which is its processing time; None as for ``sources``."""
     time_source: str | None = None
     """Where ``committed_at`` comes from: ``commit`` or ``offsets`` (see ``commit_times``); None in older stores."""
+    mode: str | None = None
+    """``real-time`` if Spark ran the epoch in its real-time mode, as far as that shows; otherwise None."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -273,13 +275,16 @@ def _row(entry: Entry) -> dict[str, Any]:
         "sources": entry.sources,
         "began_at": entry.began_at,
         "time_source": entry.time_source,
+        "mode": entry.mode,
     }
 
 
 def _entry(row: dict[str, Any], generation: int) -> Entry:
     rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
     tables = {sys.intern(name): TableEntry(rows[name], changes[name], keyframes[name], generation) for name in rows}
-    texts = {name: sys.intern(row[name]) for name in ("status", "run_id", "time_source") if row.get(name) is not None}
+    texts = {
+        name: sys.intern(row[name]) for name in ("status", "run_id", "time_source", "mode") if row.get(name) is not None
+    }
     return Entry(
         **{name: row[name] for name in MANIFEST.names[:8]} | texts,
         tables=tables,

@@ -30,6 +30,7 @@ _PROVIDERS = {
 }
 _OPERATORS = {
     "stateStoreSave",
+    "StatefulStreamlineAggregate",
     "sessionWindowStateStoreSaveExec",
     "dedupe",
     "dedupeWithinWatermark",

@@ -193,6 +193,7 @@ def _unknown(_: KeyEvent, __: EpochFacts) -> str:
 
 _RULES: dict[str, Rule] = {
     "stateStoreSave": _by_input_until_evicted,
+    "StatefulStreamlineAggregate": _by_input_until_evicted,
     "sessionWindowStateStoreSaveExec": _session,
     "dedupe": _by_input_until_evicted,
     "dedupeWithinWatermark": _by_input_until_evicted,
