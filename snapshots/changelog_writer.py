@@ -26,6 +26,7 @@ from streamstate.snapshots.change_log import (
     with_beginning,
 )
 from streamstate.snapshots.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
+from streamstate.snapshots.changelog.failures import OnlySnapshotError
 from streamstate.snapshots.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.delta.data_files import DataFile
@@ -153,8 +154,7 @@ class DriverWriter:
 
     def _restart(self, epoch: int) -> pa.Table:
         """Begin the log, or begin it again after a gap, with a keyframe."""
-        why = f"The log begins with the whole state of epoch {epoch}."
-        whole = self._feed.whole(self._log.source, [epoch], why)
+        whole = self._feed.whole(self._log.source, [epoch])
         rows = with_positions(whole.rows, whole.columns)
         if self._log.source.shape is Shape.TIMERS:
             self._follower = WholeFollower(whole.columns, rows.select(whole.columns.names))
@@ -173,13 +173,13 @@ class DriverWriter:
         yield from follower.changes(rows, epochs)
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
-        """The epochs' change feed, or the whole state at each of them if Spark has no feed."""
+        """The epochs' changes, or the whole state at each of them if there are none."""
         source = self._log.source
         if self._reader.has_feed(source, epochs):
             try:
                 changes = self._feed.changes(source, epochs[0], epochs[-1])
-            except failures():
-                whole = self._reader.whole(source, epochs)
+            except _no_changes():
+                whole = self._feed.whole(source, epochs)
                 self._log.advice = self._reader.advice(source, epochs)
                 return whole, False
             self._log.advice = None
@@ -238,6 +238,11 @@ class DriverWriter:
             self._log.written += rows.num_rows
         # Epochs that another capture has put into the log stay as it wrote them.
         return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})
+
+
+def _no_changes() -> tuple[type[Exception], ...]:
+    """What reading the changes of epochs raises if there are none."""
+    return (OnlySnapshotError, *failures())
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import numpy as np
 
 from streamstate.snapshots.changelog.compression import LZ4, ZSTD
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.filesystem import Files
 
 _HADOOP_MAGIC = b"crc\x00"
 _HADOOP_HEADER = 8
@@ -62,6 +63,18 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
     if hadoop is not None:
         return Proof.HADOOP
     return Proof.CODEC if own_sums(content) else Proof.NONE
+
+
+def verified(files: Files, path: str, content: bytes) -> bytes:
+    """A file's bytes, compared with the checksum file beside it: Spark's, which has the size too, or else Hadoop's.
+
+    Raises:
+        DamagedChangelogError, UnsupportedChangelogError: as :func:`verify`.
+    """
+    folder, _, name = path.rpartition("/")
+    spark = files.content(f"{path}.crc")
+    verify(content, path, spark=spark, hadoop=files.content(f"{folder}/.{name}.crc") if spark is None else None)
+    return content
 
 
 def own_sums(content: bytes) -> bool:
