@@ -44,7 +44,7 @@ _POOL = "streamstate"
 
 @dataclass(frozen=True)
 class StateRows:
-    """Rows of one state table as Spark returned them, in Spark's order.
+    """Rows of one state table as Spark returns them; changes, and the elements of a list, are in Spark's order.
 
     ``rows`` has the columns ``_epoch``, ``_change`` (``update``, ``append``, ``delete``), ``_partition``, then the
     key columns (without ``_position``, which Spark does not have) and the value columns.
@@ -154,7 +154,7 @@ class StateReader:
         if "RocksDB" not in provider:
             return None
         return (
-            f"{source.table}: Spark has no change feed, so capture reads the whole state of each epoch. To make capture"
+            f"{source.table}: there is no changelog, so capture reads the whole state of each epoch. To make capture"
             " cheap, restart the query with"
             " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true (Spark 3.5 or later)."
         )

@@ -112,6 +112,8 @@ class _Formats:
         parts = _parts(store, source)
         family = _family(store, source)
         schema = self._schema(store, family or DEFAULT_FAMILY)
+        if source.shape is Shape.TIMERS and [field["type"] for field in schema.key["fields"]][1:] != ["long"]:
+            raise UnsupportedChangelogError("Timers are stored in an unknown way.")
         check_supported(schema.key)
         check_supported(schema.value)
         encoding, prefix = _key_encoding(store, schema, provider)
