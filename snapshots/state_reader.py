@@ -212,12 +212,12 @@ class StateReader:
 
     def _marked(self, source: StateSource, epoch: int) -> DataFrame:
         """The whole state at an epoch, with the columns that only the change feed has."""
+        frame = self.frame(source, epoch)  # raises if PySpark is missing
+
         from pyspark.sql import functions as F
 
         change = "append" if source.shape is Shape.LIST else "update"
-        return self.frame(source, epoch).select(
-            F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*"
-        )
+        return frame.select(F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*")
 
     def _flat(self, frame: DataFrame, source: StateSource) -> StateFrame:
         schema = (frame.schema.json(), source.shape)
