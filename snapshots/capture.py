@@ -59,7 +59,7 @@ def capture(
         InvalidNameError: ``name`` cannot name a folder and an SQL relation.
         NameTakenError: ``name`` belongs to another query.
         InvalidArgumentError: ``verify`` is not one of these.
-        CaptureError: Spark cannot read the state.
+        CaptureError: the state cannot be read.
         MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
         StoreError: the store cannot be reached or written.
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
 from streamstate.snapshots.change_rows import with_positions
-from streamstate.snapshots.changelog.failures import ChangelogError, OnlySnapshotError
+from streamstate.snapshots.changelog.failures import ChangelogError, MissingChangelogError, OnlySnapshotError
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.changelog.whole_state import whole_state
@@ -66,7 +66,7 @@ class ChangeFeed:
         """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
 
         Raises:
-            OnlySnapshotError: the epochs have no changes, neither in files nor from Spark.
+            MissingChangelogError: an epoch has only a snapshot; or it is purged, and there is no Spark.
             TooLargeError: Spark refuses to let the driver fetch so much.
         """
         by_spark = partial(self.reader.changes, source, first, last)
@@ -78,7 +78,7 @@ class ChangeFeed:
         except OnlySnapshotError:
             raise
         except ChangelogError as error:
-            with self._by_spark(source.table, str(error)):
+            with self._by_spark(source.table, error):
                 return by_spark()
         if not self._compares((source.table, "changes"), layout):
             return decoded
@@ -93,6 +93,7 @@ class ChangeFeed:
         """The whole state at each of some epochs, of which only the elements of lists have an order.
 
         Raises:
+            MissingChangelogError: an epoch is purged, and there is no Spark.
             TooLargeError: as :meth:`changes`.
         """
         by_spark = partial(self.reader.whole, source, epochs)
@@ -102,7 +103,7 @@ class ChangeFeed:
             layout = self.reader.format(source)
             decoded = StateRows(columns_of(layout), whole_state(self.reader.checkpoint, layout, epochs))
         except ChangelogError as error:
-            with self._by_spark(source.table, str(error)):
+            with self._by_spark(source.table, error):
                 return by_spark()
         if not self._compares((source.table, "whole state"), layout):
             return decoded
@@ -123,7 +124,7 @@ class ChangeFeed:
             return decoded
         table, what = kind
         self._wrong.add(table)
-        why = f"Its {what}, as decoded, differs from what Spark reads: {difference}."
+        why = f"What was decoded of its {what} differs from what Spark reads: {difference}."
         self.by_spark[table] = why
         warnings.warn(
             f"Spark captures {table} of {self.reader.checkpoint.path} from epoch {first} on. {why}\n"
@@ -134,12 +135,14 @@ class ChangeFeed:
         return None
 
     @contextmanager
-    def _by_spark(self, table: str, why: str) -> Iterator[None]:
-        """Record that Spark reads a table; if it cannot be started, say why it is needed."""
-        self.by_spark[table] = why
+    def _by_spark(self, table: str, why: ChangelogError) -> Iterator[None]:
+        """Record that Spark reads a table; if it cannot be started, say why it is needed, or what is missing."""
+        self.by_spark[table] = str(why)
         try:
             yield
         except (MissingDependencyError, JavaNotFoundError) as error:
+            if isinstance(why, MissingChangelogError):
+                raise why from None  # nor could Spark read what it has purged
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, kind: _Kind, layout: TableFormat) -> bool:

@@ -26,7 +26,6 @@ from streamstate.snapshots.change_log import (
     with_beginning,
 )
 from streamstate.snapshots.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
-from streamstate.snapshots.changelog.failures import OnlySnapshotError
 from streamstate.snapshots.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.delta.data_files import DataFile
@@ -178,7 +177,7 @@ class DriverWriter:
         if self._reader.has_feed(source, epochs):
             try:
                 changes = self._feed.changes(source, epochs[0], epochs[-1])
-            except _no_changes():
+            except failures():
                 whole = self._feed.whole(source, epochs)
                 self._log.advice = self._reader.advice(source, epochs)
                 return whole, False
@@ -238,11 +237,6 @@ class DriverWriter:
             self._log.written += rows.num_rows
         # Epochs that another capture has put into the log stay as it wrote them.
         return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})
-
-
-def _no_changes() -> tuple[type[Exception], ...]:
-    """What reading the changes of epochs raises if there are none."""
-    return (OnlySnapshotError, *failures())
 
 
 @dataclass(frozen=True)

@@ -41,15 +41,13 @@ class StateHistory:
     Args:
         checkpoint: the query's checkpoint.
         table: a table of the store.
-        read: reads the records of a changelog by its path; raises if there is none.
     """
 
-    def __init__(self, checkpoint: Checkpoint, table: TableFormat, read: Callable[[str], Records]) -> None:
+    def __init__(self, checkpoint: Checkpoint, table: TableFormat) -> None:
         if table.provider not in _SNAPSHOTS:
             raise UnsupportedChangelogError(f"The state store provider {table.provider} writes no known snapshots.")
         self._checkpoint = checkpoint
         self._table = table
-        self._read = read
         self._committed = cache(self._names)
         self._repartitioned = cache(checkpoint.repartitioned)
 
@@ -61,8 +59,8 @@ class StateHistory:
         """
         return len(committed_names(self._checkpoint, self._table, epoch))
 
-    def files(self, epoch: int, partition: int) -> StateFiles:
-        """The files that make up a partition's state at a committed epoch.
+    def files(self, epoch: int, partition: int, read: Callable[[str], Records]) -> StateFiles:
+        """The files that make up a partition's state at a committed epoch; ``read`` reads a changelog by its path.
 
         Raises:
             MissingChangelogError: a file is missing, because Spark has purged it.
@@ -84,7 +82,7 @@ class StateHistory:
                 raise MissingChangelogError(
                     f"{folder} has neither {snapshot} nor {changelog}: Spark has purged the state of epoch {epoch}."
                 )
-            records = self._read(in_store(self._checkpoint, self._table, partition, changelog))
+            records = read(in_store(self._checkpoint, self._table, partition, changelog))
             lineage |= _lineage(records)
             later.append(records)
         return StateFiles(None, (*reversed(later),))

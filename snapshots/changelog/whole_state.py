@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,27 +31,38 @@ def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int
     elements of lists, otherwise ``update``. The rows are ordered by epoch, then by partition; the elements of a list
     are in their order.
 
-    Memory grows with the rows that are returned, and with the changes since the last snapshot of one partition.
+    One partition is read after the other, and a snapshot piece by piece: besides the rows that are returned, memory
+    holds the changes of one partition since its snapshot.
 
     Raises:
         MissingChangelogError: an epoch is not committed, or Spark has purged a file that its state needs.
         UnsupportedChangelogError: a file or the table is in a format that is not known, or ``rocksdict`` is missing.
         DamagedChangelogError: a file is not what Spark wrote.
     """
+    history = StateHistory(checkpoint, table)
+    partitions = {epoch: history.partitions(epoch) for epoch in epochs}
+    rows: dict[int, list[pa.Table]] = {epoch: [] for epoch in epochs}
+    for partition in range(max(partitions.values())):
+        read: Callable[[str], Records] = partial(_read, checkpoint, table)
+        if len(epochs) > 1:
+            read = cache(read)  # a changelog belongs to the states of several epochs
+        for epoch in epochs:
+            if partition < partitions[epoch]:
+                files = history.files(epoch, partition, read)
+                state = _state(files, _snapshot(checkpoint, files.snapshot, table), several=table.several)
+                rows[epoch] += (_decoded(records, table, epoch, partition) for records in state)
+    return pa.concat_tables([piece for pieces in rows.values() for piece in pieces])
 
-    def read(path: str) -> Records:
-        return file_records(checkpoint, path, _content(checkpoint, path), table)
 
-    history = StateHistory(checkpoint, table, read)
-    kind = np.uint8(MERGE if table.several else PUT)
-    rows = []
-    for epoch in epochs:
-        for partition in range(history.partitions(epoch)):
-            files = history.files(epoch, partition)
-            for records in _state(files, _snapshot(checkpoint, files.snapshot, table), table):
-                file = EpochFile(epoch, partition, records.path)
-                rows.append(rows_of([(file, replace(records, kind=np.full(len(records), kind)))], table))
-    return pa.concat_tables(rows)
+def _decoded(records: Records, table: TableFormat, epoch: int, partition: int) -> pa.Table:
+    """The rows in the records of a state, as if the epoch had put them."""
+    kinds = np.full(len(records), MERGE if table.several else PUT, np.uint8)
+    return rows_of([(EpochFile(epoch, partition, records.path), replace(records, kind=kinds))], table)
+
+
+def _read(checkpoint: Checkpoint, table: TableFormat, path: str) -> Records:
+    """The records of a file, of the table alone."""
+    return _own(file_records(checkpoint, path, _content(checkpoint, path), table), table)
 
 
 def _content(checkpoint: Checkpoint, path: str) -> bytes:
@@ -65,26 +77,26 @@ def _snapshot(checkpoint: Checkpoint, path: str | None, table: TableFormat) -> I
     if path is None:
         return
     if table.provider == "HDFS":
-        yield file_records(checkpoint, path, _content(checkpoint, path), table)
+        yield _read(checkpoint, table, path)
         return
     for piece in snapshot_records(checkpoint, path, table):
         own = _own(piece, table)
         yield without_checksums(own, delimited=table.delimited) if table.row_checksums else own
 
 
-def _state(files: StateFiles, snapshot: Iterator[Records], table: TableFormat) -> Iterator[Records]:
+def _state(files: StateFiles, snapshot: Iterator[Records], *, several: bool) -> Iterator[Records]:
     """The records that hold the state, each key's last: of a snapshot, and of the changelogs after it."""
     if not files.changelogs:
         yield from snapshot
         return
-    later = joined([_own(records, table) for records in files.changelogs])
-    changed = _keys(later)
+    later = joined(files.changelogs)
+    changed = _keys(later) if files.snapshot else None
     parts = []
     for piece in snapshot:
         again = pc.is_in(_keys(piece), value_set=changed).to_numpy(zero_copy_only=False)
         yield piece[~again]
         parts.append(_compact(piece[again]))
-    yield _last(joined([*parts, later]), several=table.several)
+    yield _last(joined([*parts, later]), several=several)
 
 
 def _own(records: Records, table: TableFormat) -> Records:

@@ -166,6 +166,17 @@ def test_a_gap_needs_no_spark(spark: SparkSession, tmp_path: Path, provider: str
     assert captured_rows(history.at(3).table()) == spark_rows(spark, checkpoint, "op0", 3)
 
 
+def test_epochs_without_files_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """Even if the commit log still lists them."""
+    checkpoint = unpacked("4.2", tmp_path) / "HDFS" / "aggregation"
+    for file in checkpoint.glob("state/0/*/[123].delta"):
+        file.unlink()
+    report, nothing = captured_without_spark((checkpoint, tmp_path / "store"), (checkpoint, tmp_path / "store"))
+    assert (report, nothing) == ([[3], {}], [[], {}])
+    history = ss.open_store(tmp_path / "store")["q"]
+    assert captured_rows(history.at(3).table()) == spark_rows(spark, checkpoint, "op0", 3)
+
+
 def purge(checkpoint: Path, epoch: int) -> None:
     """Delete an epoch from the logs."""
     for log in ("offsets", "commits"):
@@ -194,7 +205,7 @@ def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
     monkeypatch.setattr(change_feed, "whole_state", wrong)
     with pytest.warns(StreamStateWarning, match="Spark captures op0"):
         report = ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
-    assert "Its whole state, as decoded, differs from what Spark reads: " in report.by_spark["op0"]
+    assert "What was decoded of its whole state differs from what Spark reads: " in report.by_spark["op0"]
     assert compare(spark, checkpoint, ss.open_store(tmp_path / "store")["q"]) == 4
 
 
