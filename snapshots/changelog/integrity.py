@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from enum import Enum
 
 import google_crc32c
@@ -21,7 +22,6 @@ import numpy as np
 
 from streamstate.snapshots.changelog.compression import LZ4, ZSTD
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.filesystem import Files
 
 _HADOOP_MAGIC = b"crc\x00"
 _HADOOP_HEADER = 8
@@ -65,15 +65,17 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
     return Proof.CODEC if own_sums(content) else Proof.NONE
 
 
-def verified(files: Files, path: str, content: bytes) -> bytes:
+def verified(read: Callable[[str], bytes | None], path: str, content: bytes) -> bytes:
     """A file's bytes, compared with the checksum file beside it: Spark's, which has the size too, or else Hadoop's.
+
+    ``read`` returns the bytes of a file by its path, None if it does not exist.
 
     Raises:
         DamagedChangelogError, UnsupportedChangelogError: as :func:`verify`.
     """
     folder, _, name = path.rpartition("/")
-    spark = files.content(f"{path}.crc")
-    verify(content, path, spark=spark, hadoop=files.content(f"{folder}/.{name}.crc") if spark is None else None)
+    spark = read(f"{path}.crc")
+    verify(content, path, spark=spark, hadoop=read(f"{folder}/.{name}.crc") if spark is None else None)
     return content
 
 

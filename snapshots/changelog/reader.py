@@ -61,7 +61,7 @@ def columns_of(table: TableFormat) -> Columns:
 
 def file_records(checkpoint: Checkpoint, path: str, content: bytes, table: TableFormat) -> Records:
     """The records of a file with some content, once its checksum file is compared."""
-    verified(checkpoint.files, path, content)
+    verified(checkpoint.files.content, path, content)
     records = records_of(decompressed(content, path), path)
     return without_checksums(records, delimited=table.delimited) if table.row_checksums else records
 

@@ -110,7 +110,7 @@ def _lay_out(checkpoint: Checkpoint, path: str, folder: Path, delimiter: str) ->
     content = checkpoint.files.content(path)
     if content is None:
         raise MissingChangelogError(f"Spark has purged the snapshot {path}.")
-    with snapshot_archive(BytesIO(verified(checkpoint.files, path, content)), path) as (archive, metadata):
+    with snapshot_archive(BytesIO(verified(checkpoint.files.content, path, content)), path) as (archive, metadata):
         for name in archive.namelist():
             if _DATABASE.fullmatch(name):
                 (folder / name).write_bytes(_entry(archive, name))
