@@ -37,9 +37,9 @@ def capture(
     The query may be running, here or on another cluster, or be stopped: capture only reads its checkpoint. Every epoch
     committed since the last capture becomes a snapshot. Capturing again, or twice at the same time, changes nothing.
 
-    Changes are decoded from the checkpoint's files, without Spark and Java. Spark reads what that does not cover:
-    whole states (where captured epochs begin, after a gap, timers), stores without changelog files, and tables that
-    the report names in ``by_spark``.
+    Changes and whole states are decoded from the checkpoint's files, without Spark and Java. Snapshots of RocksDB,
+    which whole states need (where captured epochs begin, after a gap, timers, without changelog files), are read with
+    the extra ``sidecar``. Spark reads what that does not cover: tables that the report names in ``by_spark``.
 
     Args:
         checkpoint: the query's ``checkpointLocation``: a path, an object store's URI (``s3a://``, ``gs://``,
@@ -62,7 +62,7 @@ def capture(
         InvalidNameError: ``name`` cannot name a folder and an SQL relation.
         NameTakenError: ``name`` belongs to another query.
         InvalidArgumentError: ``verify`` is not one of these.
-        CaptureError: Spark cannot read the state.
+        CaptureError: the state cannot be read.
         MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
         StoreError: the store cannot be reached or written.
 

@@ -1,4 +1,4 @@
-"""The change rows of a state table: decoded from its changelog files, or read by Spark where that is not possible.
+"""The rows of a state table, its changes or its whole state: decoded from its files, or read by Spark if need be.
 
 Decoding needs no Spark. Where a session runs, decoded rows are compared with Spark's, as ``verify`` says; a table whose
 rows differ is read by Spark from then on.
@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
-from streamstate.snapshots.changelog.failures import ChangelogError
+from streamstate.snapshots.change_rows import with_positions
+from streamstate.snapshots.changelog.failures import ChangelogError, MissingChangelogError, OnlySnapshotError
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
+from streamstate.snapshots.changelog.whole_state import whole_state
+from streamstate.snapshots.duckdb_sql import embedded, listed
 from streamstate.snapshots.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
+
+_Kind = tuple[str, Literal["changes", "whole state"]]
 
 Verify = Literal["first", "sample", "all", "never"]
 """Which epochs Spark reads too, to compare: the first of each run, a sample, all, or none."""
@@ -41,16 +47,16 @@ def check_verify(verify: str) -> None:
 
 @dataclass
 class ChangeFeed:
-    """Reads the changes of one query's state tables, pass after pass."""
+    """Reads the changes and the whole states of one query's state tables, pass after pass."""
 
     reader: StateReader
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
     """The tables that Spark read since :meth:`begin_pass`, each with the reason."""
     _wrong: set[str] = field(default_factory=set)
-    _verified: dict[str, TableFormat] = field(default_factory=dict)
-    """By table, the format that decoded rows were last compared in."""
-    _passes: Counter[str] = field(default_factory=Counter)
+    _verified: dict[_Kind, TableFormat] = field(default_factory=dict)
+    """By table and kind of rows, the format that decoded rows were last compared in."""
+    _passes: Counter[_Kind] = field(default_factory=Counter)
 
     def begin_pass(self) -> None:
         """Forget which tables Spark has read."""
@@ -60,78 +66,111 @@ class ChangeFeed:
         """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
 
         Raises:
+            MissingChangelogError: an epoch has only a snapshot; or it is purged, and there is no Spark.
             TooLargeError: Spark refuses to let the driver fetch so much.
         """
-        table = source.table
-        if table in self._wrong:
-            return self.reader.changes(source, first, last)
+        by_spark = partial(self.reader.changes, source, first, last)
+        if source.table in self._wrong:
+            return by_spark()
         try:
             layout = self.reader.format(source)
             decoded = StateRows(columns_of(layout), changes(self.reader.checkpoint, layout, first, last))
+        except OnlySnapshotError:
+            raise
         except ChangelogError as error:
-            with self._by_spark(table, str(error)):
-                return self.reader.changes(source, first, last)
-        if not self._compares(table, layout):
+            with self._by_spark(source.table, error):
+                return by_spark()
+        if not self._compares((source.table, "changes"), layout):
             return decoded
         upto = first if self.verify == "first" else last
-        expected = self._spark_rows(source, first, upto)
+        expected = _unless_unreadable(lambda: self.reader.changes(source, first, upto))
         if expected is None:
             return decoded
         difference = first_difference(decoded, expected, upto)
-        if difference is None:
-            self._verified[table] = layout
+        return self._confirmed((source.table, "changes"), layout, decoded, difference, first) or by_spark()
+
+    def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
+        """The whole state at each of some epochs, of which only the elements of lists have an order.
+
+        Raises:
+            MissingChangelogError: an epoch is purged, and there is no Spark.
+            TooLargeError: as :meth:`changes`.
+        """
+        by_spark = partial(self.reader.whole, source, epochs)
+        if source.table in self._wrong:
+            return by_spark()
+        try:
+            layout = self.reader.format(source)
+            decoded = StateRows(columns_of(layout), whole_state(self.reader.checkpoint, layout, epochs))
+        except ChangelogError as error:
+            with self._by_spark(source.table, error):
+                return by_spark()
+        if not self._compares((source.table, "whole state"), layout):
             return decoded
+        compared = epochs[:1] if self.verify == "first" else epochs
+        expected = _unless_unreadable(lambda: self.reader.whole(source, compared))
+        if expected is None:
+            return decoded
+        upto = compared[-1]
+        difference = first_difference(_in_any_order(decoded, upto), _in_any_order(expected, upto), upto)
+        return self._confirmed((source.table, "whole state"), layout, decoded, difference, epochs[0]) or by_spark()
+
+    def _confirmed(
+        self, kind: _Kind, layout: TableFormat, decoded: StateRows, difference: str | None, first: int
+    ) -> StateRows | None:
+        """The decoded rows; None, after a warning, if they differ from Spark's."""
+        if difference is None:
+            self._verified[kind] = layout
+            return decoded
+        table, what = kind
         self._wrong.add(table)
-        why = f"Its changelog, as decoded, differs from what Spark reads: {difference}."
+        why = f"What was decoded of its {what} differs from what Spark reads: {difference}."
         self.by_spark[table] = why
         warnings.warn(
             f"Spark captures {table} of {self.reader.checkpoint.path} from epoch {first} on. {why}\n"
             "What is captured now is right. Epochs that were captured before may not be: capture them again.",
             StreamStateWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        return self.reader.changes(source, first, last)
-
-    def whole(self, source: StateSource, epochs: list[int], why: str = "") -> StateRows:
-        """The whole state at each of some epochs, which only Spark reads; ``why`` is the reason if it is not the table.
-
-        Raises:
-            TooLargeError: as :meth:`changes`.
-        """
-        if not why:
-            try:
-                self.reader.format(source)
-                why = f"The whole state of epoch {epochs[-1]} is needed: it was repartitioned, or has no changelog."
-            except ChangelogError as error:
-                why = str(error)
-        with self._by_spark(source.table, why):
-            return self.reader.whole(source, epochs)
+        return None
 
     @contextmanager
-    def _by_spark(self, table: str, why: str) -> Iterator[None]:
-        """Record that Spark reads a table; if it cannot be started, say why it is needed."""
-        self.by_spark[table] = why
+    def _by_spark(self, table: str, why: ChangelogError) -> Iterator[None]:
+        """Record that Spark reads a table; if it cannot be started, say why it is needed, or what is missing."""
+        self.by_spark[table] = str(why)
         try:
             yield
         except (MissingDependencyError, JavaNotFoundError) as error:
+            if isinstance(why, MissingChangelogError):
+                raise why from None  # nor could Spark read what it has purged
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
-    def _compares(self, table: str, layout: TableFormat) -> bool:
+    def _compares(self, kind: _Kind, layout: TableFormat) -> bool:
         """Whether Spark has to confirm the decoded rows of a pass."""
         if self.verify == "never" or self.reader.running is None:
             return False
-        self._passes[table] += 1
-        first = self._verified.get(table) != layout
-        return first or self.verify == "all" or (self.verify == "sample" and self._passes[table] % _SAMPLE == 0)
+        self._passes[kind] += 1
+        first = self._verified.get(kind) != layout
+        return first or self.verify == "all" or (self.verify == "sample" and self._passes[kind] % _SAMPLE == 0)
 
-    def _spark_rows(self, source: StateSource, first: int, last: int) -> StateRows | None:
-        """Spark's rows to compare with; None if it cannot read them (any more), or not in one piece."""
-        try:
-            return self.reader.changes(source, first, last)
-        except TooLargeError:
-            return None
-        except failures():
-            return None
+
+def _unless_unreadable(read: Callable[[], StateRows]) -> StateRows | None:
+    """Spark's rows to compare with; None if it cannot read them (any more), or not in one piece."""
+    try:
+        return read()
+    except TooLargeError:
+        return None
+    except failures():
+        return None
+
+
+def _in_any_order(state: StateRows, upto: int) -> StateRows:
+    """Whole states up to an epoch, sorted in some way that depends on the rows alone; list elements are numbered."""
+    rows = with_positions(state.rows.filter(pc.less_equal(state.rows[EPOCH], upto)), state.columns)
+    db = embedded()
+    db.register("rows", rows)
+    hashes = db.sql(f"SELECT hash({listed(rows.column_names)}) AS h FROM rows").to_arrow_table()["h"]
+    return StateRows(state.columns, rows.take(pc.sort_indices(hashes)))
 
 
 def first_difference(decoded: StateRows, expected: StateRows, upto: int) -> str | None:

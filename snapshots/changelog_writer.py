@@ -153,8 +153,7 @@ class DriverWriter:
 
     def _restart(self, epoch: int) -> pa.Table:
         """Begin the log, or begin it again after a gap, with a keyframe."""
-        why = f"The log begins with the whole state of epoch {epoch}."
-        whole = self._feed.whole(self._log.source, [epoch], why)
+        whole = self._feed.whole(self._log.source, [epoch])
         rows = with_positions(whole.rows, whole.columns)
         if self._log.source.shape is Shape.TIMERS:
             self._follower = WholeFollower(whole.columns, rows.select(whole.columns.names))
@@ -173,13 +172,13 @@ class DriverWriter:
         yield from follower.changes(rows, epochs)
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
-        """The epochs' change feed, or the whole state at each of them if Spark has no feed."""
+        """The epochs' changes, or the whole state at each of them if there are none."""
         source = self._log.source
         if self._reader.has_feed(source, epochs):
             try:
                 changes = self._feed.changes(source, epochs[0], epochs[-1])
             except failures():
-                whole = self._reader.whole(source, epochs)
+                whole = self._feed.whole(source, epochs)
                 self._log.advice = self._reader.advice(source, epochs)
                 return whole, False
             self._log.advice = None

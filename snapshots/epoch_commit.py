@@ -301,7 +301,7 @@ class Capturer:
     def _unreadable(self, plan: PassPlan, error: Exception | None) -> CaptureError:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return CaptureError(
-            f"Spark cannot read the state of {self.name!r} at epoch {plan.epochs[-1]}: {reason}\n"
+            f"The state of {self.name!r} at epoch {plan.epochs[-1]} cannot be read: {reason}\n"
             f"The store is unchanged. Checkpoint: {self.checkpoint.path}"
         )
 

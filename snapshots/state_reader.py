@@ -44,7 +44,7 @@ _POOL = "streamstate"
 
 @dataclass(frozen=True)
 class StateRows:
-    """Rows of one state table as Spark returned them, in Spark's order.
+    """Rows of one state table as Spark returns them; changes, and the elements of a list, are in Spark's order.
 
     ``rows`` has the columns ``_epoch``, ``_change`` (``update``, ``append``, ``delete``), ``_partition``, then the
     key columns (without ``_position``, which Spark does not have) and the value columns.
@@ -154,7 +154,7 @@ class StateReader:
         if "RocksDB" not in provider:
             return None
         return (
-            f"{source.table}: Spark has no change feed, so capture reads the whole state of each epoch. To make capture"
+            f"{source.table}: there is no changelog, so capture reads the whole state of each epoch. To make capture"
             " cheap, restart the query with"
             " spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true (Spark 3.5 or later)."
         )
@@ -212,12 +212,12 @@ class StateReader:
 
     def _marked(self, source: StateSource, epoch: int) -> DataFrame:
         """The whole state at an epoch, with the columns that only the change feed has."""
+        frame = self.frame(source, epoch)  # raises if PySpark is missing
+
         from pyspark.sql import functions as F
 
         change = "append" if source.shape is Shape.LIST else "update"
-        return self.frame(source, epoch).select(
-            F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*"
-        )
+        return frame.select(F.lit(epoch).cast("long").alias("batch_id"), F.lit(change).alias("change_type"), "*")
 
     def _flat(self, frame: DataFrame, source: StateSource) -> StateFrame:
         schema = (frame.schema.json(), source.shape)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
-from streamstate.operations.checkup.state_tables import CHANGELOG, WHOLE, TableReading, table_readings
+from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
 from streamstate.snapshots.capture import open_checkpoint
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
@@ -105,15 +105,15 @@ def _tables(checkpoint: Checkpoint, epoch: int | None) -> tuple[Sequence[TableRe
 
 
 def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
-    """One finding for each reason for which Spark has to read tables."""
-    by_spark: dict[tuple[str, str, tuple[str, str] | None], list[str]] = {}
+    """One finding for each reason for which tables are not read from their changelogs."""
+    others: dict[tuple[str, str, tuple[str, str] | None], list[str]] = {}
     for table in tables:
         if table.reads != CHANGELOG:
-            by_spark.setdefault((table.reads, table.because, table.setting), []).append(table.table)
-    for (reads, because, setting), names in by_spark.items():
-        cost = f"capturing an epoch of {', '.join(names)} needs Spark"
-        if reads == WHOLE:
-            cost += ", and costs as much as reading the whole state"
+            others.setdefault((table.reads, table.because, table.setting), []).append(table.table)
+    for (reads, because, setting), names in others.items():
+        costs = [] if reads == WHOLE else ["needs Spark"]
+        costs += [] if reads == CHANGES else ["costs as much as reading the whole state"]
+        cost = f"capturing an epoch of {', '.join(names)} {', and '.join(costs)}"
         if setting is None:
             yield Finding("note", f"{because}: {cost}.")
         else:

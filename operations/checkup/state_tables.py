@@ -14,7 +14,8 @@ from streamstate.snapshots.operators import Shape, StateSource
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint import Checkpoint
 
-CHANGELOG, CHANGES, WHOLE = "changelog", "changes with Spark", "whole state with Spark"
+CHANGELOG, CHANGES = "changelog", "changes with Spark"
+WHOLE, WHOLE_WITH_SPARK = "whole state", "whole state with Spark"
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _CHANGELOG_ENABLED = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -31,9 +32,10 @@ class TableReading:
     """Spark's name of the operator."""
     reads: str
     """``changelog``: its files are decoded without Spark; ``changes with Spark``: the cost follows what an epoch
-    changes, too; ``whole state with Spark``: it follows the size of the state."""
+    changes, too; ``whole state``, decoded without Spark, and ``whole state with Spark``: it follows the size of the
+    state."""
     because: str = ""
-    """Why Spark has to read it."""
+    """Why it is not read from its changelog."""
     setting: tuple[str, str] | None = None
     """The Spark setting that would change that, and its value."""
 
@@ -58,11 +60,12 @@ def table_readings(checkpoint: Checkpoint, epoch: int) -> list[TableReading]:
 
 def _reading(source: StateSource, table: TableFormat | UnsupportedTable, *, logged: bool) -> TableReading:
     reason = table.reason.rstrip(".") if isinstance(table, UnsupportedTable) else ""
+    whole = WHOLE_WITH_SPARK if reason else WHOLE
     if source.shape is Shape.TIMERS:
-        return TableReading(source.table, source.operator, WHOLE, reason)
+        return TableReading(source.table, source.operator, whole, reason or "Spark has no change feed for timers")
     if not logged:
         because, setting = "RocksDB writes no changelog", (_CHANGELOG_ENABLED, "true")
-        return TableReading(source.table, source.operator, WHOLE, because, setting)
+        return TableReading(source.table, source.operator, whole, because, setting)
     return TableReading(source.table, source.operator, CHANGES if reason else CHANGELOG, reason)
 
 

@@ -7,19 +7,15 @@ commit that creates or removes a family, so the newest snapshot up to a version 
 
 from __future__ import annotations
 
-import json
 import re
-import zipfile
-import zlib
 from collections.abc import Callable
 from functools import cache
 
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.changelog.rocksdb_snapshots import snapshot_archive
 from streamstate.snapshots.checkpoint import Checkpoint
 
 _SNAPSHOT = re.compile(r"(\d+)(?:_([\w-]+))?\.zip", re.ASCII)
-_LARGEST = 64 << 20
-"""Bytes of metadata that are read at most; it lists the snapshot's files."""
 
 
 def family_numbers(checkpoint: Checkpoint, operator: int, epoch: int) -> dict[str, int]:
@@ -58,19 +54,10 @@ def _snapshots(
 
 def _read(checkpoint: Checkpoint, path: str) -> dict[str, int]:
     try:
-        with checkpoint.files.open(path) as file, zipfile.ZipFile(file) as archive, archive.open("metadata") as entry:
-            content = entry.read(_LARGEST)
-        version, _, text = content.partition(b"\n")
-        if version not in {b"v1", b"v2"}:
-            raise UnsupportedChangelogError(f"The snapshot {path} has the unknown version {version[:20]!r}.")
-        numbers = {str(name): int(number) for name, number in json.loads(text)["columnFamilyMapping"].items()}
+        with checkpoint.files.open(path) as file, snapshot_archive(file, path) as (_, metadata):
+            numbers = {str(name): int(number) for name, number in metadata["columnFamilyMapping"].items()}
     except FileNotFoundError as error:
         raise UnsupportedChangelogError(f"Spark has purged the snapshot {path}.") from error
-    except (
-        *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError),
-        *(ValueError, LookupError, TypeError, AttributeError),
-    ) as error:
-        raise DamagedChangelogError(f"The snapshot {path} is damaged: {error!r}.") from error
     if len({*numbers.values()}) < len(numbers) or not all(0 <= number < 1 << 15 for number in numbers.values()):
         raise DamagedChangelogError(f"The snapshot {path} is damaged: two column families have one number.")
     return numbers

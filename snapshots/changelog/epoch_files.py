@@ -15,12 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from streamstate.snapshots.changelog.failures import MissingChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.changelog.failures import (
+    MissingChangelogError,
+    OnlySnapshotError,
+    UnsupportedChangelogError,
+)
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside
 
-_SUFFIXES = {"RocksDB": "changelog", "HDFS": "delta"}
+CHANGE_FILES = {"RocksDB": "changelog", "HDFS": "delta"}
+"""The suffix of the files with changes, by provider."""
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
@@ -40,30 +45,41 @@ def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: in
         MissingChangelogError: an epoch is not committed, or Spark has purged it.
         UnsupportedChangelogError: the provider writes no changelog, or an epoch repartitioned the state.
     """
-    if table.provider not in _SUFFIXES:
+    if table.provider not in CHANGE_FILES:
         raise UnsupportedChangelogError(f"The state store provider {table.provider} writes no known changelog.")
     files = [file for epoch in range(first, last + 1) for file in _files_of(checkpoint, table, epoch)]
     return sorted(files, key=lambda file: (file.partition, file.epoch))
 
 
 def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterator[EpochFile]:
-    ids = checkpoint.unique_ids(epoch)
-    if not ids and checkpoint.committed_at(epoch) is None:
-        raise MissingChangelogError(f"Epoch {epoch} of {checkpoint.path} is not committed, or Spark has purged it.")
+    suffix = CHANGE_FILES[table.provider]
+    names = committed_names(checkpoint, table, epoch)
     if checkpoint.repartitioned(epoch):
         raise UnsupportedChangelogError(f"Epoch {epoch} repartitioned the state, so its files are not its changes.")
+    for partition, name in enumerate(names):
+        yield EpochFile(epoch, partition, in_store(checkpoint, table, partition, f"{name}.{suffix}"))
+
+
+def in_store(checkpoint: Checkpoint, table: TableFormat, partition: int, name: str) -> str:
+    """The path of a file of the table's store in a partition."""
     store = f"{table.store}/" if table.store else ""
-    for partition, name in enumerate(_names(checkpoint, table, epoch, ids)):
-        yield EpochFile(epoch, partition, inside(checkpoint.path, f"state/{table.operator}/{partition}/{store}{name}"))
+    return inside(checkpoint.path, f"state/{table.operator}/{partition}/{store}{name}")
 
 
-def _names(checkpoint: Checkpoint, table: TableFormat, epoch: int, ids: dict[str, list[list[str]]]) -> list[str]:
-    """The name of the table's file in each partition."""
-    suffix = _SUFFIXES[table.provider]
+def committed_names(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> list[str]:
+    """The names, without their suffix, of the files of a committed epoch: one for each partition.
+
+    Raises:
+        MissingChangelogError: the epoch is not committed, or Spark has purged it.
+        UnsupportedChangelogError: the commit log names no files of the table.
+    """
+    ids = checkpoint.unique_ids(epoch)
     if not ids:
-        return [f"{epoch + 1}.{suffix}"] * _partitions(checkpoint, table.operator, epoch)
+        if checkpoint.committed_at(epoch) is None:
+            raise MissingChangelogError(f"Epoch {epoch} of {checkpoint.path} is not committed, or Spark has purged it.")
+        return [f"{epoch + 1}"] * _partitions(checkpoint, table.operator, epoch)
     try:
-        return [f"{epoch + 1}_{stores[table.store_index]}.{suffix}" for stores in ids[str(table.operator)]]
+        return [f"{epoch + 1}_{stores[table.store_index]}" for stores in ids[str(table.operator)]]
     except (LookupError, TypeError) as error:
         raise UnsupportedChangelogError(
             f"The commit log of epoch {epoch} names no files of operator {table.operator}, store {table.store!r}."
@@ -101,7 +117,7 @@ def _missing(checkpoint: Checkpoint, file: EpochFile) -> MissingChangelogError:
     folder, _, name = file.path.rpartition("/")
     version = name.rpartition(".")[0]
     if {f"{version}.zip", f"{version}.snapshot"} & {*checkpoint.files.names(folder)}:
-        return MissingChangelogError(
+        return OnlySnapshotError(
             f"{file.path} does not exist: Spark wrote only a snapshot of the state at epoch {file.epoch}. Restart the"
             f" query with {_CHANGELOGS}=true (Spark 3.5 or later)."
         )

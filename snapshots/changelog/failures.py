@@ -17,3 +17,7 @@ class DamagedChangelogError(ChangelogError):
 
 class MissingChangelogError(ChangelogError):
     """A file of an epoch does not exist: it was purged, or never written."""
+
+
+class OnlySnapshotError(MissingChangelogError):
+    """An epoch has a snapshot of the whole state, and no changelog."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from enum import Enum
 
 import google_crc32c
@@ -62,6 +63,20 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
     if hadoop is not None:
         return Proof.HADOOP
     return Proof.CODEC if own_sums(content) else Proof.NONE
+
+
+def verified(read: Callable[[str], bytes | None], path: str, content: bytes) -> bytes:
+    """A file's bytes, compared with the checksum file beside it: Spark's, which has the size too, or else Hadoop's.
+
+    ``read`` returns the bytes of a file by its path, None if it does not exist.
+
+    Raises:
+        DamagedChangelogError, UnsupportedChangelogError: as :func:`verify`.
+    """
+    folder, _, name = path.rpartition("/")
+    spark = read(f"{path}.crc")
+    verify(content, path, spark=spark, hadoop=read(f"{folder}/.{name}.crc") if spark is None else None)
+    return content
 
 
 def own_sums(content: bytes) -> bool:

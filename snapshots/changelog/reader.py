@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -14,8 +13,8 @@ from streamstate.snapshots.changelog.compression import decompressed
 from streamstate.snapshots.changelog.encodings import CHANGES, Changes, changes_of
 from streamstate.snapshots.changelog.epoch_files import EpochFile, content, epoch_files
 from streamstate.snapshots.changelog.failures import ChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.changelog.integrity import verify
-from streamstate.snapshots.changelog.records import Records, records_of
+from streamstate.snapshots.changelog.integrity import verified
+from streamstate.snapshots.changelog.records import Records, joined, records_of
 from streamstate.snapshots.changelog.row_checksums import without_checksums
 from streamstate.snapshots.changelog.table_format import Part, SparkType, TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -51,8 +50,10 @@ def changes(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -
     if any(first < epoch <= last for epoch in checkpoint.operators_written_at(last)):
         raise UnsupportedChangelogError(f"A run that began in epochs {first} to {last} may have changed the schema.")
     files = epoch_files(checkpoint, table, first, last)
-    read = checkpoint.files.each(lambda file: (file, _records(checkpoint, file, table)), files)
-    return pa.concat_tables([_table(group, table) for group in _groups(read)])
+    read = checkpoint.files.each(
+        lambda file: (file, file_records(checkpoint, file.path, content(checkpoint, file), table)), files
+    )
+    return pa.concat_tables([rows_of(group, table) for group in _groups(read)])
 
 
 def columns_of(table: TableFormat) -> Columns:
@@ -60,22 +61,19 @@ def columns_of(table: TableFormat) -> Columns:
     return columns_named(*_named(table), Shape.LIST if table.several else Shape.KEYED)
 
 
-def _records(checkpoint: Checkpoint, file: EpochFile, table: TableFormat) -> Records:
-    """A file's records, once its checksum file is compared: Spark's, which has the size too, or else Hadoop's."""
-    read, found = checkpoint.files.content, content(checkpoint, file)
-    folder, _, name = file.path.rpartition("/")
-    spark = read(f"{file.path}.crc")
-    verify(found, file.path, spark=spark, hadoop=read(f"{folder}/.{name}.crc") if spark is None else None)
-    records = records_of(decompressed(found, file.path), file.path)
+def file_records(checkpoint: Checkpoint, path: str, content: bytes, table: TableFormat) -> Records:
+    """The records of a file with some content, once its checksum file is compared."""
+    verified(checkpoint.files.content, path, content)
+    records = records_of(decompressed(content, path), path)
     return without_checksums(records, delimited=table.delimited) if table.row_checksums else records
 
 
-_Read = tuple[EpochFile, Records]
+FileRecords = tuple[EpochFile, Records]
 
 
-def _groups(read: Iterable[_Read]) -> Iterator[list[_Read]]:
+def _groups(read: Iterable[FileRecords]) -> Iterator[list[FileRecords]]:
     """Files that are decoded together."""
-    group: list[_Read] = []
+    group: list[FileRecords] = []
     size = 0
     for file, records in read:
         if group and size + len(records.buffer) > _TOGETHER:
@@ -86,7 +84,8 @@ def _groups(read: Iterable[_Read]) -> Iterator[list[_Read]]:
     yield group
 
 
-def _table(group: Sequence[_Read], table: TableFormat) -> pa.Table:
+def rows_of(group: Sequence[FileRecords], table: TableFormat) -> pa.Table:
+    """The rows in the records of some files, without row checksums; the columns are those of :func:`changes`."""
     files, records = zip(*group, strict=True)
     found = _changes(records, table)
     ends = np.cumsum([len(part) for part in records])
@@ -104,35 +103,12 @@ def _table(group: Sequence[_Read], table: TableFormat) -> pa.Table:
 
 def _changes(records: Sequence[Records], table: TableFormat) -> Changes:
     try:
-        return changes_of(_joined(records), table)
+        return changes_of(joined(records), table)
     except ChangelogError as error:
         if len(records) > 1:
             for part in records:
                 _changes([part], table)
         raise type(error)(f"{records[0].path}: {error}") from error
-
-
-def _joined(records: Sequence[Records]) -> Records:
-    """The records of several files as those of one."""
-    if len(records) == 1:
-        return records[0]
-    starts = np.cumsum([0, *(len(part.buffer) for part in records[:-1])])
-    moved = [
-        (part.kind, part.key_at + start, part.key_size, part.value_at + start, part.value_size, part.buffer)
-        for part, start in zip(records, starts.tolist(), strict=True)
-    ]
-    kind, key_at, key_size, value_at, value_size, buffer = (
-        np.concatenate(arrays) for arrays in zip(*moved, strict=True)
-    )
-    return replace(
-        records[0],
-        kind=kind,
-        key_at=key_at,
-        key_size=key_size,
-        value_at=value_at,
-        value_size=value_size,
-        buffer=buffer,
-    )
 
 
 def _named(table: TableFormat) -> tuple[list[PartColumn], list[PartColumn]]:

@@ -1,14 +1,15 @@
 """Where the records of a changelog stand.
 
-The RocksDB provider writes versions 1 to 4 of Spark's changelog, the HDFS provider ``.delta`` files with the records
-of version 1. Versions 2 and 4 have a type in front of each record; versions 3 and 4 have a lineage. Numbers are
-big-endian. A version of 2 or more stands at the start, as Java's ``writeUTF`` writes ``v2``.
+The RocksDB provider writes versions 1 to 4 of Spark's changelog, the HDFS provider ``.delta`` and ``.snapshot`` files
+with the records of version 1. Versions 2 and 4 have a type in front of each record; versions 3 and 4 have a lineage.
+Numbers are big-endian. A version of 2 or more stands at the start, as Java's ``writeUTF`` writes ``v2``.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from streamstate.snapshots.changelog.framing import Framing, Positions
 PUT, DELETE, MERGE = 0x01, 0x10, 0x11
 PADDING = 16
 """Zero bytes behind the payload, so that reading a few bytes from any position in it stays inside the buffer."""
+
+HDFS_FILES = (".delta", ".snapshot")
+"""How the names of the HDFS provider's files end."""
 
 _END = 0x00
 _TYPES = np.zeros(256, np.bool_)
@@ -43,7 +47,7 @@ class Records:
     buffer: NDArray[np.uint8]
     """The decompressed file and at least ``PADDING`` zero bytes."""
     version: int
-    """The version of the changelog; 1 for a delta file."""
+    """The version of the changelog; 1 for a file of the HDFS provider and for a snapshot."""
     lineage: tuple[dict[str, Any], ...] | None
     """The versions and ids of the files that led to this one, in versions 3 and 4."""
     path: str
@@ -51,6 +55,17 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def __getitem__(self, which: NDArray[Any]) -> Records:
+        """Some of the records, by number or by mask."""
+        return replace(
+            self,
+            kind=self.kind[which],
+            key_at=self.key_at[which],
+            key_size=self.key_size[which],
+            value_at=self.value_at[which],
+            value_size=self.value_size[which],
+        )
 
 
 def records_of(payload: bytes, path: str) -> Records:
@@ -61,13 +76,13 @@ def records_of(payload: bytes, path: str) -> Records:
 
     Args:
         payload: What :func:`~streamstate.snapshots.changelog.compression.decompressed` returns.
-        path: The file's name: ``.delta`` files have no version. Used for errors too.
+        path: The file's name: ``.delta`` and ``.snapshot`` files have no version. Used for errors too.
 
     Raises:
         DamagedChangelogError: The payload ends too early or late, or a length or type is not valid.
         UnsupportedChangelogError: The version is unknown, or a record deletes a range of keys.
     """
-    version, lineage, first = (1, None, 0) if path.endswith(".delta") else _header(payload, path)
+    version, lineage, first = (1, None, 0) if path.endswith(HDFS_FILES) else _header(payload, path)
     typed = version in {2, 4}
     mark = bytes([_END]) if typed else b"\xff\xff\xff\xff"
     last = len(payload) - len(mark)
@@ -77,6 +92,29 @@ def records_of(payload: bytes, path: str) -> Records:
     buffer[: len(payload)] = np.frombuffer(payload, np.uint8)
     starts = Framing(payload, buffer, last, typed=typed, path=path).starts(first)
     return _records(buffer, starts, typed=typed, version=version, lineage=lineage, path=path)
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """The records of several files as those of one, the first."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])])
+    moved = [
+        (part.kind, part.key_at + start, part.key_size, part.value_at + start, part.value_size, part.buffer)
+        for part, start in zip(parts, starts.tolist(), strict=True)
+    ]
+    kind, key_at, key_size, value_at, value_size, buffer = (
+        np.concatenate(arrays) for arrays in zip(*moved, strict=True)
+    )
+    return replace(
+        parts[0],
+        kind=kind,
+        key_at=key_at,
+        key_size=key_size,
+        value_at=value_at,
+        value_size=value_size,
+        buffer=buffer,
+    )
 
 
 def gathered(buffer: NDArray[np.uint8], at: Positions, kind: str) -> NDArray[Any]:

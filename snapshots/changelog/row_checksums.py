@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamstate.snapshots.changelog.failures import DamagedChangelogError
-from streamstate.snapshots.changelog.records import Records, gathered
+from streamstate.snapshots.changelog.records import HDFS_FILES, Records, gathered
 
 _SUM = 4
 _SIZE = 4
@@ -37,7 +37,7 @@ def without_checksums(records: Records, *, delimited: bool = True) -> Records:
         DamagedChangelogError: A checksum does not match, or a value is too short to have one.
     """
     deleted = records.value_size < 0
-    sizes = 0 if records.path.endswith(".delta") else _SIZE
+    sizes = 0 if records.path.endswith(HDFS_FILES) else _SIZE
     short = np.where(deleted, records.key_size < _SUM, records.value_size < _SUM + sizes)
     if short.any():
         raise DamagedChangelogError(f"{records.path} has a record without a checksum")

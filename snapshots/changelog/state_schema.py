@@ -1,7 +1,8 @@
 """Which state tables a query has at an epoch, and how each one's rows stand in its changelogs, without Spark.
 
-What Spark's change feed returns of a key and a value is the same as what is stored, with one exception: the keys of a
-map variable are stored as a struct of the grouping key and the map's key, and returned as two columns.
+What Spark's readers return of a key and a value is the same as what is stored, with two exceptions: the keys of a map
+variable are stored as a struct of the grouping key and the map's key, timers as a struct of the grouping key and the
+time, and both are returned as two columns.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _VARIABLES = {
         Part("user_map_value", of_key=False),
     ),
 }
+_TIMERS = (Part("key", of_key=True, path=(0,)), Part("expiration_timestamp_ms", of_key=True, path=(1,)))
 _ENCODINGS = {
     "NoPrefixKeyStateEncoderSpec": KeyEncoding.ROW,
     "PrefixKeyScanStateEncoderSpec": KeyEncoding.PREFIX,
@@ -111,6 +113,8 @@ class _Formats:
         parts = _parts(store, source)
         family = _family(store, source)
         schema = self._schema(store, family or DEFAULT_FAMILY)
+        if source.shape is Shape.TIMERS and [field["type"] for field in schema.key["fields"]][1:] != ["long"]:
+            raise UnsupportedChangelogError("Timers are stored in an unknown way.")
         check_supported(schema.key)
         check_supported(schema.value)
         encoding, prefix = _key_encoding(store, schema, provider)
@@ -173,7 +177,7 @@ def _parts(store: ListedStore, source: StateSource) -> tuple[Part, ...]:
     if store.kind not in _OPERATORS:
         raise UnsupportedChangelogError(f"The operator {store.kind!r} is not known.")
     if source.shape is Shape.TIMERS:
-        raise UnsupportedChangelogError("Timers have no change feed.")
+        return _TIMERS
     if "stateVarName" not in source.options:
         return _PLAIN
     kinds = {variable["stateName"]: variable["stateVariableType"] for variable in store.properties["stateVariables"]}
@@ -187,6 +191,9 @@ def _family(store: ListedStore, source: StateSource) -> str | None:
     """The table's column family; None if the store has only one."""
     if "stateVarName" in source.options:
         return source.options["stateVarName"]
+    if source.shape is Shape.TIMERS:
+        variables = store.properties["stateVariables"]
+        return next(str(each["stateName"]) for each in variables if each["stateVariableType"] == "TimerState")
     return source.options["storeName"] if store.properties.get("useVirtualColumnFamilies") else None
 
 

@@ -1,4 +1,4 @@
-"""What Spark raises while a capture reads state."""
+"""What is raised while a capture reads state that may be gone, by Spark or without it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError
+from streamstate.snapshots.changelog.failures import MissingChangelogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,16 +20,17 @@ _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named 
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a job can raise: what fails while Arrow is being fetched surfaces as Py4J's own error.
+    """What reading an epoch can raise because Spark has purged it, and what else a job of Spark can raise.
 
-    Nothing as long as Spark has not been loaded, which takes a third of a second.
+    What fails while Arrow is being fetched surfaces as Py4J's own error. Nothing of Spark's is among them as long as
+    Spark has not been loaded, which takes a third of a second.
     """
     if sys.modules.get("pyspark") is None:
-        return ()
+        return (MissingChangelogError,)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return (PySparkException, Py4JError)
+    return (MissingChangelogError, PySparkException, Py4JError)
 
 
 def worker_was_late(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""Changes are decoded without Spark, which confirms them where it runs, and reads what cannot be decoded."""
+"""Changes and states are decoded without Spark, which confirms them where it runs, and reads what is not decoded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from oracle import compare
+from operators.processors import TRANSFORM
+from operators.running import Run
+from oracle import captured_rows, compare, spark_rows
 from pyspark.sql import SparkSession
 from recorded.unpacked import unpacked
 
@@ -20,7 +23,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots import change_feed
 from streamstate.snapshots.change_feed import first_difference
-from streamstate.snapshots.changelog import reader
+from streamstate.snapshots.changelog import reader, whole_state
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
@@ -28,7 +31,8 @@ from streamstate.snapshots.state_reader import StateReader, StateRows
 # Captures checkpoints where neither PySpark nor Java can be used, and prints the reports, or the error.
 WITHOUT_SPARK = """
 import json, sys
-sys.modules["pyspark"] = sys.modules["py4j"] = None
+for name in ["pyspark", "py4j", *json.loads(sys.argv[2])]:
+    sys.modules[name] = None
 import streamstate as ss
 for checkpoint, store in json.loads(sys.argv[1]):
     try:
@@ -44,12 +48,16 @@ for checkpoint, store in json.loads(sys.argv[1]):
 """
 
 
-def captured_without_spark(*pairs: tuple[Path, Path]) -> list[list[Any]]:
-    """What captures in a process without Spark reported."""
+def captured_without_spark(*pairs: tuple[Path, Path], missing: Sequence[str] = ()) -> list[list[Any]]:
+    """What captures in a process without Spark, and without other modules, reported."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     arguments = json.dumps([[str(checkpoint), str(store)] for checkpoint, store in pairs])
     process = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, arguments], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", WITHOUT_SPARK, arguments, json.dumps(missing)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [json.loads(line) for line in process.stdout.splitlines()]
 
@@ -118,15 +126,102 @@ def test_an_invalid_verify_is_refused(tmp_path: Path) -> None:
 
 
 def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:
-    """Unless a table has no changelog: then the error says what to install."""
+    """Neither where a table has changelogs nor where it has only snapshots."""
     window = checkpoint.parent.parent / "RocksDB-with-changelog" / "window"
-    missing = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
-    reports = captured_without_spark((checkpoint, tmp_path / "a"), (window, tmp_path / "b"), (missing, tmp_path / "c"))
-    assert [epochs[:4] for epochs, _ in reports[:2]] == [[0, 1, 2, 3]] * 2
-    assert [by_spark for _, by_spark in reports[:2]] == [{}, {}]
-    assert reports[2][0] == "MissingDependencyError"
-    assert "Spark has to read op0" in reports[2][1]
-    assert "pip install" in reports[2][1]
-    assert reports[3][0] == "failed"
-    assert "Spark has to read op0" in reports[3][1]
-    assert compare(spark, checkpoint, ss.open_store(tmp_path / "a")["q"]) == 4
+    snapshots = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
+    stores = [tmp_path / name for name in ("a", "b", "c")]
+    reports = captured_without_spark(*zip((checkpoint, window, snapshots), stores, strict=True))
+    assert [epochs[:4] for epochs, _ in reports] == [[0, 1, 2, 3]] * 3
+    assert [by_spark for _, by_spark in reports] == [{}, {}, {}]
+    for path, store in ((checkpoint, stores[0]), (snapshots, stores[2])):
+        assert compare(spark, path, ss.open_store(store)["q"]) == 4
+
+
+def test_the_error_says_what_to_install(tmp_path: Path) -> None:
+    """Snapshots of RocksDB need rocksdict, or Spark."""
+    snapshots = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
+    report, followed = captured_without_spark((snapshots, tmp_path / "store"), missing=("rocksdict",))
+    assert report[0] == "MissingDependencyError"
+    assert followed[0] == "failed"
+    for text in (report[1], followed[1]):
+        assert "Spark has to read op0" in text
+    assert "pip install 'streamstate[sidecar]'" in report[1]
+    assert "pip install 'streamstate[spark]'" in report[1]
+
+
+@pytest.mark.parametrize("provider", ["HDFS", "RocksDB-with-changelog"])
+def test_a_gap_needs_no_spark(spark: SparkSession, tmp_path: Path, provider: str) -> None:
+    """The first epoch after it is captured from a snapshot and the changelogs after that."""
+    checkpoint, store = unpacked("4.2", tmp_path) / provider / "aggregation", tmp_path / "store"
+    later = [checkpoint / log / str(epoch) for log in ("offsets", "commits") for epoch in (2, 3)]
+    hidden = {file: file.rename(file.with_name(f"_{file.name}")) for file in later}
+    (before,) = captured_without_spark((checkpoint, store))
+    for file, other in hidden.items():
+        other.rename(file)
+    for epoch in range(3):
+        purge(checkpoint, epoch)
+    (after,) = captured_without_spark((checkpoint, store))
+    assert (before, after) == ([[0, 1], {}], [[3], {}])
+    history = ss.open_store(store)["q"]
+    assert captured_rows(history.at(3).table()) == spark_rows(spark, checkpoint, "op0", 3)
+
+
+def test_epochs_without_files_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """Even if the commit log still lists them."""
+    checkpoint = unpacked("4.2", tmp_path) / "HDFS" / "aggregation"
+    for file in checkpoint.glob("state/0/*/[123].delta"):
+        file.unlink()
+    report, nothing = captured_without_spark((checkpoint, tmp_path / "store"), (checkpoint, tmp_path / "store"))
+    assert (report, nothing) == ([[3], {}], [[], {}])
+    history = ss.open_store(tmp_path / "store")["q"]
+    assert captured_rows(history.at(3).table()) == spark_rows(spark, checkpoint, "op0", 3)
+
+
+def purge(checkpoint: Path, epoch: int) -> None:
+    """Delete an epoch from the logs."""
+    for log in ("offsets", "commits"):
+        (checkpoint / log / str(epoch)).unlink()
+
+
+def test_timers_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """They have no change feed; their whole states are decoded and compared."""
+    run, query = Run(spark, tmp_path), TRANSFORM["rows, event time and timers"]
+    run.start(query, epochs=range(3))
+    ((epochs, by_spark),) = captured_without_spark((run.checkpoint, run.store))
+    assert by_spark == {}
+    assert run.check() == len(query.tables) * len(epochs) >= 12
+
+
+def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with changes."""
+    checkpoint = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
+    decode = whole_state.whole_state
+
+    def wrong(*arguments: Any) -> pa.Table:
+        return decode(*arguments).slice(1)
+
+    monkeypatch.setattr(change_feed, "whole_state", wrong)
+    with pytest.warns(StreamStateWarning, match="Spark captures op0"):
+        report = ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
+    assert "What was decoded of its whole state differs from what Spark reads: " in report.by_spark["op0"]
+    assert compare(spark, checkpoint, ss.open_store(tmp_path / "store")["q"]) == 4
+
+
+@pytest.mark.parametrize(("verify", "expected"), [("never", []), ("first", [[0]]), ("all", [[0, 1, 2, 3]])])
+def test_spark_confirms_whole_states_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Any, expected: list[list[int]]
+) -> None:
+    """The first epoch of the first pass, or all of each pass, as verify says."""
+    checkpoint, asked = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation", []
+    read = StateReader.whole
+
+    def whole(self: StateReader, table: Any, epochs: list[int]) -> StateRows:
+        asked.append(epochs)
+        return read(self, table, epochs)
+
+    monkeypatch.setattr(StateReader, "whole", whole)
+    report = ss.capture(checkpoint, tmp_path / "store", "q", verify=verify, spark=spark)
+    assert (report.epochs, dict(report.by_spark)) == ((0, 1, 2, 3), {})
+    assert asked == expected

@@ -1,20 +1,26 @@
-"""The oracle of the changelog reader: Spark's own change feed, row by row, in order, bit by bit."""
+"""The oracle of the changelog reader: what Spark reads, row by row, bit by bit.
+
+Changes are compared in Spark's order. Whole states have no order but that of the elements of a list.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from streamstate.snapshots.change_rows import with_positions
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.state_schema import table_formats
 from streamstate.snapshots.changelog.table_format import TableFormat
+from streamstate.snapshots.changelog.whole_state import whole_state
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.operators import StateSource
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.state_reader import StateReader, StateRows
 
 
 def tables(reader: StateReader, epoch: int) -> list[tuple[StateSource, Any]]:
@@ -51,6 +57,31 @@ def compare(reader: StateReader, source: StateSource, table: TableFormat, first:
     assert (named.keys, named.values) == (expected.columns.keys, expected.columns.values), what
     assert found.schema == expected.rows.schema, what
     assert same_bits(found, expected.rows), f"{what}: {found.to_pylist()} instead of {expected.rows.to_pylist()}"
+
+
+def compare_states(spark: SparkSession, path: Path) -> int:
+    """Compare every table's whole state at every epoch with Spark's; return the number of comparisons."""
+    reader, checkpoint = StateReader(spark, Checkpoint(path, spark)), Checkpoint(path)
+    compared = 0
+    for epoch in checkpoint.committed():
+        for source, table in tables(reader, epoch):
+            assert isinstance(table, TableFormat), f"{source.table} at epoch {epoch}: {table}"
+            found = whole_state(checkpoint, table, [epoch])
+            found.validate(full=True)
+            expected = reader.whole(source, [epoch])
+            what = f"{source.table} at epoch {epoch}"
+            named = columns_of(table)
+            assert (named.keys, named.values) == (expected.columns.keys, expected.columns.values), what
+            assert found.schema == expected.rows.schema, what
+            ours, theirs = state_rows(StateRows(named, found)), state_rows(expected)
+            assert ours == theirs, f"{what}: {ours - theirs} instead of {theirs - ours}"
+            compared += 1
+    return compared
+
+
+def state_rows(state: StateRows) -> Counter[str]:
+    """The rows of a whole state, with the positions of list elements, and how often each occurs."""
+    return Counter(repr(_of_value(row)) for row in with_positions(state.rows, state.columns).to_pylist())
 
 
 def same_bits(found: pa.Table, expected: pa.Table) -> bool:

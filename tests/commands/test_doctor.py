@@ -72,7 +72,7 @@ def test_rocksdb_without_a_changelog(recorded: dict[str, Path], capsys: pytest.C
     """Whole states are read; the setting that changes this is printed as a line of Python. The status is 3."""
     assert main(["doctor", str(recorded["3.5"] / "RocksDB" / "left-outer-join")]) == 3
     text = capsys.readouterr().out
-    assert "op0_left   symmetricHashJoin: reads whole state with Spark, because: RocksDB writes no changelog" in text
+    assert "op0_left   symmetricHashJoin: reads whole state, because: RocksDB writes no changelog" in text
     setting = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
     assert f'    spark.conf.set("{setting}", "true")' in text
 

@@ -28,8 +28,7 @@ CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabl
 @pytest.mark.parametrize("name", sampled(SETTINGS, 3))
 def test_providers_and_formats(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each equals Spark's reader. The report advises changelog checkpointing if it is off."""
-    by_spark = ["op0"] if "off" in name else []
-    run = checked(spark, WINDOWS["sliding window"], tmp_path, SETTINGS[name], by_spark=by_spark)
+    run = checked(spark, WINDOWS["sliding window"], tmp_path, SETTINGS[name])
     advice = {line for report in run.reports for line in report.advice}
     assert all(CHANGELOG in line for line in advice)
     assert {line.split(":")[0] for line in advice} == ({"op0"} if "off" in name else set())

@@ -159,7 +159,7 @@ def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
     assert core == {"deltalake", "duckdb", "google-crc32c", "numpy", "pandas", "pyarrow", "sqlglot", "xxhash"}
     assert names(EXTRAS["spark"]) == {"protobuf", "psutil", "pyspark"}
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
-    assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client"}
+    assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client", "rocksdict"}
     assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar]"]
     expected = {"all", "jdk", "lab", "lint", "notebook", "sidecar", "spark", "test", "tutorials"}
     assert set(metadata(wheel).get_all("Provides-Extra") or []) >= expected
