@@ -1,28 +1,31 @@
-"""``python -m benchmarks [NAME …] [--keys N] [--changes N] [--epochs N] [--out FILE]``."""
+"""``python -m benchmarks [NAME …] [--list] [--keys N] [--changes N] [--epochs N] … [--out FILE]``."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamstate as ss
-from benchmarks.capture import back_to_back, capture, freshness, paced
+from benchmarks.alone import alone, syncing
+from benchmarks.beside import back_to_back, paced
+from benchmarks.change_feed import change_feed
+from benchmarks.following import follower_memory, freshness
 from benchmarks.gets import gets
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, report
 from benchmarks.hostile_viewer import hostile_viewer
 from benchmarks.inspect import reading
 from benchmarks.many_epochs import many_epochs
-from benchmarks.memory import memory
+from benchmarks.many_stores import many_stores
+from benchmarks.partitions import partitions
 from benchmarks.size import Size
 from benchmarks.spilling import spilling
 from benchmarks.storage import storage
-from benchmarks.without_spark import follower_memory, without_spark
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,30 @@ class _Benchmark:
     """What it is measured at unless the command line says otherwise."""
     needs_spark: bool = True
 
+    def __str__(self) -> str:
+        """What it measures: the first line of its description."""
+        return f"{(self.run.__doc__ or '').splitlines()[0]} ({self.size})"
 
+
+_SIZES = {
+    "keys": "keys in the state",
+    "changes": "keys changed an epoch",
+    "epochs": "epochs measured",
+    "partitions": "state partitions, for the benchmark of them",
+    "stores": "stores that one process follows, for the benchmark of them",
+}
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
-    "capture": _Benchmark(capture, _USUAL),
+    "alone": _Benchmark(alone, _USUAL),
+    "syncing": _Benchmark(syncing, Size(1_000_000, 50_000, 25)),
+    "back_to_back": _Benchmark(back_to_back, Size(1_000_000, 50_000, 15)),
     "paced": _Benchmark(paced, _USUAL),
-    "back_to_back": _Benchmark(back_to_back, _USUAL),
-    "freshness": _Benchmark(freshness, _USUAL),
+    "freshness": _Benchmark(freshness, Size(1_000_000, 50_000, 60)),
+    "follower_memory": _Benchmark(follower_memory, Size(10_000_000, 1_000, 40)),
+    "partitions": _Benchmark(partitions, Size(100_000, 2_000, 15)),
+    "change_feed": _Benchmark(change_feed, Size(100_000, 50_000, 9)),
+    "many_stores": _Benchmark(many_stores, Size(2_000, 1_000, 30)),
     "growth": _Benchmark(growth, Size(10_000_000, 10_000, 9)),
-    "without_spark": _Benchmark(without_spark, _USUAL),
-    "follower_memory": _Benchmark(follower_memory, Size(10_000_000, 1_000, 30)),
-    "memory": _Benchmark(memory, Size(10_000_000, 1_000_000, 5)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
@@ -56,19 +72,22 @@ def main() -> None:
     """Run the chosen measurements and print them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(_ALL)} (all by default)")
-    parser.add_argument("--keys", type=int, help="keys in the state")
-    parser.add_argument("--changes", type=int, help="keys changed an epoch")
-    parser.add_argument("--epochs", type=int, help="epochs measured")
+    parser.add_argument("--list", action="store_true", help="say what each measures, and at which size, and end")
+    for name, what in _SIZES.items():
+        parser.add_argument(f"--{name}", type=int, help=what)
     parser.add_argument("--out", help="a file to which the JSON lines are added")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in _ALL]
     if unknown:
         parser.error(f"there is no measurement {', '.join(unknown)}; choose from {', '.join(_ALL)}")
+    if chosen.list:
+        print("\n".join(f"{name}: {bench}" for name, bench in _ALL.items()))
+        return
     report(_measured(chosen.names or list(_ALL), partial(_size, chosen)), chosen.out)
 
 
 def _size(chosen: argparse.Namespace, usual: Size) -> Size:
-    return Size(chosen.keys or usual.keys, chosen.changes or usual.changes, chosen.epochs or usual.epochs)
+    return replace(usual, **{name: given for name in _SIZES if (given := getattr(chosen, name)) is not None})
 
 
 def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measurement]:

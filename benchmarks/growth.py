@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import Measurement
 from benchmarks.plot import plotted
+from benchmarks.replayed import Stepped
 from benchmarks.size import Size
-from benchmarks.stepping import Stepped
-from benchmarks.workload import Workload
+from benchmarks.workload import finished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,11 +57,9 @@ def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
 
 
 def _finished(spark: SparkSession, folder: Path, size: Size) -> Stepped:
-    """A finished query and a capture of it that stands at its first epoch, which brings all keys."""
-    load = Workload(spark, folder, size.keys, size.changes)
-    for _ in range(size.epochs + _WARM_UP):
-        load.change()
-    load.run()
+    """A finished query and a capture of it that stands at its first epoch with all keys."""
+    load = finished(spark, folder, size.keys, size.changes, size.epochs + _WARM_UP)
     stepped = Stepped(spark, load.checkpoint, folder / "store")
-    stepped.step()
+    for _ in range(load.first + 1):
+        stepped.step()
     return stepped

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, alternate, timed
 from benchmarks.size import Size
-from benchmarks.workload import Workload, whole_state
+from benchmarks.workload import Workload, finished, whole_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +52,7 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 
 def captured(spark: SparkSession, folder: Path, size: Size) -> Workload:
     """A finished query with a store of all its epochs: ``size.epochs`` after the one that brings all keys."""
-    load = Workload(spark, folder, size.keys, size.changes)
-    for _ in range(size.epochs):
-        load.change()
-    load.run()
+    load = finished(spark, folder, size.keys, size.changes, size.epochs)
     ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
     return load
 

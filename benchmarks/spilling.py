@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.inspect import InStore, captured
-from benchmarks.memory import peak
+from benchmarks.processes import peak
 from benchmarks.size import Size
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from benchmarks.harness import Measurement
+from benchmarks.replayed import Stepped
 from benchmarks.size import Size
-from benchmarks.stepping import Stepped
-from benchmarks.workload import Workload, whole_state
+from benchmarks.workload import Workload, finished, whole_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,10 +30,7 @@ def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 
     The second is tidied as a capture does that follows a query: keyframes where they are due, small files merged.
     """
-    load = Workload(spark, folder, size.keys, size.changes)
-    for _ in range(size.epochs - 1):
-        load.change()
-    load.run()
+    load = finished(spark, folder, size.keys, size.changes, size.epochs - 1)
     setting = f"{size}, {size.epochs} epochs"
     once = "change rows, one Parquet file"
     ours, changes = _captured(spark, load, folder / "plain", size.epochs, 0)

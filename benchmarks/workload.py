@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 
+# Keys that one epoch brings: more of them at once take much memory, in Spark and in the capture.
+_KEYS_AN_EPOCH = 1_000_000
+
+
 @dataclass
 class Workload:
-    """Input files, one an epoch: the first brings every key, each later one changes some at random.
+    """Input files, one an epoch: the first bring every key, each later one changes some at random.
 
     Args:
         spark: the session that runs the query.
@@ -33,18 +37,30 @@ class Workload:
     keys: int
     changes: int
     every: str | None = None
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    epochs: int = field(init=False, default=0)
+    """Epochs whose input is there."""
 
     def __post_init__(self) -> None:
-        """The first file brings all keys."""
+        """The first files bring all keys, up to a million each."""
         self._random = np.random.default_rng(2013)
         self.checkpoint = self.folder / "checkpoint"
         (self.folder / "input").mkdir(parents=True)
-        self._write(np.arange(self.keys))
+        for start in range(0, self.keys, _KEYS_AN_EPOCH):
+            self._write(np.arange(start, min(start + _KEYS_AN_EPOCH, self.keys)))
+
+    @property
+    def first(self) -> int:
+        """The first epoch that has all keys."""
+        return (self.keys - 1) // _KEYS_AN_EPOCH
 
     def change(self) -> None:
         """Add one more epoch's input."""
         self._write(self._random.choice(self.keys, self.changes, replace=False))
+
+    def change_again(self, before: int) -> None:
+        """Add one more epoch with the input of the one so many epochs before, which takes no time."""
+        os.link(self._file(self.epochs - before), self._file(self.epochs))
+        self.epochs += 1
 
     def query(self) -> DataFrame:
         """Count, sum and maximum per key."""
@@ -69,10 +85,23 @@ class Workload:
 
     def _write(self, keys: np.ndarray) -> None:
         values = self._random.random(len(keys))
-        file = self.folder / "input" / f"{next(self._numbers):05}.parquet"
+        file = self._file(self.epochs)
         hidden = file.with_name(f"_{file.name}")
         pq.write_table(pa.table({"key": np.char.add("key-", keys.astype(str)), "value": values}), hidden)
         hidden.rename(file)
+        self.epochs += 1
+
+    def _file(self, number: int) -> Path:
+        return self.folder / "input" / f"{number:05}.parquet"
+
+
+def finished(spark: SparkSession, folder: Path, keys: int, changes: int, epochs: int) -> Workload:
+    """A query that has run for so many epochs after those that bring all keys."""
+    load = Workload(spark, folder, keys, changes)
+    for _ in range(epochs):
+        load.change()
+    load.run()
+    return load
 
 
 def whole_state(spark: SparkSession, checkpoint: Path, epoch: int) -> DataFrame:
