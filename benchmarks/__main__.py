@@ -101,11 +101,13 @@ def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measu
                 "spark.sql.streaming.minBatchesToRetain": "1000",
             }
         )
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="streamstate-bench-") as folder:
-            yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name].size))
-    if spark is not None:
-        spark.stop()
+    try:
+        for name in names:
+            with tempfile.TemporaryDirectory(prefix="streamstate-bench-") as folder:
+                yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name].size))
+    finally:
+        if spark is not None:
+            spark.stop()
 
 
 main()

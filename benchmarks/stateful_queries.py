@@ -17,6 +17,8 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
+from benchmarks.workload import unload_state
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StatefulProcessorHandle
@@ -48,6 +50,7 @@ def recorded(spark: SparkSession, folder: Path, kind: str, changes: int, epochs:
     writer = build(stream.parquet(str(folder / "input"))).writeStream.format("noop")
     writer = writer.outputMode("append" if kind == "join" else "update").trigger(availableNow=True)
     writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+    unload_state(spark)
     return folder / "checkpoint"
 
 

@@ -101,7 +101,14 @@ def finished(spark: SparkSession, folder: Path, keys: int, changes: int, epochs:
     for _ in range(epochs):
         load.change()
     load.run()
+    unload_state(spark)
     return load
+
+
+def unload_state(spark: SparkSession) -> None:
+    """Free the state of finished queries; otherwise Spark goes on writing snapshots into their checkpoints."""
+    assert spark._jvm is not None
+    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 def whole_state(spark: SparkSession, checkpoint: Path, epoch: int) -> DataFrame:
