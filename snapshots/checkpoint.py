@@ -27,7 +27,7 @@ from streamstate.errors import (
     NewerCheckpointError,
     NotACheckpointError,
 )
-from streamstate.snapshots.filesystem import ReadableFiles, files_for, location
+from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.source_progress import sources_after
 
@@ -131,6 +131,10 @@ class Checkpoint:
     def committed(self) -> list[int]:
         """The committed epochs that the commit log still holds, ascending."""
         return sorted(int(name) for name in self._names(f"{self.path}/commits") if name.isdigit())
+
+    def log_modified_at(self) -> datetime | None:
+        """When the folder of the commit log was modified; None if the checkpoint is not on the local disk."""
+        return self._files.modified(f"{self.path}/commits") if local_path(self.path) is not None else None
 
     def committed_at(self, epoch: int) -> datetime | None:
         """When the epoch was committed; None once Spark has purged it."""

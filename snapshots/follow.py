@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,10 +33,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from streamstate.snapshots.checkpoint import Checkpoint
     from streamstate.snapshots.manifest import Entry
 
-# How often to list the commit log: cheap on a disk, not on an object store.
-_LOCAL_POLL, _REMOTE_POLL = 0.05, 1.0
+# How often to look whether the commit log has changed: cheap on a disk, not on an object store.
+_LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0
+# A log whose folder has not changed is read all the same after this many seconds: not every file system says so.
+_LONGEST_TRUST = 1.0
+# How often to ask whether a query of this process has ended, which takes a call into the JVM.
+_ASK_QUERY = 0.05
+# A folder may change again without another time of modification.
+_TIME_TICK = timedelta(seconds=0.05)
 _LONGEST_RETRY = 30.0
 # Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
@@ -102,8 +109,7 @@ def follow(
     if capturer.checkpoint.committed():
         capturer.register()
     # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
-    ended = (lambda: False) if query is None else (lambda: not query.isActive)
-    return Capture(capturer, interval, ended, on_pass)
+    return Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
@@ -170,7 +176,7 @@ class Capture:
     Args:
         capturer: captures the query.
         interval: how often.
-        ended: whether the query has ended and will commit nothing more.
+        ended: whether the query has ended and will commit nothing more; None if that cannot be known.
         on_pass: receives what each pass did.
     """
 
@@ -178,15 +184,17 @@ class Capture:
         self,
         capturer: Capturer,
         interval: CaptureInterval,
-        ended: Callable[[], bool] = lambda: False,
+        ended: Callable[[], bool] | None = None,
         on_pass: OnPass | None = None,
     ) -> None:
         self._capturer = capturer
         self._interval = interval
-        self._ended = ended
+        self._ended = ended or (lambda: False)
+        self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
+        self._log = _FolderTime(capturer.checkpoint)
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
-        self._untidy = self._incomplete = False
+        self._untidy = self._incomplete = self._idle = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
@@ -289,8 +297,13 @@ class Capture:
         poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
         pause = poll
         while not self._ending.wait(pause):
+            if self._nothing_new():
+                self._tidy(_TIDY_PAUSE)
+                continue
             ended = self._query_ended()  # asked first, so that all its commits are seen
+            self._log.looked()
             succeeded = self._attempt(CaptureInterval() if ended else self._interval)
+            self._idle = succeeded and not self._status.behind
             pause = poll if succeeded else min(_LONGEST_RETRY, max(0.5, pause * 2))
             if self._over():
                 return
@@ -305,6 +318,10 @@ class Capture:
             if not self._abandoning:
                 self._tidy(0)
             self._update(state="stopped")
+
+    def _nothing_new(self) -> bool:
+        """Whether the commit log is as it was when nothing was left to do."""
+        return self._idle and self._log.unchanged(self._trust)
 
     def _query_ended(self) -> bool:
         try:
@@ -408,6 +425,29 @@ class Capture:
         with self._changed:
             self._status = replace(self._status, **fields)  # type: ignore[arg-type]  # fields by name
             self._changed.notify_all()
+
+
+class _FolderTime:
+    """When the folder of a checkpoint's commit log was modified, which is quicker to find out than to list it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._modified: datetime | None = None
+        self._looked = -float("inf")
+        self._settled = False
+
+    def looked(self) -> None:
+        """Remember the time: the log is about to be listed."""
+        self._modified, self._looked = self._checkpoint.log_modified_at(), time.monotonic()
+        self._settled = self._modified is not None and datetime.now(UTC) - self._modified > _TIME_TICK
+
+    def unchanged(self, trust: float) -> bool:
+        """Whether the folder has not been modified since, which is not taken for granted for longer than so long."""
+        return (
+            self._settled
+            and time.monotonic() - self._looked < trust
+            and self._checkpoint.log_modified_at() == self._modified
+        )
 
 
 def _first_line(error: Exception) -> str:
