@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 from input_files import in_turn
+from no_spark import without_spark
 from recorded.unpacked import CURRENT, unpacked
 from spark_settings import SHARED
 
@@ -26,6 +28,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Set up tests without Spark, unless they or their fixtures ask for it."""
+    with _as_asked(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run tests without Spark, unless they or their fixtures ask for it."""
+    with _as_asked(item):
+        return (yield)
+
+
+def _as_asked(item: pytest.Item) -> AbstractContextManager[None]:
+    asked = "spark" in getattr(item, "fixturenames", ())
+    return nullcontext() if asked else without_spark()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def no_thread_remains() -> Iterator[None]:
     """Check that every thread that a file's tests start ends with them: views, servers, captures, supervision."""
@@ -39,7 +60,7 @@ def no_thread_remains() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The embedded session, shared because starting Spark is slow."""
+    """The embedded session, shared because starting Spark is slow. Only tests that ask for it can use Spark."""
     session = ss.session(**SHARED)
     yield session
     session.stop()
