@@ -1,26 +1,50 @@
-"""One Spark session for all tests, and small streaming queries to capture."""
+"""One Spark session for the tests that ask for it, and small streaming queries to capture."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 from input_files import in_turn
-from pyspark.sql import DataFrame, SparkSession
-from spark_settings import PLAIN_FILES
+from no_spark import without_spark
+from recorded.unpacked import CURRENT, unpacked
+from spark_settings import SHARED
 
 import streamstate as ss
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run slow files first, so that no worker is still busy with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Set up tests without Spark, unless they or their fixtures ask for it."""
+    with _as_asked(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run tests without Spark, unless they or their fixtures ask for it."""
+    with _as_asked(item):
+        return (yield)
+
+
+def _as_asked(item: pytest.Item) -> AbstractContextManager[None]:
+    asked = "spark" in getattr(item, "fixturenames", ())
+    return nullcontext() if asked else without_spark()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,21 +60,8 @@ def no_thread_remains() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The embedded session, shared because starting Spark is slow."""
-    session = ss.session(
-        **{
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.driver.memory": "2g",
-            "spark.sql.streaming.minBatchesToRetain": "100",
-            # Most code runs only a few times, so C2 does not pay off.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            # Generating code for the queries does not pay off either. Tests with a separate Spark process, such as
-            # notebooks and crash tests, keep Spark's defaults.
-            "spark.sql.codegen.wholeStage": "false",
-            **PLAIN_FILES,
-        }
-    )
+    """The embedded session, shared because starting Spark is slow. Only tests that ask for it can use Spark."""
+    session = ss.session(**SHARED)
     yield session
     session.stop()
 
@@ -107,14 +118,13 @@ def letters(epoch: int, keys: int = 7, rows: int = 20) -> dict[str, list[Any]]:
 
 
 @pytest.fixture(scope="session")
-def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A finished query of five epochs, captured as ``counts``: its checkpoint and the store."""
-    folder = tmp_path_factory.mktemp("counted")
-    source = Source(spark, folder / "input", "k string, v long")
-    for epoch in range(5):
-        source.add(letters(epoch))
-    run(counts(source), folder / "checkpoint")
-    ss.capture(folder / "checkpoint", folder / "store", "counts", spark=spark)
+def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A recorded query of five epochs, captured as ``counts``: its checkpoint and the store.
+
+    The input is in the folder ``input`` beside them. See ``recorded/current.py``.
+    """
+    folder = unpacked(CURRENT, tmp_path_factory.mktemp("recorded")) / "counted"
+    ss.capture(folder / "checkpoint", folder / "store", "counts", verify="never")
     return folder / "checkpoint", folder / "store"
 
 

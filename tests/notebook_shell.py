@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from pyspark.sql import SparkSession
 from traitlets.config import Config
 
 from streamstate.extension import load, loaded, unload
 from streamstate.magics.notebook_context import NotebookContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Shell:

@@ -8,3 +8,17 @@ PLAIN_FILES = {
     ),
 }
 """Hadoop's FileSystem API. The default, FileContext, starts a readlink process for each rename of a local file."""
+
+SHARED = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    # Most code runs only a few times, so C2 does not pay off.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Generating code for the queries does not pay off either. Tests with a separate Spark process, such as
+    # notebooks and crash tests, keep Spark's defaults.
+    "spark.sql.codegen.wholeStage": "false",
+    **PLAIN_FILES,
+}
+"""The settings of the session that tests share."""

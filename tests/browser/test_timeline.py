@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
+from synthetic import write
 
 import streamstate as ss
 from browser.accessible import violations
@@ -196,6 +197,20 @@ def test_a_timeline_without_epochs_shows_a_notice_until_the_first(show: Show, tm
     record(tmp_path, "young", [entry(0)])
     expect(view.locator(".pointed strong")).to_have_text("epoch 0")
     expect(view.locator(".plot svg")).to_have_count(len(MEASURES))
+
+
+def test_state_rows_are_counted_on_request(show: Show, tmp_path: Path) -> None:
+    """The button disappears when there is nothing left to count."""
+    write(tmp_path, [{"a": 1}, {"a": 1, "b": 2, "c": 3}])
+    view = show("Timeline(store['q'])", tmp_path)
+    rows = view.locator(".measure", has_text="State rows").locator(".value")
+    expect(rows).to_have_text("–")
+    button = view.get_by_role("button", name="Count state rows")
+    button.click()
+    expect(rows).to_have_text("3")
+    expect(button).to_be_hidden()
+    expect(view.get_by_role("button", name="Show as table")).to_be_focused()
+    assert violations(view) == []
 
 
 def test_the_timeline_fits_a_narrow_window_and_a_dark_theme(show: Show, opened: Lab) -> None:

@@ -60,10 +60,10 @@ def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp
     assert compare(spark, tmp_path / "c", history) == 2 * len(history.captured())
 
 
-def test_capturing_again_changes_nothing(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+def test_capturing_again_changes_nothing(counted: tuple[Path, Path], store: ss.Store) -> None:
     """A repeated capture writes no rows and no epochs."""
     before = store["counts"].epochs()
-    report = ss.capture(*counted, "counts", spark=spark)
+    report = ss.capture(*counted, "counts")
     assert (report.epochs, report.rows) == ((), 0)
     pd.testing.assert_frame_equal(store["counts"].epochs(), before)
 
@@ -122,11 +122,11 @@ def test_the_name_of_another_query_is_rejected(
     assert ss.open_store(counted[1]).queries() == ["counts"]
 
 
-def test_a_path_that_is_not_a_checkpoint_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_checkpoint_is_rejected(tmp_path: Path) -> None:
     """Missing folders and folders without a checkpoint raise an error, and no store is created."""
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NotACheckpointError, match="checkpointLocation"):
-            ss.capture(path, tmp_path / "s", spark=spark)
+            ss.capture(path, tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 

@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from synthetic import START
 
 import streamstate as ss
@@ -112,13 +111,11 @@ def test_a_repeated_planned_time_is_ignored(tmp_path: Path) -> None:
     assert times(folder) == [(4, "commit"), (8, "commit"), (23, "commit")]
 
 
-def test_epochs_record_the_source_of_their_times(
-    spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
-) -> None:
+def test_epochs_record_the_source_of_their_times(counted: tuple[Path, Path], store: ss.Store, tmp_path: Path) -> None:
     """Epochs of a copied checkpoint have planned times, and can be found by timestamp."""
     assert set(store["counts"].epochs()["time_source"]) == {"commit"}
     copy = shutil.copytree(counted[0], tmp_path / "copy", copy_function=shutil.copyfile)
-    ss.capture(copy, tmp_path / "store", "copied", spark=spark)
+    ss.capture(copy, tmp_path / "store", "copied")
     history = ss.open_store(tmp_path / "store")["copied"]
     epochs = history.epochs()
     assert set(epochs["time_source"]) == {"offsets"}

@@ -81,9 +81,9 @@ def test_following_a_query_without_committed_epochs(spark: SparkSession, source:
         query.stop()
 
 
-def test_a_wait_that_cannot_succeed_raises(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_wait_that_cannot_succeed_raises(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The error of a timeout names the newest captured epoch. Waiting for a stopped capture fails immediately."""
-    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
+    capture = ss.follow(counted[0], tmp_path / "s", "q")
     capture.wait(timeout=300)
     with pytest.raises(TimeoutError, match="newest captured epoch is 4"):
         capture.wait(epoch=99, timeout=0.1)
@@ -134,10 +134,10 @@ def test_concurrent_captures_make_one_history(spark: SparkSession, counted: tupl
     assert compare(spark, counted[0], history) == 5
 
 
-def test_passes_are_reported(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+def test_passes_are_reported(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """``on_pass`` receives the report of each pass that captured epochs, and the exception of one that failed."""
     outcomes: list[ss.CaptureReport | Exception] = []
-    capture = ss.follow(counted[0], tmp_path / "t", "q", spark=spark, on_pass=outcomes.append)
+    capture = ss.follow(counted[0], tmp_path / "t", "q", on_pass=outcomes.append)
     assert capture.wait(epoch=4, timeout=300) == 4
     capture.stop()
     assert [report.epochs for report in outcomes if isinstance(report, ss.CaptureReport)] == [(0,), (1, 2, 3, 4)]
@@ -145,11 +145,9 @@ def test_passes_are_reported(spark: SparkSession, counted: tuple[Path, Path], tm
     assert capture.status.committed_at == ss.open_store(tmp_path / "t")["q"].live().committed_at
 
 
-def test_stopping_at_once_leaves_waiting_epochs_to_the_next_capture(
-    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_stopping_at_once_leaves_waiting_epochs_to_the_next_capture(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The lag counts them, and their time, until then."""
-    capture = ss.follow(counted[0], tmp_path / "s", "q", every=100, spark=spark)
+    capture = ss.follow(counted[0], tmp_path / "s", "q", every=100)
     until(lambda: capture.status.behind == 5)
     lag = capture.lag()
     assert lag.epochs == 5

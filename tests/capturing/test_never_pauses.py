@@ -91,11 +91,11 @@ def test_epochs_that_are_purged_during_a_capture_are_a_gap(
 
 
 def test_stop_captures_the_epochs_committed_by_then(
-    spark: SparkSession, growing: Growing, tmp_path: Path, after_each_pass: Callable[..., None]
+    growing: Growing, tmp_path: Path, after_each_pass: Callable[..., None]
 ) -> None:
     """A background capture ends even if its query keeps committing epochs."""
     after_each_pass(lambda number: growing.commit(2 + number))
-    ss.follow(growing.path, tmp_path / "s", "q", every=100, spark=spark).stop()
+    ss.follow(growing.path, tmp_path / "s", "q", every=100).stop()
     assert ss.open_store(tmp_path / "s")["q"].captured() == [0, 1]
 
 

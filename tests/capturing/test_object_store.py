@@ -24,10 +24,10 @@ from streamstate.snapshots.table_capture import ROWS_IN_DRIVER
 
 
 @pytest.fixture(scope="module")
-def captured(spark: SparkSession, bucket: Bucket, counted: tuple[Path, Path]) -> str:
+def captured(bucket: Bucket, counted: tuple[Path, Path]) -> str:
     """A store in the bucket with the query of ``counted``."""
     store = f"{bucket.uri}/counted"
-    report = ss.capture(counted[0], store, "counts", spark=spark, storage_options=bucket.options)
+    report = ss.capture(counted[0], store, "counts", storage_options=bucket.options)
     assert report.epochs == (0, 1, 2, 3, 4)
     return store
 
@@ -58,11 +58,9 @@ def test_a_store_in_a_bucket_reads_like_one_on_disk(
     assert remote.sql(query).to_arrow() == store.sql(query).to_arrow()
 
 
-def test_capturing_again_changes_nothing(
-    spark: SparkSession, bucket: Bucket, captured: str, counted: tuple[Path, Path]
-) -> None:
+def test_capturing_again_changes_nothing(bucket: Bucket, captured: str, counted: tuple[Path, Path]) -> None:
     """A repeated capture writes no epochs and no rows."""
-    report = ss.capture(counted[0], captured, "counts", spark=spark, storage_options=bucket.options)
+    report = ss.capture(counted[0], captured, "counts", storage_options=bucket.options)
     assert (report.epochs, report.rows) == ((), 0)
 
 
@@ -141,12 +139,12 @@ def test_a_damaged_object_is_detected(bucket: Bucket) -> None:
     ],
 )
 def test_an_inaccessible_store_is_an_error_within_seconds(
-    spark: SparkSession, bucket: Bucket, counted: tuple[Path, Path], changed: dict[str, str], message: str
+    bucket: Bucket, counted: tuple[Path, Path], changed: dict[str, str], message: str
 ) -> None:
     """Wrong credentials and endpoints are not retried for minutes. The error refers to ``storage_options``."""
     options, started = bucket.options | changed, time.monotonic()
     with pytest.raises(StoreError, match=f"(?s){message}.*storage_options"):
-        ss.capture(counted[0], f"{bucket.uri}/none", "q", spark=spark, storage_options=options)
+        ss.capture(counted[0], f"{bucket.uri}/none", "q", storage_options=options)
     with pytest.raises(StoreError, match=f"(?s){message}.*storage_options"):
         ss.open_store(f"{bucket.uri}/none", storage_options=options)
     assert time.monotonic() - started < 20

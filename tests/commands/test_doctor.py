@@ -47,7 +47,7 @@ def settings(found: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("version", "provider", "query", "spark", "tables"),
+    ("version", "provider", "query", "written_by", "tables"),
     [
         ("3.4", "HDFS", "aggregation", "before 4.0", ["op0"]),
         ("3.5", "RocksDB-with-changelog", "session-window", "before 4.0", ["op0"]),
@@ -57,11 +57,11 @@ def settings(found: Any) -> dict[str, str]:
     ],
 )
 def test_a_checkpoint_with_changes(
-    recorded: dict[str, Path], version: str, provider: str, query: str, spark: str, tables: list[str]
+    recorded: dict[str, Path], version: str, provider: str, query: str, written_by: str, tables: list[str]
 ) -> None:
     """Its tables are read by their changes, and nothing has to change."""
     found = examine(recorded[version] / provider / query)
-    assert found.spark == spark
+    assert found.spark == written_by
     assert found.provider == provider.split("-", maxsplit=1)[0]
     assert found.checkpoint_format == ("2" if provider.endswith("2") else "1")
     assert [(table.table, table.reads) for table in found.tables] == [(name, "changelog") for name in tables]

@@ -9,23 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from synthetic import write
 
 import streamstate as ss
-from debugging.test_audit import plain  # noqa: F401 (a fixture)
 from streamstate.errors import InvalidArgumentError, StreamStateError, UnknownEpochError, UnknownQueryError
 from streamstate.replay.audit.record import checksum, epoch_chain
 
 
-@pytest.fixture(scope="module")
-def audited(spark: SparkSession, plain: tuple[Path, object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an audit record, the audit's store, and a separately captured store."""
-    source, frame = plain
-    folder = tmp_path_factory.mktemp("record")
-    audit = ss.audit(frame, source / "checkpoint", epochs=(1, 2), replays=1, store=folder / "store", spark=spark)  # type: ignore[arg-type]
-    audit.save(folder / "record.json")
-    ss.capture(source / "checkpoint", folder / "theirs", "sums", spark=spark)
-    return folder
+@pytest.fixture
+def audited(counted: tuple[Path, Path]) -> Path:
+    """A folder with the recorded audit record of a query, and a store with the query."""
+    return counted[0].parent
 
 
 @pytest.fixture
@@ -43,7 +37,7 @@ def forged(record: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_record_is_checked_against_another_history(audited: Path) -> None:
     """A store captured separately is sufficient; neither Spark nor the replays are needed."""
-    for store in (audited / "theirs", ss.open_store(audited / "theirs"), ss.open_store(audited / "theirs")["sums"]):
+    for store in (audited / "store", ss.open_store(audited / "store"), ss.open_store(audited / "store")["counts"]):
         check = ss.check_audit_record(audited / "record.json", store)
         assert check.ok
         assert check.wrong == ()
@@ -52,7 +46,7 @@ def test_a_record_is_checked_against_another_history(audited: Path) -> None:
 
 def test_the_check_lists_verified_and_unverified_claims(audited: Path) -> None:
     """Each claim is a sentence. A file cannot prove who wrote it, or that the replays ran."""
-    check = ss.check_audit_record(audited / "record.json", audited / "theirs")
+    check = ss.check_audit_record(audited / "record.json", audited / "store")
     assert [claim.split(":")[0] for claim in check.verified] == [
         "Whole",
         "Complete",
@@ -71,7 +65,7 @@ def test_the_record_describes_the_audit(audited: Path, record: dict[str, Any]) -
     assert (record["format"], record["epochs"], record["result"]) == (2, [1, 2], "deterministic")
     assert {*record["made_by"]} == {"streamstate", "spark", "python", "java"}
     assert [(replay["partitions"], replay["result"]) for replay in record["replays"]] == [(2, "same"), (3, "same")]
-    frame = ss.open_store(audited / "theirs")["sums"].fingerprints(epochs=[1, 2])
+    frame = ss.open_store(audited / "store")["counts"].fingerprints(epochs=[1, 2])
     recorded = [
         (int(epoch), table, state["fingerprint"])
         for epoch, tables in record["states"].items()
@@ -83,7 +77,7 @@ def test_the_record_describes_the_audit(audited: Path, record: dict[str, Any]) -
 
 def test_a_changed_record_is_detected(audited: Path, record: dict[str, Any]) -> None:
     """Its checksum does not match."""
-    check = ss.check_audit_record({**record, "started": "2026-01-01T00:00:00+00:00"}, audited / "theirs")
+    check = ss.check_audit_record({**record, "started": "2026-01-01T00:00:00+00:00"}, audited / "store")
     assert not check.ok
     [claim] = check.wrong
     assert claim.startswith("Whole: the checksum does not match")
@@ -160,7 +154,7 @@ def test_a_forgery_is_detected(
 ) -> None:
     """Even with matching hashes, the record must be complete and agree with the history."""
     change(record)
-    check = ss.check_audit_record(forged(record), audited / "theirs")
+    check = ss.check_audit_record(forged(record), audited / "store")
     assert not check.ok
     assert not bool(check)
     assert any(claim.startswith(message) for claim in check.wrong), check.wrong
@@ -171,8 +165,8 @@ def test_a_record_of_another_query(audited: Path, record: dict[str, Any]) -> Non
     """A store without the query is refused. A given history is used, and the query is reported as unverified."""
     record["query"]["id"] = "another"
     with pytest.raises(UnknownQueryError, match="does not have the query of the record"):
-        ss.check_audit_record(forged(record), audited / "theirs")
-    check = ss.check_audit_record(forged(record), ss.open_store(audited / "theirs")["sums"])
+        ss.check_audit_record(forged(record), audited / "store")
+    check = ss.check_audit_record(forged(record), ss.open_store(audited / "store")["counts"])
     assert any(claim.startswith("The query: ") for claim in check.unverified)
 
 
@@ -219,7 +213,7 @@ def test_a_malformed_field_is_named(audited: Path, record: dict[str, Any], field
         parent = parent[name]
     parent[field[-1]] = value
     with pytest.raises(InvalidArgumentError, match=str(field[0])):
-        ss.check_audit_record(changed, audited / "theirs")
+        ss.check_audit_record(changed, audited / "store")
 
 
 @pytest.mark.parametrize("name", ["epochs", "states", "replays", "query", "result", "checksum", "partitions"])
@@ -227,13 +221,13 @@ def test_a_missing_field_is_named(audited: Path, record: dict[str, Any], name: s
     """The error is that of a malformed field."""
     del record[name]
     with pytest.raises(InvalidArgumentError, match=name):
-        ss.check_audit_record(record, audited / "theirs")
+        ss.check_audit_record(record, audited / "store")
 
 
 def test_a_record_that_is_not_json_is_refused(audited: Path, record: dict[str, Any]) -> None:
     """A mapping must be serializable as JSON."""
     with pytest.raises(InvalidArgumentError, match="cannot be read"):
-        ss.check_audit_record({**record, "made_by": {"streamstate": object()}}, audited / "theirs")
+        ss.check_audit_record({**record, "made_by": {"streamstate": object()}}, audited / "store")
 
 
 def test_a_duplicate_epoch_is_refused(audited: Path, tmp_path: Path, record: dict[str, Any]) -> None:
@@ -241,7 +235,7 @@ def test_a_duplicate_epoch_is_refused(audited: Path, tmp_path: Path, record: dic
     text = json.dumps(record).replace('"states": {', '"states": {"1": {}, ', 1)
     (tmp_path / "twice.json").write_text(text)
     with pytest.raises(InvalidArgumentError, match="'1' twice"):
-        ss.check_audit_record(tmp_path / "twice.json", audited / "theirs")
+        ss.check_audit_record(tmp_path / "twice.json", audited / "store")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", "[" * 100_000, '{"kind": 1}', "9" * 5_000])
@@ -249,7 +243,7 @@ def test_other_files_are_refused(audited: Path, tmp_path: Path, text: str) -> No
     """The error names the file."""
     (tmp_path / "some.json").write_text(text)
     with pytest.raises(InvalidArgumentError, match=r"some\.json"):
-        ss.check_audit_record(tmp_path / "some.json", audited / "theirs")
+        ss.check_audit_record(tmp_path / "some.json", audited / "store")
 
 
 def test_a_record_that_cannot_be_checked_is_refused(audited: Path, record: dict[str, Any], tmp_path: Path) -> None:
@@ -261,12 +255,13 @@ def test_a_record_that_cannot_be_checked_is_refused(audited: Path, record: dict[
     ]
     for invalid, message in refused:
         with pytest.raises(InvalidArgumentError, match=message):
-            ss.check_audit_record(invalid, audited / "theirs")
+            ss.check_audit_record(invalid, audited / "store")
     with pytest.raises(UnknownEpochError, match="lacks epochs"):
-        ss.check_audit_record({**record, "states": {**record["states"], "9": {}}}, audited / "theirs")
+        ss.check_audit_record({**record, "states": {**record["states"], "9": {}}}, audited / "store")
 
 
-def test_a_store_without_the_query_is_refused(record: dict[str, Any], store: ss.Store) -> None:
+def test_a_store_without_the_query_is_refused(record: dict[str, Any], tmp_path: Path) -> None:
     """The error says that the store does not have the record's query."""
+    write(tmp_path, [{"a": 1}])
     with pytest.raises(StreamStateError, match="does not have the query of the record"):
-        ss.check_audit_record(record, store)
+        ss.check_audit_record(record, tmp_path)

@@ -198,16 +198,14 @@ def test_without_options_the_state_browser_is_shown(reader: Shell) -> None:
     assert type(reader.run("%state counts.op0")).__name__ == "StateBrowser"
 
 
-def test_a_recreated_store_is_reopened(
-    bare_shell: Shell, counted: tuple[Path, Path], spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_recreated_store_is_reopened(bare_shell: Shell, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """A store can be deleted and recreated without restarting the kernel."""
-    ss.capture(counted[0], tmp_path / "store", "before", spark=spark)
+    ss.capture(counted[0], tmp_path / "store", "before")
     assert bare_shell.run(f"%snapshots --store {tmp_path}/store")["query"].tolist() == ["before"]
     assert bare_shell.run("%state before --at 1 --top 1 --by count")["count"].tolist()
     shutil.rmtree(tmp_path / "store")
     assert "is not a store" in bare_shell.fails("%snapshots", NotAStoreError)
-    ss.capture(counted[0], tmp_path / "store", "after", spark=spark)
+    ss.capture(counted[0], tmp_path / "store", "after")
     assert len(bare_shell.run("%state after --at 1 -o kept")) == len(bare_shell.names["kept"])
     assert bare_shell.run("%snapshots")["query"].tolist() == ["after"]
 

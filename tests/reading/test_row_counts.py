@@ -97,6 +97,17 @@ def test_a_timeline_shows_the_rows_that_are_counted(history: ss.History) -> None
     assert not any("has been read" in text for text in drawing.caption())
 
 
+def test_a_timeline_counts_rows_on_request(history: ss.History) -> None:
+    """Then it reads the state, also of epochs that are captured later."""
+    assert TimelineModel(history).drawing(Timeline(history).selection).message["uncounted"]
+    model, selection = TimelineModel(history), Timeline(history, count_rows=True).selection
+    assert model.acted(Timeline(history).selection, "count", True, None) == selection
+    assert [point.values["rows"] for point in model.view(selection).points] == [1, 3, 1, 2]
+    assert not model.drawing(selection).message["uncounted"]
+    write(Path(history.recorded.layout.root), [*STATES, {"d": 1}])
+    assert [point.values["rows"] for point in model.view(selection).points] == [1, 3, 1, 2, 1]
+
+
 def test_the_most_rows_follow_from_the_last_count(history: ss.History) -> None:
     """Every change since may have added a row."""
     counts = TableCounts(history.recorded.entries(), "op0")

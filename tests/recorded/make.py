@@ -37,6 +37,11 @@ def record(version: str, environments: Path) -> Path:
     folder = Path(ROOT) / version
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([str(python), str(HERE / "queries.py"), version, str(folder)], check=True)
+    return archived(version, folder)
+
+
+def archived(version: str, folder: Path) -> Path:
+    """Archive the checkpoints of a version of Spark."""
     archive = HERE / f"spark-{version}.tar.xz"
     with tarfile.open(archive, "w:xz", preset=9) as tar:
         tar.add(folder, arcname=version, filter=_anonymous)
@@ -49,6 +54,11 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
+def report(archive: Path) -> None:
+    """Print the size of an archive."""
+    sys.stdout.write(f"{archive.name}: {archive.stat().st_size:,} bytes\n")
+
+
 def main() -> None:
     """Record all versions, or the given ones."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -58,8 +68,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     for version in arguments.versions:
-        archive = record(version, arguments.environments)
-        sys.stdout.write(f"{archive.name}: {archive.stat().st_size:,} bytes\n")
+        report(record(version, arguments.environments))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,16 @@ from pathlib import Path
 from recorded.make import HERE, REQUIREMENTS, ROOT
 
 VERSIONS = tuple(REQUIREMENTS)
+"""The earlier versions of Spark."""
+CURRENT = "4.3"
+"""The version whose recording stands for the installed Spark in tests that do not start it."""
 
 
 def unpacked(version: str, folder: Path) -> Path:
     """Unpack all checkpoints of a version of Spark, and rewrite the paths of the input in their source logs.
 
-    Returns the folder that has a folder for each provider and the folder ``input``.
+    Returns the folder that has a folder for each provider and the folder ``input``; that of the current version has a
+    folder for each query.
     """
     with tarfile.open(HERE / f"spark-{version}.tar.xz") as tar:
         tar.extractall(folder, filter="data")

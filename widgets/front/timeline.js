@@ -23,7 +23,7 @@ export function render({ model, root, style }) {
   const measures = measurePlots(model);
   const stack = element("div", { class: "stack" }, measures.node, surface.node);
   const caption = element("p", { class: "caption faint" });
-  const table = epochTable({ act });
+  const table = epochTable(page);
   const empty = element(
     "div",
     { class: "empty", hidden: true },
@@ -192,16 +192,17 @@ function measurePlot(model) {
 }
 
 // The same numbers as a table, and the legend of the plots.
-function epochTable({ act }) {
+function epochTable({ act, root }) {
   let view = null;
   const legend = element("span", { class: "legend" });
   const toggle = button({ "aria-expanded": "false", onclick: () => act("table", !view.table) }, "Show as table");
   const table = element("table", { "aria-label": "Epochs" });
   const scroll = scrollArea("Epochs as a table", {}, table);
+  const count = button({ title: "Reads the state", onclick: () => act("count", true) }, "Count state rows");
   const text = element("span", { class: "pager faint" });
   const newer = button({ onclick: () => act("page", view.table.page - 1) }, "Newer");
   const older = button({ onclick: () => act("page", view.table.page + 1) }, "Older");
-  const foot = element("div", { class: "bar" }, legend, pushRight(), text, newer, older, toggle);
+  const foot = element("div", { class: "bar" }, legend, pushRight(), count, text, newer, older, toggle);
 
   function drawLegend() {
     const shown = Object.entries(SIGN_NAMES).filter(([kind]) => view.legend[kind]);
@@ -215,6 +216,8 @@ function epochTable({ act }) {
   function draw(drawn) {
     view = drawn;
     drawLegend();
+    if (!view.uncounted && root.activeElement === count) toggle.focus();
+    count.hidden = !view.uncounted;
     const open = Boolean(view.table);
     toggle.textContent = open ? "Hide the table" : "Show as table";
     toggle.setAttribute("aria-expanded", String(open));

@@ -27,6 +27,8 @@ class TimelineSelection:
     """Whether the numbers are shown as a table."""
     page: int = 0
     """The page of the table; 0 has the newest epochs."""
+    count: bool = False
+    """Whether the state is read to count the rows that capture has not counted."""
 
     @property
     def between(self) -> tuple[int, int] | None:
@@ -50,6 +52,8 @@ def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[in
             moved = replace(now, table=value, page=0)
         case "page", int():
             moved = replace(now, page=max(0, value))
+        case "count", bool():
+            moved = replace(now, count=value)
     return moved
 
 

@@ -49,6 +49,11 @@ class TimelineDrawing:
         """The newest captured epoch."""
         return next(point for point in reversed(self.every) if point.captured)
 
+    @property
+    def uncounted(self) -> bool:
+        """Whether there are epochs whose state rows nobody has counted."""
+        return any(point.captured and point.values["rows"] is None for point in self.points)
+
     def message(self) -> dict[str, Any]:
         """The drawing as JSON types."""
         if self.waiting:
@@ -67,6 +72,7 @@ class TimelineDrawing:
             "facts": list(self.facts()),
             "window": {"chosen": self.selection.window, "offered": self._windows()},
             "selected": self.selected(),
+            "uncounted": self.uncounted,
             "epochs": [self.every[0].first, self.every[-1].last],
             "table": self._page() if self.selection.table else None,
         }
@@ -105,7 +111,7 @@ class TimelineDrawing:
         absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name != "rows"]
         if absent:
             yield f"Not recorded for these epochs: {', '.join(absent)}."
-        if any(point.captured and point.values["rows"] is None for point in self.points):
+        if self.uncounted:
             yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 
     def selected(self) -> dict[str, Any] | None:

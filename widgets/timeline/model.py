@@ -41,7 +41,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
     def view(self, selection: TimelineSelection, limit: int = LIMIT) -> TimelineDrawing:
         """All measures of the epochs in the window; more than ``limit`` epochs are put into bins."""
         with self._lock:
-            every = self._points()
+            every = self._points(count=selection.count)
             if not any(point.captured for point in every):
                 return TimelineDrawing(self.name, selection=selection)
             single = every[-selection.window :] if selection.window else every
@@ -82,9 +82,11 @@ class TimelineModel(ViewModel[TimelineSelection]):
         with self._lock:
             self._known, self._state = [], None
 
-    def _points(self) -> Sequence[EpochPoint]:
+    def _points(self, *, count: bool) -> Sequence[EpochPoint]:
         """All epochs; only new ones are measured, and those whose rows can be counted now."""
         entries = self.history.recorded.entries()
+        if count:
+            self._read(entries)
         state = _state(entries), self._counted()
         if state != self._state:
             # Retention may have dropped epochs anywhere; then all of them are read again.
@@ -94,6 +96,14 @@ class TimelineModel(ViewModel[TimelineSelection]):
             self._count(entries)
             self._state = state
         return self._known
+
+    def _read(self, entries: Sequence[Entry]) -> None:
+        """Load the state at epochs without rows into the index."""
+        counted = {point.first for point in self._known if point.values["rows"] is not None}
+        uncounted = [entry for entry in entries if entry.captured and entry.rows is None and entry.epoch not in counted]
+        for table in {name: None for entry in uncounted for name in entry.tables}:
+            first = next(entry.epoch for entry in uncounted if table in entry.tables)
+            self.history.recorded.interval_table(table, first)
 
     def _counted(self) -> object:
         """The epochs of each state table that are in the index."""
@@ -125,6 +135,8 @@ class Timeline(View[TimelineSelection]):
         history: the query, ``store[name]``.
         window: how many of the newest epochs to show first: 100, 500, or None for all. More than 500 epochs are put
             into bins.
+        count_rows: whether to read the state to count the rows of epochs that capture has not counted. Without it,
+            a button does this.
 
     Raises:
         InvalidArgumentError: the window is none of these.
@@ -134,9 +146,9 @@ class Timeline(View[TimelineSelection]):
         delays: 41 epochs captured · newest 40, committed 2026-03-01 12:00:00 +01:00 · input rows 812 · state rows 34
     """
 
-    def __init__(self, history: History, *, window: int | None = WINDOWS[-1]) -> None:
+    def __init__(self, history: History, *, window: int | None = WINDOWS[-1], count_rows: bool = False) -> None:
         if window not in {*WINDOWS, None}:
             raise InvalidArgumentError(
                 f"Invalid window={window!r}: expected {', '.join(map(str, WINDOWS))}, or None for all epochs."
             )
-        super().__init__(TimelineModel(history), TimelineSelection(window=window))
+        super().__init__(TimelineModel(history), TimelineSelection(window=window, count=count_rows))
