@@ -53,10 +53,9 @@ def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: in
 
 def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterator[EpochFile]:
     suffix = CHANGE_FILES[table.provider]
-    names = committed_names(checkpoint, table, epoch)
     if checkpoint.repartitioned(epoch):
         raise UnsupportedChangelogError(f"Epoch {epoch} repartitioned the state, so its files are not its changes.")
-    for partition, name in enumerate(names):
+    for partition, name in enumerate(committed_names(checkpoint, table, epoch)):
         yield EpochFile(epoch, partition, in_store(checkpoint, table, partition, f"{name}.{suffix}"))
 
 

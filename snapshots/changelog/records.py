@@ -56,8 +56,8 @@ class Records:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def __getitem__(self, which: NDArray[Any]) -> Records:
-        """Some of the records, by number or by mask."""
+    def __getitem__(self, which: NDArray[Any] | slice) -> Records:
+        """Some of the records, by number, by mask, or from one to another."""
         return replace(
             self,
             kind=self.kind[which],

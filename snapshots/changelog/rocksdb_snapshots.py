@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
 # Rows are handed out in pieces of so many bytes, and taken from RocksDB so many at a time.
-_PIECE = 32 << 20
+_PIECE = 8 << 20
 _STEP = 1000
 _LARGEST = 256 << 20
 """Bytes that are read at most of what is inside a zip: it lists the files with the data."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -22,6 +22,7 @@ from streamstate.snapshots.changelog.unsafe_values import sized_values
 from streamstate.snapshots.checkpoint import Checkpoint
 
 _LARGEST = 2**31 - 1  # Arrow's offsets have 32 bits
+_SLICE = 100_000  # records that are decoded at once
 
 
 def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int]) -> pa.Table:
@@ -50,8 +51,15 @@ def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int
             if partition < partitions[epoch]:
                 files = history.files(epoch, partition, read)
                 state = _state(files, _snapshot(checkpoint, files.snapshot, table), several=table.several)
-                rows[epoch] += (_decoded(records, table, epoch, partition) for records in state)
+                rows[epoch] += (_decoded(part, table, epoch, partition) for part in _slices(state))
     return pa.concat_tables([piece for pieces in rows.values() for piece in pieces])
+
+
+def _slices(state: Iterable[Records]) -> Iterator[Records]:
+    """Records in parts that take little memory to decode; at least one part of each."""
+    for records in state:
+        for start in range(0, len(records) or 1, _SLICE):
+            yield records[slice(start, start + _SLICE)]
 
 
 def _decoded(records: Records, table: TableFormat, epoch: int, partition: int) -> pa.Table:
