@@ -26,7 +26,10 @@ _size_at = struct.Struct(">i").unpack_from
 
 
 class Framing:
-    """The units of one payload: records that have a type in front, otherwise blobs, a key's and a value's in turn.
+    """The units of one payload: records, or blobs, a key's and a value's in turn.
+
+    Blobs are the units if nothing shows where a record starts: it has no type in front, and the sizes of some keys are
+    those of some values.
 
     Args:
         payload: the file, decompressed.
@@ -40,6 +43,7 @@ class Framing:
         self._payload = payload
         self._last = last
         self._typed = typed
+        self._records = True
         self._path = path
         self._head = 5 if typed else 4  # a key's or a blob's size and, before it, the type
         self._sizes: NDArray[np.int32] = np.ndarray(len(buffer) - 3, ">i4", buffer.data, 0, (1,))
@@ -51,12 +55,20 @@ class Framing:
             DamagedChangelogError: the last record does not end at the end mark, or a key has a negative size.
         """
         sample, at = self._walk(first, self._last, _SAMPLE)
+        if not self._typed and not self._sizes_tell(sample):
+            self._records = False
+            sample, at = self._walk(first, self._last, _SAMPLE)
         units = np.concatenate([np.array(sample, np.int64), *self._many_walks(sample, at)])
-        if self._typed:
+        if self._records:
             return units
         if len(units) % 2:
             raise self._ends_within()
         return units[::2]
+
+    def _sizes_tell(self, sample: list[int]) -> bool:
+        """Whether no value among some records has the size of a key."""
+        keys = {_size_at(self._payload, at)[0] for at in sample}
+        return keys.isdisjoint(_size_at(self._payload, at + 4 + _size_at(self._payload, at)[0])[0] for at in sample)
 
     def _walk(self, at: int, end: int, most: int) -> tuple[list[int], int]:
         """The units from a position on, one by one, until one starts at ``end`` or later; and where that is."""
@@ -73,8 +85,8 @@ class Framing:
 
     def _after(self, at: int) -> int:
         """Where the unit at a position ends."""
-        if self._typed:
-            (key,) = _size_at(self._payload, at + 1)
+        if self._records:
+            (key,) = _size_at(self._payload, at + self._head - 4)
             if key < 0:
                 raise DamagedChangelogError(f"{self._path} has a key of {key} bytes")
             at += self._head + key
@@ -141,8 +153,8 @@ class Framing:
     def _all_after(self, at: Positions) -> Positions:
         """Where the units at some positions end; −1 if that is not in the payload."""
         wrong = np.zeros(len(at), np.bool_)
-        if self._typed:
-            key = self._sizes[at + 1].astype(np.int64)
+        if self._records:
+            key = self._sizes[at + self._head - 4].astype(np.int64)
             at = at + self._head + key
             wrong = (key < 0) | (at > self._last)
             at[wrong] = self._last
