@@ -45,7 +45,7 @@ def capture(
     if control is not None:
         arm(Path(control))
     report = ss.capture(checkpoint, store, QUERY, spark=spark)
-    return {"epochs": list(report.epochs), "gaps": list(report.gaps)}
+    return {"epochs": list(report.epochs), "gaps": list(report.gaps), "by_spark": dict(report.by_spark)}
 
 
 def read_and_capture(checkpoint: str, store: str, expected: str, epochs: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tup
     control = Control(store.with_suffix(".control"), store, Fault(counted=counted))
     ending, control = _capture(zygote, workload, store, control)
     assert ending.error is None, ending.trace
+    assert ending.result["by_spark"] == {}  # the faults meet what captures usually do
     return control.calls(), ending.seconds
 
 
