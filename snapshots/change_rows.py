@@ -12,17 +12,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.change_log import DELETE, PUT
+from streamstate.snapshots.distinct_keys import last_rows
 from streamstate.snapshots.duckdb_sql import embedded, listed, quoted, same
-from streamstate.snapshots.list_lengths import Digests, ListLengths, list_digests
+from streamstate.snapshots.list_lengths import ListLengths, list_digests
 from streamstate.snapshots.list_positions import Flags, ListChanges, Lists, grouped, settle
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
 from streamstate.snapshots.state_reader import StateRows
@@ -51,51 +50,22 @@ class FeedFollower:
         self.keys = columns.keys
         self._keys = columns.spark_keys
         self._lists = (lists or ListLengths(self._keys)) if POSITION in columns.keys else None
-        self._db = embedded()
 
     def changes(self, feed: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
         """The change rows of consecutive epochs, from the feed that covers them."""
-        keys = feed.rows.select(self._keys)
-        digests = self._hashes(keys) if self._lists is None else list_digests(keys)
-        lists = None if self._lists is None else _PassLists(self._lists, keys, digests)
+        lists = None if self._lists is None else _PassLists(self._lists, feed.rows.select(self._keys))
         places = _places(feed.rows[EPOCH])
         for epoch in epochs:
             where = places.get(epoch, [slice(0, 0)])
             rows = _sliced(feed.rows, where)
-            if lists is None:
-                log = self._keyed_rows(rows, np.concatenate([digests[place] for place in where]))
-            else:
-                log = self._list_rows(rows, lists, where)
-            yield EpochChanges(epoch, log)
+            yield EpochChanges(epoch, self._keyed_rows(rows) if lists is None else self._list_rows(rows, lists, where))
         if lists is not None:
             lists.remember()
 
-    def _hashes(self, keys: pa.Table) -> npt.NDArray[Any]:
-        """A hash of each row's key, equal for equal keys and seldom for others."""
-        self._db.register("keys", keys)
-        found = self._db.sql(f"SELECT hash({listed(self._keys)}) AS h FROM keys").fetchnumpy()["h"]
-        self._db.unregister("keys")
-        return np.asarray(found)
-
-    def _keyed_rows(self, rows: pa.Table, hashes: npt.NDArray[Any]) -> pa.Table:
+    def _keyed_rows(self, rows: pa.Table) -> pa.Table:
         """The last row of each key in the epoch."""
-        ordered = np.sort(hashes)  # quicker than the order itself, which is seldom needed
-        if (ordered[1:] == ordered[:-1]).any():
-            order = np.argsort(hashes, kind="stable")
-            again = hashes[order][1:] == hashes[order][:-1]
-            last = self._last_rows(rows, np.sort(order[np.append(again, False) | np.insert(again, 0, False)]))
-            rows = rows.filter(pa.array(last))
-        return as_log(rows, self._columns)
-
-    def _last_rows(self, rows: pa.Table, suspects: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Which rows are the last of their key; only the suspects have hashes that occur more than once."""
-        self._db.register("feed", rows.select(self._keys).take(suspects).append_column("_row", pa.array(suspects)))
-        found = self._db.sql(f"SELECT max(_row) AS _row FROM feed GROUP BY {listed(self._keys)}").fetchnumpy()["_row"]
-        self._db.unregister("feed")
-        last = np.ones(rows.num_rows, np.bool_)
-        last[suspects] = False
-        last[found] = True
-        return last
+        last = last_rows(rows.select(self._keys))
+        return as_log(rows if last is None else rows.filter(pa.array(last)), self._columns)
 
     def _list_rows(self, rows: pa.Table, lists: _PassLists, where: Sequence[slice]) -> pa.Table:
         """The elements, with the positions that they have at the epoch's end."""
@@ -108,9 +78,9 @@ class FeedFollower:
 class _PassLists:
     """The lists that occur in the feed of a pass, with their lengths as of the epoch that was settled last."""
 
-    def __init__(self, known: ListLengths, keys: pa.Table, digests: Digests) -> None:
+    def __init__(self, known: ListLengths, keys: pa.Table) -> None:
         self._known = known
-        self._digests, first, self._numbers = grouped(digests)
+        self._digests, first, self._numbers = grouped(list_digests(keys))
         self._lengths = known.of(keys.take(first), self._digests)
 
     def settled(self, where: Sequence[slice], restarts: Flags, deletes: Flags) -> ListChanges:
@@ -160,7 +130,7 @@ class WholeFollower:
         self.keys = columns.keys
         self._names = columns.names
         self._state = state
-        self._db: duckdb.DuckDBPyConnection = embedded()
+        self._db = embedded()
 
     def changes(self, whole: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
         """The change rows of some epochs, from the whole state at each of them."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """What DuckDB raises; nothing as long as it has not been loaded."""
+    loaded = sys.modules.get("duckdb")
+    return () if loaded is None else (loaded.Error,)
 
 
 def quoted(name: str) -> str:
@@ -27,6 +35,8 @@ def same(left: str, right: str, names: Sequence[str]) -> str:
 
 def embedded(**settings: Any) -> duckdb.DuckDBPyConnection:
     """A new in-memory DuckDB with no access to files, the network or the caller's variables."""
+    import duckdb  # a capture seldom needs it
+
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     for name, value in settings.items():

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
@@ -22,6 +21,7 @@ from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
 from streamstate.snapshots.commit_times import CommitTimes
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain
+from streamstate.snapshots.duckdb_sql import database_errors
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableCounts, TableEntry
 from streamstate.snapshots.registry import register
@@ -164,7 +164,7 @@ class Capturer:
             yield
         except StreamStateError:
             raise
-        except (OSError, DeltaError, pa.ArrowException, duckdb.Error) as error:
+        except (OSError, DeltaError, pa.ArrowException, *database_errors()) as error:
             raise StoreError(
                 f"The store {self.layout.root} cannot be read or written: {plain(error)}\n"
                 "The epochs it lists are complete. Fix the cause, then capture again."

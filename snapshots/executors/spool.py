@@ -6,15 +6,17 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from streamstate.snapshots.duckdb_sql import embedded, listed, quoted, same
 from streamstate.snapshots.operators import POSITION
+
+if TYPE_CHECKING:
+    import duckdb
 
 Rows = npt.NDArray[np.int64]
 

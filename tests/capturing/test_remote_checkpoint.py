@@ -62,12 +62,15 @@ def remote(bucket: Bucket, local: Path) -> str:
     return upload(bucket, local / "RocksDB-format-2" / "aggregation", "checkpoints/an aggregation")
 
 
-@pytest.mark.parametrize("kind", ["RocksDB-format-2", "RocksDB-with-changelog", "HDFS"])
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("4.1", "RocksDB-format-2"), ("4.1", "RocksDB-with-changelog"), ("4.1", "HDFS"), ("3.5", "RocksDB")],
+)
 def test_a_checkpoint_in_a_bucket_is_captured_like_one_on_disk(
-    bucket: Bucket, local: Path, kind: str, tmp_path: Path
+    bucket: Bucket, version: str, kind: str, tmp_path: Path
 ) -> None:
-    """Into a store on disk and into one in the same bucket, at every epoch."""
-    checkpoint = local / kind / "aggregation"
+    """Into a store on disk and into one in the same bucket, at every epoch, from changelogs and from snapshots."""
+    checkpoint = unpacked(version, tmp_path) / kind / "aggregation"
     uri = upload(bucket, checkpoint, f"checkpoints/{kind}")
     stores = [str(tmp_path / "of-bucket"), f"{bucket.uri}/stores/{kind}"]
     reports = captured_without_spark(
