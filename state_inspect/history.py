@@ -63,9 +63,9 @@ class History:
         counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
         ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from:
         ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the checkpoint is a
-        copy whose files have the times of copying); ``sources`` (JSON of the same form as ``offsets``: what is known
-        of each source in addition to its offset, see docs/guides/cuts.md); last ``mode``: ``real-time`` if Spark ran
-        the epoch in its real-time mode, where an epoch is an interval between two checkpoints, otherwise None.
+        copy whose files have the times of copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time
+        mode, where an epoch is an interval between two checkpoints, otherwise None; last ``sources`` (JSON of the same
+        form as ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
         """
         entries = self._recorded.with_counts(self._recorded.entries())
         schema = pa.schema(list(MANIFEST)[:8])
@@ -74,7 +74,7 @@ class History:
         for column, attribute in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
             facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
-        for column in ("time_source", "sources", "mode"):
+        for column in ("time_source", "mode", "sources"):
             frame[column] = pd.Series([getattr(entry, column) for entry in entries], dtype=object)
         return frame
 
