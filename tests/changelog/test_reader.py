@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from operators.processors import PANDAS_STATE, TRANSFORM
 from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
-from operators.running import FORMAT_1, HDFS, Run
+from operators.running import FORMAT_1, HDFS, Run, rows
 from pyspark.sql import SparkSession
 from recorded.queries import query, recorded
 from recorded.unpacked import VERSIONS, unpacked
@@ -107,7 +107,7 @@ def test_queries_equal_the_feed(
     """Every operator, every type and every setting, in two runs of the query."""
     running = Run(spark, tmp_path)
     for epochs in runs:
-        running.start(QUERIES[name], SETTINGS[setting], epochs=epochs)
+        running.start_with(QUERIES[name], [rows(epoch, count=6) for epoch in epochs], SETTINGS[setting])
     compared = (compare_all if runs == _FEW else compare_runs)(spark, running.checkpoint)
     record_property("comparisons", compared)
     assert compared >= runs[-1].stop
