@@ -78,7 +78,7 @@ SLOW = (
 ROCKSDB_ONLY = {*TRANSFORM, "join in format 3", "join in format 4"}
 
 
-_FEW, _MANY = (range(2), range(2, 4)), (range(10), range(10, 20))
+_FEW, _MANY = (range(2), range(2, 4)), (range(15), range(15, 30))
 
 
 def written() -> Iterator[object]:
@@ -107,7 +107,7 @@ def test_queries_equal_the_feed(
     """Every operator, every type and every setting, in two runs of the query."""
     running = Run(spark, tmp_path)
     for epochs in runs:
-        running.start_with(QUERIES[name], [rows(epoch, count=6) for epoch in epochs], SETTINGS[setting])
+        running.start_with(QUERIES[name], [rows(epoch, count=4) for epoch in epochs], SETTINGS[setting])
     compared = (compare_all if runs == _FEW else compare_runs)(spark, running.checkpoint)
     record_property("comparisons", compared)
     assert compared >= runs[-1].stop
