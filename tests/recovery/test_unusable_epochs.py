@@ -44,7 +44,7 @@ def test_epochs_before_an_unreadable_one_are_captured(spark: SparkSession, tmp_p
     run.start(SUMS, epochs=range(5))
     for file in (run.checkpoint / "state" / "0").glob("*/4_*"):
         file.write_bytes(b"damaged")
-    with pytest.raises(CaptureError, match="cannot read"):
+    with pytest.raises(CaptureError, match="cannot be read"):
         run.capture()
     assert run.history.captured() == [0, 1, 2]
 
