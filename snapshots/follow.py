@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,12 +28,12 @@ from streamstate.snapshots.capture_plan import CaptureInterval, Every
 from streamstate.snapshots.change_feed import Verify
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.folder_time import FolderTime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.checkpoint import Checkpoint
     from streamstate.snapshots.manifest import Entry
 
 # How often to look whether the commit log has changed: cheap on a disk, not on an object store.
@@ -42,8 +42,6 @@ _LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0
 _LONGEST_TRUST = 1.0
 # How often to ask whether a query of this process has ended, which takes a call into the JVM.
 _ASK_QUERY = 0.05
-# A folder may change again without another time of modification.
-_TIME_TICK = timedelta(seconds=0.05)
 _LONGEST_RETRY = 30.0
 # Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
@@ -191,7 +189,7 @@ class Capture:
         self._interval = interval
         self._ended = ended or (lambda: False)
         self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
-        self._log = _FolderTime(capturer.checkpoint)
+        self._log = FolderTime(capturer.checkpoint)
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
         self._untidy = self._incomplete = self._idle = False
@@ -425,29 +423,6 @@ class Capture:
         with self._changed:
             self._status = replace(self._status, **fields)  # type: ignore[arg-type]  # fields by name
             self._changed.notify_all()
-
-
-class _FolderTime:
-    """When the folder of a checkpoint's commit log was modified, which is quicker to find out than to list it."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._checkpoint = checkpoint
-        self._modified: datetime | None = None
-        self._looked = -float("inf")
-        self._settled = False
-
-    def looked(self) -> None:
-        """Remember the time: the log is about to be listed."""
-        self._modified, self._looked = self._checkpoint.log_modified_at(), time.monotonic()
-        self._settled = self._modified is not None and datetime.now(UTC) - self._modified > _TIME_TICK
-
-    def unchanged(self, trust: float) -> bool:
-        """Whether the folder has not been modified since, which is not taken for granted for longer than so long."""
-        return (
-            self._settled
-            and time.monotonic() - self._looked < trust
-            and self._checkpoint.log_modified_at() == self._modified
-        )
 
 
 def _first_line(error: Exception) -> str:
