@@ -43,6 +43,8 @@ _LONGEST_TRUST = 1.0
 # How often to ask whether a query of this process has ended, which takes a call into the JVM.
 _ASK_QUERY = 0.05
 _LONGEST_RETRY = 30.0
+# How long a process that ends waits for its captures.
+_AT_EXIT = 10.0
 # Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
 
@@ -116,9 +118,16 @@ def checkpoint_of(query: StreamingQuery) -> str:
 
 
 def stop_all() -> None:
-    """Stop every capture of this process without waiting for what it could still read."""
-    for capture in list(_running):
-        capture.end()
+    """Stop every capture of this process without waiting for what it could still read.
+
+    A pass under way is given some seconds: a thread inside a library would crash a process that is about to end.
+    """
+    captures = list(_running)
+    for capture in captures:
+        capture.end(catch_up=False)
+    deadline = time.monotonic() + _AT_EXIT
+    for capture in captures:
+        capture.join(max(deadline - time.monotonic(), 0))
 
 
 @dataclass(frozen=True)
@@ -272,14 +281,18 @@ class Capture:
         Args:
             catch_up: False to finish only the pass under way. The next capture takes the epochs that are left.
         """
-        self._abandoning = self._abandoning or not catch_up
-        self.end()
+        self.end(catch_up=catch_up)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
-    def end(self) -> None:
-        """Ask the capture to stop, and return at once."""
+    def end(self, *, catch_up: bool = True) -> None:
+        """Ask the capture to stop, as :meth:`stop` does, and return at once."""
+        self._abandoning = self._abandoning or not catch_up
         self._ending.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait until the capture has stopped, or for a number of seconds."""
+        self._thread.join(timeout)
 
     def __repr__(self) -> str:
         status = self.status

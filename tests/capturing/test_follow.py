@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 from conftest import Source, counts, letters, run
 from oracle import compare
 from pyspark.sql import SparkSession
+from recorded.unpacked import unpacked
 
 import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
@@ -162,3 +165,20 @@ def test_an_invalid_interval_is_rejected(counted: tuple[Path, Path], tmp_path: P
     """``every`` must be an integer of at least 1, or a duration."""
     with pytest.raises(InvalidArgumentError, match=r"expected (an integer|a number of epochs)"):
         ss.follow(counted[0], tmp_path / "s", "q", every=every)
+
+
+def test_a_process_may_end_while_it_captures(tmp_path: Path) -> None:
+    """The capture ends with it, without a crash, whatever it is doing."""
+    program = """
+import sys, time
+import streamstate as ss
+ss.follow(sys.argv[1], sys.argv[2], "q")
+time.sleep(float(sys.argv[3]))
+"""
+    checkpoint = unpacked("4.2", tmp_path) / "RocksDB-with-changelog" / "aggregation"
+    for number in range(8):
+        arguments = [str(checkpoint), str(tmp_path / str(number)), str(0.05 * number)]
+        process = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+        )
+        assert (process.returncode, process.stderr) == (0, "")
