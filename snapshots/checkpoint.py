@@ -147,12 +147,10 @@ class Checkpoint:
     def stored_at(self, epoch: int) -> datetime | None:
         """When the first partition of the first operator was stored at the epoch; None once Spark has purged it."""
         for operator in self.operators()[:1]:
-            folder = f"{self.path}/state/{operator}/0"
-            stores = [name for name in self._files.names(folder) if name.startswith(("left-", "right-"))]
-            folder = f"{folder}/{min(stores)}" if stores else folder
-            written = [name for name in self._files.names(folder) if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
+            folder, names = self._first_store(operator)
+            written = [name for name in names if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
             if written:
-                return self._files.modified(f"{folder}/{min(written)}")
+                return self._files.modified(f"{folder}/{written[0]}")
         return None
 
     def planned(self, epoch: int) -> PlannedEpoch | None:
@@ -238,10 +236,17 @@ class Checkpoint:
 
     def state_files(self, operator: int) -> list[str]:
         """The names of the files that one partition of an operator's first state store has."""
+        return self._first_store(operator)[1]
+
+    def _first_store(self, operator: int) -> tuple[str, list[str]]:
+        """The folder of an operator's first state store in its first partition, and the names in it."""
         folder = f"{self.path}/state/{operator}/0"
         names = sorted(self._files.names(folder))
         stores = [name for name in names if name.startswith(("left-", "right-"))]
-        return sorted(self._files.names(f"{folder}/{stores[0]}")) if stores else names
+        if not stores:
+            return folder, names
+        folder = f"{folder}/{stores[0]}"
+        return folder, sorted(self._files.names(folder))
 
     def partitions(self, epoch: int) -> int | None:
         """The number of state partitions at an epoch; None once Spark has purged that information."""

@@ -116,7 +116,7 @@ class LocalFiles:
             with Path(path).open("rb") as file:
                 start = max(file.seek(0, os.SEEK_END) - size, 0)
                 file.seek(start)
-                return _whole_lines(file.read(), start)
+                return whole_lines(file.read(), start)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -282,7 +282,7 @@ class HadoopFiles:
         start = max(system.getFileStatus(where).getLen() - size, 0)
         stream = system.open(where)
         stream.seek(start)
-        return _whole_lines(self._bytes(stream), start)
+        return whole_lines(self._bytes(stream), start)
 
     def _bytes(self, stream: Any) -> bytes:
         with contextlib.closing(stream):
@@ -386,7 +386,7 @@ def _exists(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
-def _whole_lines(end: bytes, start: int) -> str:
+def whole_lines(end: bytes, start: int) -> str:
     """The end of a file as text, from the first whole line in it on."""
     return (end if start == 0 else end.partition(b"\n")[2]).decode()
 

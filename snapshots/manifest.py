@@ -178,10 +178,10 @@ class Manifest:
         with self._lock:
             self._make()
             stood = commit_once(self._handle, application, entries[-1].epoch, write)
-            added = rows if stood < entries[-1].epoch else None
-            if added is not None and self._handle.newest().version() == self._version + 1:
+            written = rows if stood < entries[-1].epoch else None
+            if written is not None and self._handle.newest().version() == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
-                self.entries = self.entries + _entries(added, self.generation)
+                self.entries = self.entries + _entries(written, self.generation)
                 self._version += 1
             self.refresh()
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from streamstate.errors import CaptureError, require_extra
 from streamstate.snapshots.delta.object_store import PATIENCE, REACHING, plain
+from streamstate.snapshots.filesystem import whole_lines
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -87,7 +88,7 @@ class ObjectFiles:
         if content is None:
             return None
         start = max(len(content) - size, 0)
-        return (content if start == 0 else content[start:].partition(b"\n")[2]).decode()
+        return whole_lines(content[start:], start)
 
     def modified(self, path: str) -> datetime | None:
         """When a file was last written; None if it does not exist."""

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,7 @@ from pyspark.sql import SparkSession
 from recorded.unpacked import unpacked
 
 import streamstate as ss
+from capturing.without_spark import captured_without_spark
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots import change_feed
 from streamstate.snapshots.change_feed import first_difference
@@ -27,39 +23,6 @@ from streamstate.snapshots.changelog import reader, whole_state
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
-
-# Captures checkpoints where neither PySpark nor Java can be used, and prints the reports, or the error.
-WITHOUT_SPARK = """
-import json, sys
-for name in ["pyspark", "py4j", *json.loads(sys.argv[2])]:
-    sys.modules[name] = None
-import streamstate as ss
-for checkpoint, store in json.loads(sys.argv[1]):
-    try:
-        report = ss.capture(checkpoint, store, "q")
-        print(json.dumps([report.epochs, dict(report.by_spark)]))
-    except ss.errors.StreamStateError as error:
-        print(json.dumps([type(error).__name__, str(error)]))
-        capture = ss.follow(checkpoint, store + "-followed", "q")
-        try:
-            capture.wait(timeout=60)
-        except ss.errors.CaptureError as error:
-            print(json.dumps([capture.status.state, str(error)]))
-"""
-
-
-def captured_without_spark(*pairs: tuple[Path, Path], missing: Sequence[str] = ()) -> list[list[Any]]:
-    """What captures in a process without Spark, and without other modules, reported."""
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    arguments = json.dumps([[str(checkpoint), str(store)] for checkpoint, store in pairs])
-    process = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, arguments, json.dumps(missing)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")

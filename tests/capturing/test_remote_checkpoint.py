@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from recorded.unpacked import unpacked
 
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
+from capturing.without_spark import captured_without_spark
 from streamstate.errors import CaptureError, MissingDependencyError, NotACheckpointError
 from streamstate.snapshots.delta import Place
 from streamstate.snapshots.object_files import ObjectFiles
-
-WITHOUT_SPARK = """
-import json, sys
-sys.modules["pyspark"] = sys.modules["py4j"] = None
-import streamstate as ss
-for checkpoint, store, name, options in json.loads(sys.argv[1]):
-    report = ss.capture(checkpoint, store, name, storage_options=options)
-    print(json.dumps([report.epochs, dict(report.by_spark)]))
-"""
-
-
-def captured_without_spark(*captures: tuple[Any, ...]) -> list[Any]:
-    """What captures in a process without Spark reported."""
-    command = [sys.executable, "-c", WITHOUT_SPARK, json.dumps([list(map(plain, each)) for each in captures])]
-    process = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in process.stdout.splitlines()]
-
-
-def plain(argument: Any) -> Any:
-    """An argument as JSON has it."""
-    return str(argument) if isinstance(argument, Path) else argument
 
 
 def upload(bucket: Bucket, folder: Path, name: str) -> str:
@@ -73,9 +49,8 @@ def test_a_checkpoint_in_a_bucket_is_captured_like_one_on_disk(
     checkpoint = unpacked(version, tmp_path) / kind / "aggregation"
     uri = upload(bucket, checkpoint, f"checkpoints/{kind}")
     stores = [str(tmp_path / "of-bucket"), f"{bucket.uri}/stores/{kind}"]
-    reports = captured_without_spark(
-        (checkpoint, tmp_path / "of-disk", "q", None), *((uri, store, "q", bucket.options) for store in stores)
-    )
+    reports = captured_without_spark((checkpoint, tmp_path / "of-disk"))
+    reports += captured_without_spark(*((uri, store) for store in stores), options=bucket.options)
     assert reports == [[[0, 1, 2, 3], {}]] * 3
     expected = ss.open_store(tmp_path / "of-disk")["q"]
     for store in stores:
@@ -137,11 +112,11 @@ def test_an_epoch_takes_requests_for_its_own_files_only(bucket: Bucket, local: P
     last.mkdir()
     (earlier / "commits" / "3").rename(last / "3")
     uri = upload(bucket, earlier, "checkpoints/growing")
-    capture = (uri, tmp_path / "store", "q", bucket.options)
-    assert captured_without_spark(capture) == [[[0, 1, 2], {}]]
+    capture = (uri, tmp_path / "store")
+    assert captured_without_spark(capture, options=bucket.options) == [[[0, 1, 2], {}]]
     upload(bucket, last, "checkpoints/growing/commits")
     bucket.requests()
-    assert captured_without_spark(capture) == [[[3], {}]]
+    assert captured_without_spark(capture, options=bucket.options) == [[[3], {}]]
     requests = bucket.requests()
     changes = [request for request in requests if "/state/0/" in request and ".changelog" in request]
     assert len(changes) == 2 * len(list((checkpoint / "state" / "0").glob("[0-9]*")))
