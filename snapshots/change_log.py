@@ -137,11 +137,20 @@ def folded(
 
 
 def rows_since(
-    version: TableVersion, keyframe: int | None, last: int, columns: Sequence[str] | None = None
+    version: TableVersion,
+    keyframe: int | None,
+    last: int,
+    columns: Sequence[str] | None = None,
+    *,
+    after: int | None = None,
 ) -> pa.RecordBatchReader:
-    """The log's rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it."""
+    """The log's rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it.
+
+    With ``after``, the changes after that epoch.
+    """
     epoch, change = pc.field(EPOCH), pc.field(CHANGE)
     where = change != KEYFRAME
     if keyframe is not None:
         where = (where & (epoch > keyframe)) | ((change == KEYFRAME) & (epoch == keyframe))
-    return version.scan(EPOCH, keyframe, last, columns=columns, where=where)
+    first = keyframe if after is None else after + 1
+    return version.scan(EPOCH, first, last, columns=columns, where=where)

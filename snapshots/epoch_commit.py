@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # Bound what one pass holds in memory; a capture that is further behind makes several passes.
 _EPOCHS_A_PASS = 50
 _ROWS_A_PASS = 1_000_000
+# Seconds between two sweeps; files stay for an hour after they have left a table anyway.
+_SWEEP_SECONDS = 600
 
 # How long Spark may take to report an epoch that it has committed.
 _PROGRESS_WAIT = timedelta(seconds=0.5)
@@ -101,6 +103,7 @@ class Capturer:
     """Progress of epochs whose query has ended, so that Spark no longer reports it."""
     _tables: dict[str, TableCapture] = field(default_factory=dict)
     _prepared: bool = False
+    _swept: float = 0.0
     _epochs_a_pass: int = 1
 
     def __post_init__(self) -> None:
@@ -142,7 +145,10 @@ class Capturer:
         )
 
     def tidy(self) -> None:
-        """Write keyframes and merge small files where that is due; call it when no epochs wait."""
+        """Write keyframes, merge small files and remove those no longer read, where that is due.
+
+        Call it when no epochs wait.
+        """
         newest = self.manifest.newest
         if newest is None:
             return
@@ -153,6 +159,15 @@ class Capturer:
             with contextlib.suppress(OvertakenError):
                 self._tables[table].tidy(newest.epoch, entry, TableCounts(self.manifest.entries, table))
         compact(self.layout.manifest(self.name), "epoch")
+        if time.monotonic() - self._swept > _SWEEP_SECONDS:
+            self._sweep()
+            for capture in self._tables.values():
+                sweep(capture.log.place)
+
+    def _sweep(self) -> None:
+        sweep(self.layout.queries)
+        sweep(self.layout.manifest(self.name))
+        self._swept = time.monotonic()
 
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""
@@ -173,8 +188,7 @@ class Capturer:
     def _prepare(self) -> None:
         if not self._prepared:
             self.register()
-            sweep(self.layout.queries)
-            sweep(self.layout.manifest(self.name))
+            self._sweep()
             self._prepared = True
         self.manifest.refresh()
 

@@ -12,11 +12,12 @@ from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile
-from streamstate.snapshots.delta.maintenance import compact, sweep
+from streamstate.snapshots.delta.maintenance import sweep
 from streamstate.snapshots.executors.writer import ExecutorWriter
 from streamstate.snapshots.keyframes import marked_rows, marks_of
 from streamstate.snapshots.manifest import TableCounts, TableEntry
-from streamstate.snapshots.operators import EPOCH, Shape, StateSource
+from streamstate.snapshots.merging import merge_log
+from streamstate.snapshots.operators import Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 
 ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
@@ -72,7 +73,7 @@ class TableCapture:
             changes, rows = counts.changes_since(self._keyframe), self._rows_counted(counts)
             if changes > max(rows, _SMALLEST_KEYFRAME):
                 self._write_keyframe(epoch, entry, rows + changes)
-        compact(self.log.place, EPOCH)
+        merge_log(self.log.place)
 
     def _rows_counted(self, counts: TableCounts) -> int:
         """The rows that were counted last, at the newest keyframe or later; 0 if there are none."""
@@ -179,9 +180,9 @@ class TableCapture:
     def _write_keyframe(self, epoch: int, entry: TableEntry, most: int) -> None:
         """Write all live keys again, which are at most so many.
 
-        From Spark's state if it may be large and is still there, otherwise from the log.
+        From Spark's state if it may be large, a session runs and the state is still there; otherwise from the log.
         """
-        if most > self._rows_in_driver:
+        if self._reader.running and most > self._rows_in_driver:
             with contextlib.suppress(*failures()):
                 self._commit_keyframe(self._executors, epoch, entry)
                 return

@@ -10,13 +10,13 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError, UnknownColumnError
+from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.snapshots.layout import TIME
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import invalid_key, key_condition, key_of
+from streamstate.state_inspect.keys import check_columns, invalid_key, key_condition, key_of
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -28,9 +28,7 @@ class Condition:
     def __init__(self, text: str, name: str, table: IntervalTable, key: Mapping[str, Any]) -> None:
         self.table = table
         self._key = key = key_of(key, table.key_columns)
-        for column in key:
-            if column not in table.key_columns:
-                raise UnknownColumnError.among("key column", column, table.key_columns, where=f"in {name}")
+        check_columns(key, table.key_columns, name)
         self.sql = f"({predicate_sql(text, table.columns, name)})"
         """The condition on a version, for :meth:`query`."""
         self._parameters: list[Any] = []

@@ -29,9 +29,9 @@ from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.key_history import inherited_key_history, key_history, key_life
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
 from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 
@@ -170,7 +170,7 @@ class History:
         query = history.recorded
         tables = list(dict.fromkeys(name for snapshot in (old, new) for name in snapshot.tables()))
         chosen = choose_table(table, tables, query.name)
-        intervals = query.interval_table(chosen, min(old.epoch, new.epoch))
+        intervals = query.interval_tables(chosen, old.epoch, new.epoch)
         for snapshot in (old, new):
             query.check_kept(snapshot.epoch)
         sql = DiffSQL.between(intervals, old.epoch, new.epoch)
@@ -272,7 +272,9 @@ class History:
         Example:
             >>> history.untouched(epochs=100).page(limit=5)  # doctest: +SKIP
         """
-        chosen, intervals = self._whole(table)
+        self._recorded.live_entry()  # raises if no epoch is captured
+        chosen = choose_table(table, self.tables(), self.name)
+        intervals = self._recorded.interval_table(chosen, -1)
         entries = list(self._recorded.known_entries)
         return Untouched(self._recorded.index, intervals, chosen, entries, since_epoch(entries, since, epochs))
 
@@ -296,9 +298,10 @@ class History:
         Example:
             >>> history.heavy_keys(since=90, n=5)  # doctest: +SKIP
         """
-        _, intervals = self._whole(table)
         after = -1 if since is None else whole_number(since, "since", least=0)
-        return busy_keys(intervals, self._recorded.index, after, n)
+        self._recorded.live_entry()  # raises if no epoch is captured
+        chosen = choose_table(table, self.tables(), self.name)
+        return busy_keys(self._recorded.interval_table(chosen, after), self._recorded.index, after, n)
 
     @consistent_read()
     def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
@@ -437,13 +440,13 @@ class History:
         return Comparison(compared_epochs(self, other, chosen, _table_list(tables)))
 
     def _condition(self, predicate: str, table: str | None, key: dict[str, Any]) -> Condition:
-        return Condition(predicate, *self._whole(table), key)
-
-    def _whole(self, table: str | None) -> tuple[str, IntervalTable]:
-        """A state table with all epochs; raises if none is captured yet."""
         self._recorded.live_entry()
         chosen = choose_table(table, self.tables(), self.name)
-        return chosen, self._recorded.interval_table(chosen, -1)
+        columns = self._recorded.columns(chosen)
+        given = key_of(key, columns.key_columns)
+        check_columns(given, columns.key_columns, chosen)
+        versions = self._recorded.versions_of(chosen, typed_key(given, columns.schema) if given else None, -1)
+        return Condition(predicate, chosen, versions, key)
 
     @consistent_read()
     def __repr__(self) -> str:

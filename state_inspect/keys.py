@@ -39,11 +39,16 @@ def key_of(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]
     return dict(whole)
 
 
-def check_key(key: Mapping[str, Any], columns: list[str], table: str) -> None:
-    """Raise unless a key has a value for each key column and for nothing else."""
+def check_columns(key: Mapping[str, Any], columns: Sequence[str], table: str) -> None:
+    """Raise if a key has a value for anything else than key columns."""
     for name in key:
         if name not in columns:
             raise UnknownColumnError.among("key column", name, columns, where=f"in {table}")
+
+
+def check_key(key: Mapping[str, Any], columns: Sequence[str], table: str) -> None:
+    """Raise unless a key has a value for each key column and for nothing else."""
+    check_columns(key, columns, table)
     missing = [name for name in columns if name not in key]
     if missing:
         raise InvalidArgumentError(
@@ -64,6 +69,18 @@ def key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, li
     if {*key} == {*table.key_columns}:
         return table.key_is(key)
     return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key), list(key.values())
+
+
+def typed_key(key: Mapping[str, Any], schema: pa.Schema) -> pa.Table | None:
+    """A key, or some of its columns, as a row with the columns' types; None if its values are not exactly of them."""
+    try:
+        row = pa.table([pa.array([value], schema.field(name).type) for name, value in key.items()], names=list(key))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return None
+    [typed] = row.to_pylist()
+    return (
+        row if all(type(typed[name]) is type(value) and typed[name] == value for name, value in key.items()) else None
+    )
 
 
 def key_text(key: Mapping[str, Any]) -> str:

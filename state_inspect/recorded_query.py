@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol
+
+import pyarrow as pa
 
 from streamstate.errors import OvertakenError, UnknownEpochError
 from streamstate.snapshots.change_log import beginnings, check_generation, key_columns, value_columns
@@ -17,13 +20,16 @@ from streamstate.snapshots.consistent_read import read_once
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.manifest import Entry, Manifest, TableCounts
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.row_counts import row_counts
+
+# Changes that are read in about as much time as it takes to look into their files for some keys.
+_SOON_READ = 500_000
 
 
 class QueryHistory(Protocol):
@@ -47,19 +53,29 @@ class ChangeLog:
     entries: tuple[Entry, ...]
     """The manifest, ascending by epoch."""
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The types of all columns."""
+        return self.version.schema
+
     @property
-    def keys(self) -> list[str]:
-        """Key columns, in the order on disk."""
-        return key_columns(self.version.schema)
+    def key_columns(self) -> list[str]:
+        """In the order on disk."""
+        return key_columns(self.schema)
+
+    @property
+    def value_columns(self) -> list[str]:
+        """In the order on disk."""
+        return value_columns(self.schema)
 
     @property
     def columns(self) -> list[str]:
         """Key columns, then value columns."""
-        return [*self.keys, *value_columns(self.version.schema)]
+        return [*self.key_columns, *self.value_columns]
 
     def columns_at(self, epoch: int) -> list[str]:
         """The columns that existed at an epoch."""
-        begins = beginnings(self.version.schema)
+        begins = beginnings(self.schema)
         return [name for name in self.columns if begins.get(name, epoch) <= epoch]
 
     @property
@@ -85,6 +101,7 @@ class RecordedQuery:
 
     # Kept until the manifest has new epochs.
     _explained: tuple[list[Entry], Causes] | None = None
+    _described: tuple[list[Entry], dict[str, ChangeLog]] | None = None
 
     def __init__(
         self, layout: Layout, name: str, index: Index, lineage: Lineage, related: Callable[[str], QueryHistory]
@@ -155,6 +172,58 @@ class RecordedQuery:
         """The temporal index of a state table, with all captured epochs from ``first`` (−1: all) up to ``last``."""
         return self.index.table(self.name, table, self._manifest, first, last)
 
+    def interval_tables(self, table: str, a: int, b: int) -> tuple[IntervalTable, IntervalTable]:
+        """The temporal index of a state table at two epochs.
+
+        It is the same one for both, with the epochs between them, unless it takes less to read each by itself.
+        """
+        first, last = min(a, b), max(a, b)
+        if self._changes(table, first, last) <= self._rows_to_read(table, last):
+            found = self.interval_table(table, first, last)
+            return found, found
+        at_a, at_b = (self.interval_table(table, epoch, epoch) for epoch in (a, b))
+        if at_a.schema == at_b.schema:
+            return at_a, at_b
+        found = self.interval_table(table, first, last)  # a column was added after one of them was loaded
+        return found, found
+
+    def versions_of(self, table: str, keys: pa.Table | None, first: int, last: int | None = None) -> IntervalTable:
+        """The temporal index of at least some keys of a state table, from ``first`` (−1: all epochs) on.
+
+        It is the one with all keys if that is loaded, or soon read.
+
+        Args:
+            table: the state table.
+            keys: values of key columns with their types, a row per key; None for all keys.
+            first: the first epoch that is needed.
+            last: the last epoch that is needed; None for the newest.
+        """
+        newest = self._manifest.newest
+        upto = last if last is not None or newest is None else newest.epoch
+        held = self.index.loaded(self.name, table)
+        if keys is None or any(one.covers(first, one.high if last is None else last) for one in held):
+            return self.interval_table(table, first, last)
+        if upto is None or self._changes(table, first, upto) <= _SOON_READ:
+            return self.interval_table(table, first, last)
+        return self.index.table(self.name, table, self._manifest, first, last, only=keys)
+
+    def _changes(self, table: str, after: int, upto: int) -> int:
+        """The changes of a state table after an epoch, up to another."""
+        entries = self._manifest.entries
+        places = [bisect_right(entries, epoch, key=lambda entry: entry.epoch) for epoch in (after, upto)]
+        between = (entry.tables.get(table) for entry in entries[places[0] : places[1]])
+        return sum(facts.changes for facts in between if facts is not None)
+
+    def _rows_to_read(self, table: str, epoch: int) -> int:
+        """How many rows of the changelog, roughly, the state of a table at an epoch is read from."""
+        counts = TableCounts(self._manifest.entries, table)
+        entry = self.entry(epoch)
+        keyframe = entry.tables[table].keyframe if table in entry.tables else None
+        if keyframe is None:
+            return self._changes(table, -1, epoch)
+        rows = counts.rows_at(keyframe)
+        return (rows or 0) + self._changes(table, keyframe, epoch)
+
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table at an entry's epoch, even if retention has dropped the epoch since.
 
@@ -179,26 +248,41 @@ class RecordedQuery:
 
     def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
         """The rows of a table at those of some epochs that are in the index."""
-        held = self.index.held(self.name, table)
-        low = None if held is None else held.low
-        if held is None or low is None:
-            return {}
-        # Also while earlier or later epochs are being loaded: that changes nothing at these.
-        return row_counts(self.index, held, [epoch for epoch in epochs if low <= epoch <= held.high])
+        counted = self.index.counts(self.name, table)
+        counts = {epoch: counted[epoch] for epoch in epochs if epoch in counted}
+        for held in self.index.loaded(self.name, table):
+            # Also while earlier or later epochs are being loaded: that changes nothing at these.
+            missing = [epoch for epoch in epochs if epoch not in counts and held.covers(epoch, epoch)]
+            counts |= row_counts(self.index, held, missing)
+        return counts
 
     def counted_rows(self, entries: Sequence[Entry], table: str) -> dict[int, int]:
         """By epoch, the rows of a table, from the manifest or from the index, which is loaded if it has to be."""
         known = {entry.epoch: entry.tables[table].rows for entry in entries if table in entry.tables}
-        missing = [epoch for epoch, rows in known.items() if rows is None]
-        counts = row_counts(self.index, self.interval_table(table, missing[0]), missing) if missing else {}
-        return {epoch: counts[epoch] if rows is None else rows for epoch, rows in known.items()}
+        counts = {epoch: rows for epoch, rows in known.items() if rows is not None}
+        counts |= self._counts_held(table, [epoch for epoch in known if epoch not in counts])
+        while missing := [epoch for epoch in known if epoch not in counts]:
+            soon = self._changes(table, missing[0], missing[-1]) <= _SOON_READ
+            held = self.interval_table(table, missing[0], missing[-1] if soon else missing[0])
+            counts |= row_counts(self.index, held, [epoch for epoch in missing if held.covers(epoch, epoch)])
+        return {epoch: counts[epoch] for epoch in known}
 
     def causes(self) -> Causes:
         """Finds the causes of changes, for the epochs read so far."""
         entries = self._manifest.entries
         if self._explained is None or self._explained[0] is not entries:
-            self._explained = entries, Causes(self.index, entries, self.interval_table)
+            self._explained = entries, Causes(self.index, entries, self.columns, self.versions_of)
         return self._explained[1]
+
+    def columns(self, table: str) -> ChangeLog:
+        """A state table's columns; nothing is opened for them again before there are new epochs."""
+        entries = self._manifest.entries
+        if self._described is None or self._described[0] is not entries:
+            self._described = entries, {}
+        known = self._described[1]
+        if table not in known:
+            known[table] = self.change_log(table)
+        return known[table]
 
     def advance(self) -> None:
         """Load new epochs into the index of the tables that were read before."""

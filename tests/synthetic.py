@@ -17,7 +17,7 @@ from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.delta.maintenance import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
-from streamstate.snapshots.operators import EPOCH
+from streamstate.snapshots.merging import merge_log
 from streamstate.snapshots.registry import register
 
 LOG = pa.schema(
@@ -73,7 +73,7 @@ def write(
         if not manifest.entries:
             manifest.refresh()  # otherwise every epoch would open the table again
         if tidy_every and epochs[-1] % tidy_every == 0:
-            compact(layout.change_log(query, "op0"), EPOCH)
+            merge_log(layout.change_log(query, "op0"))
             compact(layout.manifest(query), "epoch")
 
 

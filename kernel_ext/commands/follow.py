@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import queue
 import signal
 import sys
@@ -44,6 +45,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="if the checkpoint does not exist yet, wait until the query has created it"
     )
+    parser.add_argument(
+        "--nice",
+        metavar="N",
+        type=int,
+        choices=range(20),
+        default=10,
+        help="leave the processor to the query first: the process's niceness, from 0 to 19 (default: 10)",
+    )
     parser.add_argument("--metrics", metavar="PORT", type=port_number, help="serve metrics for Prometheus at this port")
     parser.add_argument(
         "--metrics-host", metavar="HOST", default="127.0.0.1", help="where to listen (default: this machine only)"
@@ -60,6 +69,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     from streamstate.snapshots.memory import keep_pandas_out, set_plain_memory
 
+    _give_way(given.nice)
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
     keep_pandas_out()
     metrics = _metrics(given)
@@ -88,6 +98,12 @@ def _run(given: argparse.Namespace) -> int:
             if (outcome := stopping.outcomes.get()) is not None:
                 _show(given, capture, outcome)
     return FINE
+
+
+def _give_way(niceness: int) -> None:
+    """Lower the priority of this thread, and of those that it starts."""
+    if hasattr(os, "setpriority") and os.getpriority(os.PRIO_PROCESS, 0) < niceness:
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 class _Stopping:

@@ -86,7 +86,7 @@ class CompletionValues:
     def key_columns(self, relation: str) -> list[str]:
         """The key columns of a relation."""
         query, table, _kind = self._parts(relation)
-        return self._history(query).recorded.change_log(table).keys
+        return self._history(query).recorded.change_log(table).key_columns
 
     def values(self, relation: str, column: str, begun: str) -> list[str]:
         """A few values of a column that begin with a text, sorted, as written after ``--key COLUMN=``."""

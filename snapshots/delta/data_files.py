@@ -72,13 +72,15 @@ class DataFileWriter:
     Args:
         place: the table.
         schema: the table's columns.
+        row_group: the number of rows in a row group.
     """
 
-    def __init__(self, place: Place, schema: pa.Schema) -> None:
+    def __init__(self, place: Place, schema: pa.Schema, row_group: int = _ROW_GROUP) -> None:
         self.file: DataFile | None = None
         """The file, once complete; None if nothing was written."""
         self._place = place
         self._schema = schema.remove_metadata()
+        self._row_group = row_group
         self._name = uuid.uuid4().hex
         self._path: Path | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -107,7 +109,7 @@ class DataFileWriter:
             self._writer = pq.ParquetWriter(
                 self._path, self._schema, compression="zstd", dictionary_pagesize_limit=_DICTIONARY
             )
-        self._writer.write_table(pa.concat_tables(self._pending), row_group_size=_ROW_GROUP)
+        self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group)
         self._pending.clear()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -12,16 +12,23 @@ import functools
 import os
 import re
 import struct
+import time
 import uuid
 import zlib
+from datetime import timedelta
 from pathlib import Path
 
 from streamstate.errors import DamagedStoreError
+from streamstate.snapshots.delta.data_files import delete_files
 from streamstate.snapshots.delta.place import LOG, Place, synced
 
 _MAGIC = b"crc\0"
 _CHUNK = 512
 _ENTRY = re.compile(r"^(\d{20})\.json$")
+# Entries, log checkpoints, and the checksum files of both.
+_LOG_FILE = re.compile(r"^\.?(\d{20})\.(?:json|checkpoint\.parquet)(?:\.crc)?$")
+# A writer looks for its own commits among the last ones.
+_LAST_KEPT = 100
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 
 
@@ -79,6 +86,38 @@ def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
     log = place.folder / LOG
     _seal_file(log / f"{version:020}.checkpoint.parquet" if checkpoint else entry_of(place.folder, version))
     synced(log)
+
+
+def shorten(place: Place, kept: timedelta, newest: int) -> int:
+    """Remove the log entries that no version of the last while is read from; returns how many files were removed.
+
+    What remains begins with a log checkpoint, from which every later version can be read. Entries are removed in
+    order, so that a killed process leaves a log without gaps.
+
+    Args:
+        place: the table.
+        kept: how long a version can be read after a newer one was committed.
+        newest: the newest version; the last ones before it are kept whatever their age.
+    """
+    files = _with_times(place)
+    before = time.time() - kept.total_seconds()
+    numbers = {name: number for name in files if (number := _number(_LOG_FILE, name)) is not None}
+    old = [numbers[name] for name, modified in files.items() if _CHECKPOINT.match(name) and modified < before]
+    since = max((number for number in old if number <= newest - _LAST_KEPT), default=0)
+    removed = sorted((number, name) for name, number in numbers.items() if number < since)
+    delete_files(place, [f"{LOG}/{name}" for _, name in removed])
+    return len(removed)
+
+
+def _with_times(place: Place) -> dict[str, float]:
+    """The files of the log, and when each was written, in seconds since 1970."""
+    if place.folder is not None:
+        with os.scandir(place.folder / LOG) as entries:
+            return {entry.name: entry.stat().st_mtime for entry in entries}
+    from pyarrow.fs import FileSelector
+
+    found = place.filesystem().get_file_info(FileSelector(LOG, recursive=False))
+    return {info.base_name: info.mtime.timestamp() for info in found if info.mtime is not None}
 
 
 def seal_missing(place: Place) -> None:

@@ -14,32 +14,51 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from streamstate.snapshots.delta.commits import FENCE, commit_once, empty_commit, open_table, required
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files, is_ours
-from streamstate.snapshots.delta.log_checks import seal_missing
+from streamstate.snapshots.delta.log_checks import seal_missing, shorten
 from streamstate.snapshots.delta.place import LOG, Place
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 
 _APPLICATION = "streamstate/compaction"
 
-# Fewer files than these cost readers less than merging them costs.
-_MANY, _VERY_MANY = 64, 256
-_SMALL_IN_ALL = 4 << 20
+# Fewer files than these cost readers less than merging them costs, unless they have enough rows.
+_MANY = 64
+# A file with so many rows, or bytes, is not merged again: what reads one epoch of it has to pass over all others.
+_ENOUGH_ROWS = 1 << 20
+_ENOUGH_BYTES = 32 << 20
 # A file is merged with smaller ones only if those are together at least a quarter of its size. So the number of times
-# that a row is rewritten grows with the logarithm of the table's size.
+# that a row is rewritten grows with the logarithm of that limit, not with the size of the table.
 _SHARE = 4
 _SMALL = 1 << 20
+# What a reader of one key reads of each sorted file.
+_SORTED_ROW_GROUP = 16 * 1024
 # Files that compaction or retention took out of the table, for readers that still look at an older version.
 GRACE = timedelta(hours=1)
+# What is read again of a table that was opened before: the entries since. Handles are opened anew more often than that.
+_LOG_KEPT = timedelta(days=1)
 
 
-def compact(place: Place, by: str) -> int:
+@dataclass(frozen=True)
+class Merging:
+    """How the files of a table are merged."""
+
+    order: Callable[[pa.Schema, pa.Table], pa.Table] | None = None
+    """What the rows of merged files are sorted by, given the table's columns and the rows; None if they are not."""
+    apart: Callable[[Committed], bool] = lambda _: False
+    """Whether a file is never merged with others."""
+
+
+def compact(place: Place, by: str, merging: Merging = Merging()) -> int:
     """Merge the newest small files of a table into one if there are many; returns how many there were.
 
     The rows do not change, and readers of older versions keep their files for the grace period. If rows are appended
@@ -49,14 +68,15 @@ def compact(place: Place, by: str) -> int:
     Args:
         place: the table; if it does not exist, nothing is done.
         by: the integer column by which its files are ordered.
+        merging: how they are merged; by default in the order of the files, and all alike.
 
     Raises:
         StoreError: the merged file could not be committed; the table is unchanged.
     """
     table = open_table(place)
-    if table is None or not _worth_merging(TableVersion(place, table).files(by)):
+    if table is None or not _worth_merging(TableVersion(place, table).files(by), merging):
         return 0
-    merge = _Merge(place, by)
+    merge = _Merge(place, by, merging)
     commit_once(
         place,
         _APPLICATION,
@@ -72,10 +92,11 @@ def compact(place: Place, by: str) -> int:
 class _Merge:
     """The files to merge, and the file that they were merged into."""
 
-    def __init__(self, place: Place, by: str) -> None:
+    def __init__(self, place: Place, by: str, merging: Merging) -> None:
         self.files: list[Committed] = []
         self._place = place
         self._by = by
+        self._merging = merging
         self._written: list[DataFile] = []
 
     def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
@@ -85,9 +106,19 @@ class _Merge:
         if not self._written or not {file.path for file in self.files} <= {file.path for file in current}:
             delete_files(self._place, [file.path for file in self._written])
             self._written = []
-            self.files = _worth_merging(current)
-            self._written = rewritten(version, self.files)
+            self.files = _worth_merging(current, self._merging)
+            self._written = rewritten(version, self.files) if self._merging.order is None else self._sorted(version)
         return self._written
+
+    def _sorted(self, version: TableVersion) -> list[DataFile]:
+        """The rows of the files as one file, sorted; they fit into memory, see :data:`_ENOUGH_BYTES`."""
+        rows = version.scan_files(self.files).read_all()
+        if self._merging.order is not None and rows.num_rows:
+            keys = self._merging.order(version.schema, rows)
+            rows = rows.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
+        with DataFileWriter(self._place, version.schema, _SORTED_ROW_GROUP) as writer:
+            writer.write(rows)
+        return [] if writer.file is None else [writer.file]
 
 
 def rewritten(version: TableVersion, files: Sequence[Committed]) -> list[DataFile]:
@@ -106,34 +137,41 @@ def removals(files: Sequence[Committed], *, data_change: bool = False) -> list[R
     return [RemoveAction(file.path, data_change, now, file.size, {}) for file in files]
 
 
-def _worth_merging(files: Sequence[Committed]) -> list[Committed]:
+def _worth_merging(files: Sequence[Committed], merging: Merging) -> list[Committed]:
     """The newest consecutive files that are worth merging; none if they are too few."""
     chosen: list[Committed] = []
-    total = 0
+    rows = size = 0
     for file in reversed(files):
-        if chosen and file.size > max(_SMALL, _SHARE * total):
+        if merging.apart(file):
+            continue
+        if _has_enough(file.rows or 0, file.size) or (chosen and file.size > max(_SMALL, _SHARE * size)):
             break
         chosen.append(file)
-        total += file.size
-    many = _MANY if total <= _SMALL_IN_ALL else _VERY_MANY
-    return chosen[::-1] if len(chosen) >= many else []
+        rows += file.rows or 0
+        size += file.size
+    return chosen[::-1] if len(chosen) >= _MANY or (len(chosen) > 1 and _has_enough(rows, size)) else []
+
+
+def _has_enough(rows: int, size: int) -> bool:
+    return rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES
 
 
 def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:
-    """Remove files that no version holds, and files that left the table before the grace period.
+    """Remove files that no version holds, files that left the table before the grace period, and old log entries.
 
     Args:
         place: the table; if it does not exist, nothing is done.
         grace: how long a file that left the table is kept for its readers, in whole hours.
 
     Returns:
-        The removed paths.
+        The removed data files.
     """
     table = open_table(place)
     if table is None:
         return []
     seal_missing(place)
     _sweep_log(place)
+    shorten(place, _LOG_KEPT, table.version())
     found = _files(place)
     if not found - _held(table, grace) or not empty_commit(place, table, FENCE):
         return []

@@ -18,6 +18,7 @@ from streamstate.errors import StoreError, StreamStateError, UntrustedStoreError
 from streamstate.snapshots.delta.data_files import fitted, verified
 from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.names import is_base_name
+from streamstate.snapshots.operators import CHANGE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -33,6 +34,8 @@ class Committed:
     least: int | None
     """The smallest value of the column by which files are selected; None if the log does not have it."""
     most: int | None
+    only_change: str | None = None
+    """The value that a changelog's column of changes has in all rows, if the log says so."""
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
         """Whether it can have a row between two values of that column, both included."""
@@ -82,11 +85,12 @@ class TableVersion:
             return actions[name].to_pylist() if name in names else [None] * actions.num_rows
 
         fields = ("path", "size_bytes", "num_records", f"min.{by}", f"max.{by}")
+        kinds = zip(values(f"min.{CHANGE}"), values(f"max.{CHANGE}"), strict=True)
         for path in values("path"):
             # Delta's paths are URIs, which may be percent-encoded.
             if not is_base_name(path) or not is_base_name(unquote(path)):
                 raise UntrustedStoreError.path(self.place, path)
-        found = map(Committed, *map(values, fields))
+        found = map(Committed, *map(values, fields), (least if least == most else None for least, most in kinds))
         return sorted(found, key=lambda file: (-1 if file.least is None else file.least, file.path))
 
     def scan(

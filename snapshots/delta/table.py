@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 # With more new entries than this, letting deltalake read the whole log costs no more.
 _FEW = 10
+
+# After so many seconds without a look at the table, the entries since may have been removed (see ``maintenance``).
+_LONG_AGO = 3600
 
 CHECKPOINT_INTERVAL = 20
 """Versions between two log checkpoints: what opening a table reads of its log."""
@@ -43,6 +47,7 @@ class Table(DeltaTable):
         self._place = place
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
+        self._looked_at = time.monotonic()
 
     @property
     def is_slow(self) -> bool:
@@ -55,6 +60,9 @@ class Table(DeltaTable):
 
     def has_newer(self) -> bool:
         """Whether the log has an entry after this version; versions have no gaps."""
+        looked_at, self._looked_at = self._looked_at, time.monotonic()
+        if self._looked_at - looked_at > _LONG_AGO:
+            return True  # let deltalake look
         entry = f"{LOG}/{entry_name(self.version() + 1)}"
         if self._place.folder is not None:
             return (self._place.folder / entry).exists()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from streamstate.snapshots.delta import Place, open_table
@@ -12,6 +13,7 @@ from streamstate.snapshots.delta.maintenance import sweep
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.merging import merge_log
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
@@ -65,14 +67,17 @@ def compact(
     manifest.refresh()
     tables = dict.fromkeys(table for entry in manifest.entries for table in entry.tables)
     report = progress or silent
-    tidied = [_tidied(layout.manifest(name), "_epochs", "epoch", report)]
-    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, report) for table in tables]
+    manifests = partial(compact_table, by="epoch")
+    tidied = [_tidied(layout.manifest(name), "_epochs", "epoch", manifests, report)]
+    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, merge_log, report) for table in tables]
 
 
-def _tidied(place: Place, table: str, by: str, progress: ProgressCallback) -> CompactedTable:
+def _tidied(
+    place: Place, table: str, by: str, merge: Callable[[Place], int], progress: ProgressCallback
+) -> CompactedTable:
     progress(f"merging the files of {table}", None)
     before = _sizes(place, by)
-    compact_table(place, by)
+    merge(place)
     after = _sizes(place, by)
     return CompactedTable(table, len(before), len(after), sum(before), sum(after), len(sweep(place)))
 

@@ -74,7 +74,7 @@ class _BranchDiffSQL(DiffSQL):
 
     def __init__(self, columns: CommonColumns, old: str, new: str, held: Sequence[IntervalTable]) -> None:
         super().__init__(columns, old, new)
-        self._held = held
+        self._held = (*held,)
 
     def _unequal(self, name: str) -> str:
         kind = self.table.schema.field(name).type
@@ -139,7 +139,8 @@ class _LineageCauses:
         for history, after, upto in self._spans:
             query = history.recorded
             if after < upto and keys.name in query.tables():
-                own = replace(keys, table=query.interval_table(keys.name, after))
+                only = keys.rows.select(keys.table.key_columns)
+                own = replace(keys, table=query.versions_of(keys.name, only, after, upto))
                 for row, changes in query.causes().of(own, after, upto).items():
                     found.setdefault(row, []).extend(changes)
         return found

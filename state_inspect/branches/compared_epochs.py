@@ -114,7 +114,7 @@ class ComparedTable:
 def compare_table(compared: ComparedEpochs, table: str) -> ComparedTable:
     """Compare a state table of two branches at all epochs."""
     owners = [compared.owners(side, table) for side in (0, 1)]
-    newest = [side[0][0].recorded.interval_table(table, side[0][1][0]) for side in owners]
+    newest = [side[0][0].recorded.interval_table(table, side[0][1][0], side[0][1][-1]) for side in owners]
     columns = common_columns(newest[0], newest[1], table, compared.names)
     sides = [" UNION ALL ".join(_versions(history, at, table, columns) for history, at in side) for side in owners]
     here, there = (side[0][0].recorded.index for side in owners)
@@ -132,7 +132,7 @@ def compare_table(compared: ComparedEpochs, table: str) -> ComparedTable:
 
 
 def _versions(history: QueryHistory, epochs: Sequence[int], table: str, columns: CommonColumns) -> str:
-    intervals = history.recorded.interval_table(table, epochs[0])
+    intervals = history.recorded.interval_table(table, epochs[0], epochs[-1])
     keys = [f"{quoted(name)} AS k{at}" for at, name in enumerate(columns.key_columns)]
     return versions_between(intervals, epochs[0], epochs[-1], columns.types, keys)
 

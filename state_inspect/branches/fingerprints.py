@@ -55,7 +55,7 @@ def fingerprint_frame(snapshots: Sequence[Snapshot], tables: Sequence[str]) -> p
 def _fingerprints(snapshots: Sequence[Snapshot], table: str) -> Iterator[tuple[int, str, int, str]]:
     having = [(snapshot.epoch, snapshot.history) for snapshot in snapshots if table in snapshot.tables()]
     for history, epochs in by_owner(having):
-        intervals = history.recorded.interval_table(table, epochs[0])
+        intervals = history.recorded.interval_table(table, epochs[0], epochs[-1])
         types = {name: intervals.schema.field(name).type for name in intervals.columns}
         versions = versions_between(intervals, epochs[0], epochs[-1], types)
         sums = history.recorded.index.query(sums_by_epoch(versions)).to_pylist()

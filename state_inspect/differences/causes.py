@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -18,6 +18,7 @@ from streamstate.snapshots.duckdb_sql import quoted, same
 from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
+from streamstate.state_inspect.differences.diff_sql import Columns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
@@ -57,21 +58,35 @@ class KeyRows:
 class Causes:
     """Finds the causes of changes in the state tables of one query.
 
-    ``intervals`` returns the interval table of a state table, with all epochs from a first one on.
+    Args:
+        index: the index.
+        entries: the manifest.
+        columns: the columns of a state table.
+        versions_of: the interval table of at least some keys of a state table, with the epochs from one to another.
     """
 
-    def __init__(self, index: Index, entries: Sequence[Entry], intervals: Callable[[str, int], IntervalTable]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        entries: Sequence[Entry],
+        columns: Callable[[str], Columns],
+        versions_of: Callable[[str, pa.Table, int, int], IntervalTable],
+    ) -> None:
         self._index = index
-        self._intervals = intervals
+        self._columns = columns
+        self._versions_of = versions_of
         self._epochs = [entry.epoch for entry in entries]
         self._facts = dict(_epoch_facts(entries))
         self._tables = list(dict.fromkeys(name for entry in entries for name in entry.tables))
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
         """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
+        if not keys.table.covers(first, last):
+            only = keys.rows.select(keys.table.key_columns)
+            keys = replace(keys, table=self._versions_of(keys.name, only, first, last))
         operator = operator_of(keys.table.schema)
         timed = operator is not None and operator.time_mode in ("EventTime", "ProcessingTime")
-        timers = self._timers_of(keys.name, first) if timed else None
+        timers = self._timers_of(keys.name) if timed else None
         standing = self._standing_timers(timers, keys, first, last) if timed else {}
         rule = rule_of(operator, timers=keys.name == timers)
         found: dict[int, list[Caused]] = {}
@@ -120,18 +135,19 @@ class Causes:
         moved = [version | {name: seen(version[name]) for name in ("_valid_from", "_valid_to")} for version in versions]
         return [version for version in moved if version["_valid_from"] != version["_valid_to"]]
 
-    def _timers_of(self, name: str, first: int) -> str | None:
+    def _timers_of(self, name: str) -> str | None:
         """The table of registered timers of the operator that a state table belongs to."""
         prefix = f"{_operator_id(name)}_timers"
         named = [table for table in self._tables if table.startswith(prefix)]
-        return next((table for table in named if _is_timers(self._intervals(table, first))), None)
+        return next((table for table in named if _is_timers(self._columns(table))), None)
 
     def _standing_timers(self, timers: str | None, keys: KeyRows, first: int, last: int) -> _Standing:
         """For each key its timers, with the epochs from and to which they existed; None without a table of timers."""
         if timers is None:
             return None
-        held = self._intervals(timers, first)
-        match = same("keys", "held", held.key_columns[:-1])
+        shared = self._columns(timers).key_columns[:-1]
+        held = self._versions_of(timers, keys.rows.select(shared), first, last)
+        match = same("keys", "held", shared)
         time = f"held.{quoted(held.key_columns[-1])}"
         sql = (
             f"SELECT _row, held._valid_from, held._valid_to, {time} AS time"
@@ -281,5 +297,5 @@ def _operator_id(table: str) -> str:
     return found[0] if found else table
 
 
-def _is_timers(table: IntervalTable) -> bool:
+def _is_timers(table: Columns) -> bool:
     return not table.value_columns and table.key_columns[-1].startswith(_TIMER_COLUMN) and len(table.key_columns) > 1

@@ -38,8 +38,9 @@ class ChangedRows:
         for epoch in (a, b):
             snapshot_at(history, epoch)  # raises if it is not captured
         self._index = history.recorded.index
-        self._table = history.recorded.interval_table(table, min(a, b))
-        self._sql = DiffSQL.between(self._table, a, b)
+        tables = history.recorded.interval_tables(table, a, b)
+        self._table = tables[1]
+        self._sql = DiffSQL.between(tables, a, b)
         self._was = "_was"
         while any(name.startswith(self._was) for name in self._table.columns):
             self._was = f"_{self._was}"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.operators import HASH
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 CHANGES = ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _MICROSECONDS_A_DAY = 86_400_000_000
@@ -43,6 +43,8 @@ class Columns(Protocol):
 class DiffSQL:
     """Statements that compare two sets of rows by key, each given as SQL that follows FROM."""
 
+    _held: tuple[IntervalTable, ...] = ()
+    """Kept as long as the statements are."""
     few = 1_000
     """Up to so many versions, both sides together, are better grouped by their keys than joined."""
 
@@ -56,9 +58,14 @@ class DiffSQL:
         """Numbers and names of the value columns that can be subtracted."""
 
     @classmethod
-    def between(cls, table: IntervalTable, a: int, b: int) -> DiffSQL:
-        """The statements for a state table from epoch ``a`` to epoch ``b``."""
-        return cls(table, *(f"{table.relation} WHERE {_only_at(*epochs)}" for epochs in ((a, b), (b, a))))
+    def between(cls, tables: tuple[IntervalTable, IntervalTable], a: int, b: int) -> DiffSQL:
+        """The statements for a state table from epoch ``a`` to epoch ``b``, in the interval tables that have them."""
+        old, new = tables
+        if old is new:
+            return cls(new, *(f"{new.relation} WHERE {_only_at(*epochs)}" for epochs in ((a, b), (b, a))))
+        made = cls(new, f"{old.relation} WHERE {held_at(a)}", f"{new.relation} WHERE {held_at(b)}")
+        made._held = tables
+        return made
 
     def named(self, kind: str, names: Mapping[str, str]) -> str:
         """The rows of one kind sorted by key, with the names of some columns, the keys first."""

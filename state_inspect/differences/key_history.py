@@ -19,8 +19,8 @@ from streamstate.state_inspect.branches.ancestors import ancestors
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import check_key, invalid_key, key_condition, key_of
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.keys import check_key, invalid_key, key_condition, key_of, typed_key
+from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -37,9 +37,10 @@ def key_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any
     """The changes of a whole key in one state table of one query; see :meth:`History.key_history`."""
     query.live_entry()  # raises if no epoch is captured
     name = choose_table(table, query.tables(), query.name)
-    intervals = query.interval_table(name, -1)
-    key = key_of(given, intervals.key_columns)
-    check_key(key, intervals.key_columns, name)
+    log = query.columns(name)
+    key = key_of(given, log.key_columns)
+    check_key(key, log.key_columns, name)
+    intervals = query.versions_of(name, typed_key(key, log.schema), -1)
     changes = list(_changes(query, name, intervals, key))
     taken = ["epoch", "change", "committed_at", *intervals.value_columns]
     columns = [(field, [row[field.name] for row in changes]) for field in (_EPOCH, _CHANGE, _COMMITTED)]
@@ -52,13 +53,14 @@ def key_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any
 def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
     """The changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
     query.live_entry()  # raises if no epoch is captured
-    tables = {name: query.interval_table(name, -1) for name in query.tables()}
-    key = key_of(given, {column for table in tables.values() for column in table.key_columns})
-    sharing = _sharing_tables(tables, key)
-    found = [row for name in sharing for row in _changes(query, name, tables[name], key)]
+    logs = {name: query.columns(name) for name in query.tables()}
+    key = key_of(given, {column for log in logs.values() for column in log.key_columns})
+    sharing = _sharing_tables(logs, key)
+    tables = {name: query.versions_of(name, typed_key(key, logs[name].schema), -1) for name in sharing}
+    found = [row for name, table in tables.items() for row in _changes(query, name, table, key)]
     found.sort(key=itemgetter("epoch"))
     columns = [(field, [row[field.name] for row in found]) for field in _FIXED]
-    for field, numbers in _united_columns({name: tables[name] for name in sharing}, key).items():
+    for field, numbers in _united_columns(tables, key).items():
         columns.append((field, [row.get(numbers.get(row["table"], "")) for row in found]))
     return _frame(columns)
 
@@ -89,7 +91,7 @@ def _key_rows(query: RecordedQuery, name: str, table: IntervalTable, key: Mappin
     return KeyRows(name, table, rows, tuple(columns))
 
 
-def _sharing_tables(tables: Mapping[str, IntervalTable], key: Mapping[str, Any]) -> list[str]:
+def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> list[str]:
     """The tables whose keys have all of some columns; raises if there is none, or no column."""
     listing = "\n".join(f"  {name}: {', '.join(table.key_columns)}" for name, table in tables.items())
     if not key:
@@ -138,7 +140,7 @@ def inherited_key_history(query: RecordedQuery, table: str | None, given: Mappin
     bounds = [ancestor.last for ancestor in found]
     parts: list[tuple[pd.DataFrame, str]] = []
     for branch, after, upto in reversed([*zip(queries, [*bounds, -1], [None, *bounds], strict=True)]):
-        columns = branch.interval_table(name, -1).key_columns if name in branch.tables() else []
+        columns = branch.columns(name).key_columns if name in branch.tables() else []
         if columns and {*columns} == {*key_of(given, columns)}:
             frame = key_history(branch, name, given)
             if branch.begins_by(after):

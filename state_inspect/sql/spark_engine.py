@@ -182,7 +182,7 @@ def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
     """The rows at an epoch."""
     keyframe = log.keyframe(epoch)
     rows = _log(spark, log, keyframe, epoch).where(_since(keyframe))
-    newest = Window.partitionBy(*_columns(log.keys)).orderBy(F.col(EPOCH).desc())
+    newest = Window.partitionBy(*_columns(log.key_columns)).orderBy(F.col(EPOCH).desc())
     ranked = rows.withColumn("_newest", F.row_number().over(newest))
     return ranked.where((F.col("_newest") == 1) & (F.col(CHANGE) != DELETE)).select(*_columns(log.columns_at(epoch)))
 
@@ -204,7 +204,7 @@ def _history(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
         (is_keyframe & restarts & (F.col(EPOCH) == F.col("_first")))
         | (~is_keyframe & (~restarts | (F.col(EPOCH) > F.col("_first"))))
     )
-    following = Window.partitionBy(F.col("_first"), *_columns(log.keys)).orderBy(F.col(EPOCH))
+    following = Window.partitionBy(F.col("_first"), *_columns(log.key_columns)).orderBy(F.col(EPOCH))
     ended = rows.withColumn("_valid_to", F.coalesce(F.lead(EPOCH).over(following), F.col("_gap")))
     kept = ended.where(F.col(CHANGE) != DELETE).withColumnRenamed(EPOCH, "_valid_from")
     return kept.select("_valid_from", "_valid_to", PARTITION, *_columns(log.columns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamstate.snapshots.manifest import Entry
 
@@ -29,6 +29,10 @@ class Run:
         """Where reading an epoch starts: its keyframe, or the first epoch of a run that begins with an empty table."""
         keyframe = self.keyframes[epoch]
         return self.first if keyframe is None else keyframe
+
+    def newest(self, epoch: int) -> int:
+        """Its newest epoch up to one, which it does not begin after."""
+        return epoch if epoch in self.keyframes else max(known for known in self.keyframes if known <= epoch)
 
     def keyframe_at(self, base: int) -> int | None:
         """The keyframe to read at a base; None if the run begins with an empty table."""
@@ -67,5 +71,32 @@ def _newest(named: int | None, held: Sequence[int], first: int, epoch: int) -> i
 
 def base(runs: Sequence[Run], epoch: int) -> int:
     """Where reading an epoch starts; for an epoch before the first, the beginning of the table."""
-    run = next((run for run in runs if epoch in run.keyframes), None)
-    return runs[0].first if run is None else run.base(epoch)
+    run = next((run for run in reversed(runs) if run.first <= epoch), None)
+    return runs[0].first if run is None else run.base(run.newest(epoch))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some consecutive epochs of a state table."""
+
+    low: int
+    high: int
+    runs: list[Run]
+    """The runs in them, cut off after the last epoch."""
+    starts: set[int]
+    """The epochs at which the changelog starts again with a keyframe."""
+    is_newest: bool
+    """Whether the newest epoch is one of them."""
+
+
+def part_of(runs: Sequence[Run], first: int, last: int) -> Part:
+    """The epochs from ``first`` to ``last`` with those around them that are read from the same keyframes."""
+    held = [run for run in runs if run.first <= last]
+    if not held:  # the table did not exist yet
+        return Part(first, last, [], set(), is_newest=False)
+    keyframe = held[-1].base(held[-1].newest(last))
+    high = max(epoch for epoch in held[-1].keyframes if held[-1].base(epoch) == keyframe)
+    low = min(first, base(runs, first))
+    chosen = [replace(run, last=min(run.last, high)) for run in held if run.last >= low]
+    starts = {run.first for run in chosen if run.starts_at_keyframe}
+    return Part(low, max(high, last), chosen, starts, is_newest=high == runs[-1].last)

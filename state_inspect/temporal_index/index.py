@@ -5,24 +5,29 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError, OvertakenError
+from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest, log_version_of
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IndexFullError, IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations
+from streamstate.state_inspect.temporal_index.segments import Segments
 
 # Of the machine's memory; DuckDB respects a container's limit.
 _DEFAULT_MEMORY = "25%"
+# Tables with the versions of some keys only, such as those whose histories were looked at.
+_KEYS_KEPT = 50
 # After this many bytes of writes DuckDB compresses the versions and frees what updates replaced. Its default of 16 MB
 # is reached only after a thousand small epochs, and doubles the size of an index of many large ones.
 _COMPRESSED_AFTER = "4MB"
@@ -42,12 +47,22 @@ class Index:
         self.folder = self._spilled.name
         """The folder for data that does not fit into memory, which exists as long as the index."""
         self._db = _database(self.folder, memory_limit)
-        self._tables: dict[tuple[str, str], IntervalTable] = {}
-        self._loading = threading.RLock()
+        self._tables: dict[tuple[str, str], Segments] = {}
+        self._of_keys: OrderedDict[tuple[str, str, str], Segments] = OrderedDict()  # in the order of use
+        self._opening = threading.RLock()
         self._relations = Relations(self._db)
 
-    def table(self, query: str, name: str, manifest: Manifest, first: int, last: int | None = None) -> IntervalTable:
-        """The interval table with all captured epochs from ``first`` (−1: all), or at least those up to ``last``.
+    def table(
+        self,
+        query: str,
+        name: str,
+        manifest: Manifest,
+        first: int,
+        last: int | None = None,
+        *,
+        only: pa.Table | None = None,
+    ) -> IntervalTable:
+        """An interval table with all captured epochs from ``first`` (−1: all) to ``last``.
 
         After a run of retention a new one is built; those who hold the previous one can keep reading it.
 
@@ -57,36 +72,38 @@ class Index:
             manifest: the query's manifest.
             first: the first epoch that is needed.
             last: the last epoch that is needed; None for the newest.
+            only: keys, as rows of some key columns; the table has only versions of them. By default it has all.
         """
-        with self._loading:
-            while True:
-                found = self._tables.get((query, name))
-                opened = found is None or found.generation < manifest.generation
-                if found is None or opened:
-                    found = self._tables[query, name] = self._made(query, name, manifest.generation)
-                newest = manifest.newest
-                try:
-                    if newest is not None and not found.covers(first, newest.epoch if last is None else last):
-                        found.cover(manifest.entries, first, opened=opened)
-                    return found
-                except OvertakenError:
-                    before = manifest.generation
-                    manifest.refresh()
-                    if manifest.generation == before:
-                        raise
+        segments = self._segments(query, name, only)
+        try:
+            return segments.covering(manifest, first, last)
+        except IndexFullError:
+            # The past tables of all state tables make room.
+            if not sum([each.shed() for each in list(self._tables.values())]):
+                raise
+            return segments.covering(manifest, first, last)
 
     def held(self, query: str, name: str) -> IntervalTable | None:
-        """The interval table as loaded so far, without reading anything; None if it was not loaded."""
+        """The interval table of the newest epochs as loaded so far, without reading anything; None if there is none."""
         found = self._tables.get((query, name))
-        return None if found is None or found.low is None else found
+        return None if found is None else found.live
+
+    def loaded(self, query: str, name: str) -> list[IntervalTable]:
+        """All interval tables of a state table as loaded so far, without reading anything."""
+        found = self._tables.get((query, name))
+        return [] if found is None else found.loaded
+
+    def counts(self, query: str, name: str) -> Mapping[int, int]:
+        """The rows of a state table at the epochs that were counted so far."""
+        found = self._tables.get((query, name))
+        return {} if found is None else found.counts
 
     def advance(self, query: str, manifest: Manifest) -> None:
-        """Load new epochs of the tables of a query that were read before."""
-        with self._loading:
-            for known, name in list(self._tables):
-                table = self._tables[known, name]
-                if known == query and table.low is not None:
-                    self.table(query, name, manifest, table.low)
+        """Load new epochs of the tables of a query whose newest epochs were read before."""
+        for (known, _), segments in list(self._tables.items()):
+            live = segments.live
+            if known == query and live is not None and live.low is not None:
+                segments.covering(manifest, live.low)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
         """A state table at an epoch that retention has dropped since its entry was read.
@@ -94,18 +111,40 @@ class Index:
         Raises:
             EpochDroppedError: the grace period of its files is over.
         """
-        with self._loading, log_version_of(self._layout.change_log(query, name), entry, query) as version:
-            found = self._made(query, name, entry.generation, version)
+        with log_version_of(self._layout.change_log(query, name), entry, query) as version:
+            found = self._opened(query, name, entry.generation, version)
             found.load_one(entry.epoch, entry.tables[name].keyframe)
             return found
 
-    def _made(self, query: str, name: str, generation: int, version: TableVersion | None = None) -> IntervalTable:
-        relation = self._relations.named(f"{query}/{name}")
+    def _segments(self, query: str, name: str, only: pa.Table | None) -> Segments:
+        with self._opening:
+            if only is not None:
+                keys = query, name, repr(only.to_pylist())
+                found = self._of_keys.pop(keys, None) or Segments(partial(self._opened, query, name, only=only))
+                self._of_keys[keys] = found
+                while len(self._of_keys) > _KEYS_KEPT:
+                    self._of_keys.popitem(last=False)
+                return found
+            if (query, name) not in self._tables:
+                self._tables[query, name] = Segments(partial(self._opened, query, name))
+            return self._tables[query, name]
+
+    def _opened(
+        self,
+        query: str,
+        name: str,
+        generation: int,
+        version: TableVersion | None = None,
+        *,
+        only: pa.Table | None = None,
+    ) -> IntervalTable:
         if version is None:
             log = self._layout.change_log(query, name)
             version = TableVersion(log, required(log))
-        found = IntervalTable(self._db, relation, name, version, generation)
-        self._relations.owned_by(found, relation)
+        with self._opening:
+            relation = self._relations.named(f"{query}/{name}")
+            found = IntervalTable(self._db, relation, name, version, generation, only=only)
+            self._relations.owned_by(found, relation)
         return found
 
     def query(

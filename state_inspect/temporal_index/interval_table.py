@@ -18,12 +18,10 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamstate.errors import StoreError
 from streamstate.snapshots.change_log import (
     DELETE,
-    KEYFRAME,
     beginnings,
     check_generation,
     key_columns,
@@ -33,12 +31,18 @@ from streamstate.snapshots.change_log import (
 from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
+from streamstate.snapshots.key_scan import KeyScan
 from streamstate.snapshots.keyframes import keyframes_in, marked_rows
 from streamstate.snapshots.manifest import Entry, TableCounts
-from streamstate.snapshots.operators import CHANGE, EPOCH, HASH, PARTITION
-from streamstate.state_inspect.temporal_index.epoch_runs import Run, base, runs_of
-from streamstate.state_inspect.temporal_index.loading import counted_rows
+from streamstate.snapshots.operators import HASH, PARTITION
+from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
+from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
 from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
+
+
+class IndexFullError(StoreError):
+    """There is no memory, or no space for temporary files, left for the index."""
+
 
 # Unsorted rows that can be scanned in a few milliseconds.
 _UNSORTED = 2_000_000
@@ -53,10 +57,18 @@ class IntervalTable:
         table: the state table.
         version: its changelog.
         generation: the number of retention runs of the manifest that it is loaded by.
+        only: keys, as rows of some key columns; the table has only versions of them. By default it has all.
     """
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, name: str, table: str, version: TableVersion, generation: int = 0
+        self,
+        database: duckdb.DuckDBPyConnection,
+        name: str,
+        table: str,
+        version: TableVersion,
+        generation: int = 0,
+        *,
+        only: pa.Table | None = None,
     ) -> None:
         self.relation = quoted(name)
         self.generation = generation
@@ -76,6 +88,7 @@ class IntervalTable:
         self._unsure = False  # whether a load was interrupted, so that it may or may not be committed
         self._db = database.cursor()
         self._name = name
+        self._only = only
         self._know_columns()
 
     @property
@@ -186,7 +199,7 @@ class IntervalTable:
             self._db.execute("COMMIT")
         except duckdb.OutOfMemoryException as error:
             self._roll_back()
-            raise StoreError(
+            raise IndexFullError(
                 f"The index of {self._version.place} needs more memory or more space for temporary files.\n"
                 f"Raise the limit: ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
             ) from error
@@ -202,11 +215,33 @@ class IntervalTable:
         self._db.execute("ROLLBACK")
         self._unsure = False
 
+    def part(self, entries: Sequence[Entry], first: int, last: int) -> Part:
+        """The epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
+
+        Raises:
+            OvertakenError: as :meth:`cover`.
+        """
+        check_generation(self._version, self.generation)
+        part = part_of(runs_of(entries, self._table, self._keyframes(entries)), first, last)
+        own = [entry for entry in entries if part.low <= entry.epoch <= part.high and self._table in entry.tables]
+        changes = sum(entry.tables[self._table].changes for entry in own)
+        self._expected = changes + self._rows_at_keyframe(entries, part.low)
+        return part
+
+    def load(self, part: Part) -> None:
+        """Load some epochs, once and for all."""
+        self.starts = part.starts
+        with self._all_or_nothing():
+            self._create()
+            self._add(part.runs, part.low)
+        self.low, self.high = part.low, part.high
+        self._unsure = False
+
     def load_one(self, epoch: int, keyframe: int | None) -> None:
         """Load a single epoch from the current changelog."""
         with self._all_or_nothing():
             self._create()
-            self._stream(rows_since(self._version, keyframe, epoch))
+            self._stream(self._rows_since(keyframe, epoch))
         self.low = self.high = epoch
         self._unsure = False
 
@@ -269,21 +304,20 @@ class IntervalTable:
             if run.before is not None:
                 ended = run.before + 1
                 self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
-            self._stream(rows_since(self._version, run.keyframe_at(max(low, run.first)), run.last))
+            self._stream(self._rows_since(run.keyframe_at(max(low, run.first)), run.last))
 
     def _go_on(self, runs: Sequence[Run]) -> None:
         """Load the epochs after the newest loaded one."""
         for run in runs:
             if run.first <= self.high < run.last:
-                changes = pc.field(CHANGE) != KEYFRAME
-                self._follow(self._version.scan(EPOCH, self.high + 1, run.last, where=changes))
+                self._follow(self._rows_since(None, run.last, after=self.high))
         self._add([run for run in runs if run.first > self.high], runs[0].first)
 
     def _follow(self, rows: pa.RecordBatchReader) -> None:
         """Add rows of epochs that follow the newest loaded one."""
         if self._expected <= FEW_ROWS:
-            read = counted_rows(self._name, rows, self._expected).read_all()
-            if few(read):
+            read = rows.read_all()
+            if self._only is None and few(read):
                 versions = self.versions
                 self._added(patch(self._db, self.relation, read, self.key_columns, self.columns, versions=versions))
                 return
@@ -296,7 +330,7 @@ class IntervalTable:
     def _go_back(self, runs: Sequence[Run], first: int, low: int) -> None:
         """Load the epochs from ``first`` on that come before ``low``, the oldest loaded one."""
         for run in runs:
-            rows = rows_since(self._version, run.keyframe_at(max(first, run.first)), min(low, run.last))
+            rows = self._rows_since(run.keyframe_at(max(first, run.first)), min(low, run.last))
             if run.last < low:
                 self._stream(rows, never=run.last + 1)
                 continue
@@ -310,6 +344,14 @@ class IntervalTable:
             self._insert(where="_until IS NOT NULL")
             self._db.execute("DROP TABLE incoming")
 
+    def _rows_since(self, keyframe: int | None, last: int, *, after: int | None = None) -> pa.RecordBatchReader:
+        """The rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
+        if self._only is None:
+            rows = rows_since(self._version, keyframe, last, after=after)
+            return counted_rows(self._name, rows, self._expected)
+        scan = KeyScan(self._version, self._only, keyframe, last, after)
+        return counted_files(self._name, self.schema, scan.rows(), self._expected)
+
     def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
         """Add changelog rows whose keys have no versions yet, without a temporary copy."""
         with self._fed(rows):
@@ -322,19 +364,25 @@ class IntervalTable:
 
     @contextlib.contextmanager
     def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
-        self._db.register("feed", counted_rows(self._name, rows, self._expected))
+        self._db.register("feed", rows)
+        if self._only is not None:
+            self._db.register("wanted", self._only)
         try:
             yield
         finally:
-            # After an error the transaction is over, and the name with it; the error is what matters.
-            with contextlib.suppress(duckdb.Error):
-                self._db.unregister("feed")
+            # After an error the transaction is over, and the names with it; the error is what matters.
+            for name in ("feed", "wanted"):
+                with contextlib.suppress(duckdb.Error):
+                    self._db.unregister(name)
 
     def _with_next(self) -> str:
         """SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
         keys = listed(self.key_columns)
         following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
-        return f"SELECT *, {following} FROM (SELECT *, hash({keys}) AS {HASH} FROM feed)"
+        fed = "feed"
+        if self._only is not None:
+            fed += f" SEMI JOIN wanted ON {same('feed', 'wanted', self._only.column_names)}"
+        return f"SELECT *, {following} FROM (SELECT feed.*, hash({keys}) AS {HASH} FROM {fed})"
 
     def _insert(self, incoming: str = "incoming", where: str = "true", never: int = NEVER) -> None:
         """Add rows as versions; the last version of a key is valid until ``never``."""

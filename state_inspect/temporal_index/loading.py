@@ -41,6 +41,24 @@ def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.Rec
     return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, listener))
 
 
+def counted_files(
+    name: str, schema: pa.Schema, files: Iterator[tuple[pa.Table, int]], expected: int
+) -> pa.RecordBatchReader:
+    """The rows found in files, each with its number of rows, all of which the listener hears of."""
+    return pa.RecordBatchReader.from_batches(schema, _counted_files(name, files, expected, _listener.get()))
+
+
+def _counted_files(
+    name: str, files: Iterator[tuple[pa.Table, int]], expected: int, listener: LoadingProgress | None
+) -> Iterator[pa.RecordBatch]:
+    read = 0
+    for rows, size in files:
+        read += size
+        if listener is not None:
+            listener(name, min(read, expected), max(expected, read))
+        yield from rows.to_batches()
+
+
 def _counted(
     name: str, rows: pa.RecordBatchReader, expected: int, listener: LoadingProgress
 ) -> Iterator[pa.RecordBatch]:

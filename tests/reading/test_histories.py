@@ -13,8 +13,11 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
+from streamstate.snapshots import merging
 from streamstate.snapshots.change_log import state_at
+from streamstate.snapshots.delta import maintenance
 from streamstate.snapshots.layout import Layout
+from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import interval_table
 
 STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=6)
@@ -50,25 +53,38 @@ def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: 
 
 
 @EXAMPLES
-@given(HISTORIES, st.integers(0, 3), st.randoms(use_true_random=False), st.sampled_from([-1, 2, 500]))
+@given(
+    HISTORIES,
+    st.integers(0, 3),
+    st.randoms(use_true_random=False),
+    st.sampled_from([-1, 2, 500]),
+    st.sampled_from([-1, 500_000]),
+    st.integers(2, 64),
+)
 def test_epochs_can_be_read_in_any_order(
-    states: list[State | None], keyframe_every: int, random: Random, few: int
+    states: list[State | None], keyframe_every: int, random: Random, few: int, soon_read: int, merged: int
 ) -> None:
     """Answers do not depend on which epoch is read first or in which direction.
 
-    Small new epochs are added differently from large ones.
+    Small new epochs are added differently from large ones; keys are read from the files, or with all others; files are
+    merged, sorted by key, while the history grows.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as changed:
         changed.setattr(interval_table, "FEW_ROWS", few)
+        changed.setattr(recorded_query, "_SOON_READ", soon_read)
+        changed.setattr(maintenance, "_MANY", merged)
+        changed.setattr(merging, "_SMALL_KEYFRAME", random.choice([0, 10]))
         known = {epoch: state for epoch, state in enumerate(states) if state is not None}
         history: ss.History | None = None
         for shown in sorted({random.randint(1, len(states)), len(states)}):
             # The reader opens the first part of the history; the rest arrives while it reads.
-            write(Path(folder), states[:shown], keyframe_every=keyframe_every)
+            write(Path(folder), states[:shown], keyframe_every=keyframe_every, tidy_every=random.choice([None, 1, 2]))
             history = history or ss.open_store(folder)["q"]
             visible = [epoch for epoch in known if epoch < shown]
             for epoch in random.choices(visible, k=4) if visible else []:
                 assert as_state(history.at(epoch).table()) == known[epoch]
+            if shown < len(states) and visible:
+                check_keys(history, states[:shown])
         assert history is not None
         check_diffs(history, known)
         check_keys(history, states)

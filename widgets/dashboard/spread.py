@@ -99,7 +99,7 @@ def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSp
     from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
 
     since, epochs = window(entries, table)
-    intervals, index = history.recorded.interval_table(table, since + 1), history.recorded.index
+    intervals, index = history.recorded.interval_table(table, since), history.recorded.index
     newest = next(entry for entry in reversed(entries) if entry.captured)
     log = history.recorded.change_log(table)
     skew = records(history.at(newest.epoch).table(table).skew())

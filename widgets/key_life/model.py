@@ -23,7 +23,7 @@ from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History
-    from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+    from streamstate.state_inspect.recorded_query import ChangeLog
 
 RUNS = 300
 """The most runs of values in all plots together."""
@@ -54,7 +54,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         if self.history.captured():
             name = self._table_name(selection)
             if selection.key is not None:
-                check_key(selection.key, self.history.recorded.interval_table(name, -1).key_columns, name)
+                check_key(selection.key, self.history.recorded.columns(name).key_columns, name)
                 self.history.key_history(name, key=selection.key)
 
     def view(self, selection: KeySelection) -> KeyHistoryDrawing:
@@ -97,7 +97,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
     def _parsed(self, selection: KeySelection) -> KeySelection:
         """The key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
         with self._lock:
-            table = self.history.recorded.interval_table(self._table_name(selection), -1)
+            table = self.history.recorded.columns(self._table_name(selection))
         try:
             return replace(selection, key=_key_typed(table, selection.typed or ()), typed=None)
         except InvalidArgumentError:
@@ -108,7 +108,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         if selection.table is not None or not selection.key:
             return chosen_table(self.history, selection.table)
         tables = self.history.tables()
-        columns = {name: {*self.history.recorded.interval_table(name, -1).key_columns} for name in tables}
+        columns = {name: {*self.history.recorded.columns(name).key_columns} for name in tables}
         return next((name for name in tables if columns[name] == {*selection.key}), tables[0])
 
     def _view(self, selection: KeySelection) -> KeyHistoryDrawing:
@@ -117,7 +117,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
             waiting = "No epoch has been captured yet. The key's changes will appear here."
             return KeyHistoryDrawing(self.name, selection, why_empty=waiting)
         name = self._table_name(selection)
-        table = self.history.recorded.interval_table(name, -1)
+        table = self.history.recorded.columns(name)
         key = selection.key
         fitting = key if key is not None and {*key} == {*table.key_columns} else None
         blank = KeyHistoryDrawing(
@@ -148,7 +148,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         return self._cached[1]
 
 
-def _why_empty(selection: KeySelection, name: str, table: IntervalTable) -> str:
+def _why_empty(selection: KeySelection, name: str, table: ChangeLog) -> str:
     """Why no key is shown."""
     if selection.typed is not None:
         try:
@@ -192,13 +192,13 @@ def _page(story: Story, selection: KeySelection) -> KeyChangePage:
     return KeyChangePage(listed, start, total, now)
 
 
-def _typable(table: IntervalTable) -> bool:
+def _typable(table: ChangeLog) -> bool:
     """Whether each key column can be typed into a field."""
     kinds = [table.schema.field(name).type for name in table.key_columns]
     return not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds)
 
 
-def _fields(table: IntervalTable, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
+def _fields(table: ChangeLog, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
     """The key columns with the texts in their fields."""
     if key is None:
         texts = (typed or ())[: len(table.key_columns)]
@@ -206,7 +206,7 @@ def _fields(table: IntervalTable, key: Mapping[str, Any] | None, typed: Sequence
     return [KeyField(name, cell(key[name]), value_text(plain(key[name]))) for name in table.key_columns]
 
 
-def _key_typed(table: IntervalTable, typed: Sequence[str]) -> dict[str, Any]:
+def _key_typed(table: ChangeLog, typed: Sequence[str]) -> dict[str, Any]:
     """The key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
     texts = dict(zip_longest(table.key_columns, typed[: len(table.key_columns)], fillvalue=""))
     return {name: parse_value(text, table.schema.field(name)) for name, text in texts.items()}

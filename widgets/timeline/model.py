@@ -98,18 +98,19 @@ class TimelineModel(ViewModel[TimelineSelection]):
         return self._known
 
     def _read(self, entries: Sequence[Entry]) -> None:
-        """Load the state at epochs without rows into the index."""
+        """Count the state rows at epochs for which nobody has."""
         counted = {point.first for point in self._known if point.values["rows"] is not None}
         uncounted = [entry for entry in entries if entry.captured and entry.rows is None and entry.epoch not in counted]
         for table in {name: None for entry in uncounted for name in entry.tables}:
-            first = next(entry.epoch for entry in uncounted if table in entry.tables)
-            self.history.recorded.interval_table(table, first)
+            self.history.recorded.counted_rows(uncounted, table)
 
     def _counted(self) -> object:
-        """The epochs of each state table that are in the index."""
-        recorded = self.history.recorded
-        held = [recorded.index.held(self.name, table) for table in recorded.tables()]
-        return [None if table is None else (table.low, table.high) for table in held]
+        """What of each state table was counted, or is in the index."""
+        index = self.history.recorded.index
+        return [
+            (len(index.counts(self.name, table)), [(held.low, held.high) for held in index.loaded(self.name, table)])
+            for table in self.history.recorded.tables()
+        ]
 
     def _count(self, entries: Sequence[Entry]) -> None:
         """Count the rows of points that have none, where the index is loaded."""

@@ -1,0 +1,91 @@
+"""A store of a long history, written without Spark: what a follower would have written, at the speed of the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
+from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.delta.commits import Handle
+from streamstate.snapshots.delta.maintenance import compact
+from streamstate.snapshots.layout import CAPTURED, Layout
+from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.merging import merge_log
+from streamstate.snapshots.registry import register
+
+QUERY, TABLE = "q", "op0"
+_SCHEMA = pa.schema(
+    [
+        ("_epoch", pa.int64()),
+        ("_change", pa.string()),
+        ("_partition", pa.int32()),
+        ("key", pa.string()),
+        ("count", pa.int64()),
+        ("sum", pa.float64()),
+    ]
+)
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_TIDIED = 10
+
+
+def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_every: int) -> None:
+    """Write a store in which each epoch changes some keys, chosen at random; nothing if it exists.
+
+    The count of a key is the number of its changes; its sum is its count times the number of the epoch.
+    """
+    if path.exists():
+        return
+    layout = Layout.at(path)
+    register(layout, QUERY, "id", "checkpoint")
+    open_or_create(layout.change_log(QUERY, TABLE), log_schema(_SCHEMA, ["key"]), "log")
+    log, manifest = Handle(layout.change_log(QUERY, TABLE)), Manifest(layout, QUERY)
+    keyframe = None
+    for epoch, put, state in _epochs(epochs, keys, changes, keyframe_every):
+        append_once(log, f"{QUERY}/{TABLE}", epoch, partial(_all_of, put))
+        facts = {TABLE: TableEntry(None, put.num_rows, keyframe)}
+        times = _START + timedelta(seconds=10 * epoch)
+        manifest.append([Entry(epoch, CAPTURED, committed_at=times, offsets="[0]", tables=facts)], f"{QUERY}/_epochs")
+        if not manifest.entries:
+            manifest.refresh()
+        if state is not None:
+            append_once(log, f"{QUERY}/{TABLE}/keyframes", epoch, partial(_all_of, state))
+            keyframe = epoch
+        if epoch % _TIDIED == 0:
+            merge_log(layout.change_log(QUERY, TABLE))
+            compact(layout.manifest(QUERY), "epoch")
+
+
+def _all_of(rows: pa.Table, _stands: int) -> pa.Table:
+    return rows
+
+
+def _epochs(
+    epochs: int, keys: int, changes: int, keyframe_every: int
+) -> Iterator[tuple[int, pa.Table, pa.Table | None]]:
+    """Each epoch's changes, and the keyframe after it if one is due."""
+    random = np.random.default_rng(0)
+    names = pa.array([f"key{number:08}" for number in range(keys)])
+    counts, sums = np.zeros(keys, np.int64), np.zeros(keys, np.float64)
+    for epoch in range(epochs):
+        chosen = random.permutation(keys)[:changes] if epoch else np.arange(keys)
+        counts[chosen] += 1
+        sums[chosen] = counts[chosen] * float(epoch)
+        put = _rows(epoch, PUT, names.take(pa.array(chosen)), counts[chosen], sums[chosen])
+        due = epoch and epoch % keyframe_every == 0
+        yield epoch, put, _rows(epoch, KEYFRAME, names, counts, sums) if due else None
+
+
+def _rows(epoch: int, change: str, names: pa.Array, counts: np.ndarray, sums: np.ndarray) -> pa.Table:
+    size = len(names)
+    fixed = [
+        pa.repeat(pa.scalar(epoch, pa.int64()), size),
+        pa.repeat(change, size),
+        pa.array(np.arange(size) % 2, pa.int32()),
+    ]
+    return pa.table([*fixed, names, pa.array(counts), pa.array(sums)], schema=_SCHEMA)
