@@ -28,6 +28,7 @@ from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.key_history import inherited_key_history, key_history, key_life
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
+from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
@@ -320,7 +321,11 @@ class History:
             >>> history.first("sum / count_2 > 60", carrier="UA")  # doctest: +SKIP
             17
         """
-        condition = self._condition(predicate, table, key)
+        self._recorded.live_entry()  # raises if no epoch is captured
+        chosen = choose_table(table, self.tables(), self.name)
+        if not key and not self._recorded.is_soon_read(chosen, -1):
+            return first_epoch_in_files(self._recorded, chosen, predicate)
+        condition = self._condition(predicate, chosen, key)
         return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
 
     @consistent_read()

@@ -198,14 +198,17 @@ class RecordedQuery:
             first: the first epoch that is needed.
             last: the last epoch that is needed; None for the newest.
         """
-        newest = self._manifest.newest
-        upto = last if last is not None or newest is None else newest.epoch
-        held = self.index.loaded(self.name, table)
-        if keys is None or any(one.covers(first, one.high if last is None else last) for one in held):
-            return self.interval_table(table, first, last)
-        if upto is None or self._changes(table, first, upto) <= _SOON_READ:
+        if keys is None or self.is_soon_read(table, first, last):
             return self.interval_table(table, first, last)
         return self.index.table(self.name, table, self._manifest, first, last, only=keys)
+
+    def is_soon_read(self, table: str, first: int, last: int | None = None) -> bool:
+        """Whether :meth:`interval_table` has these epochs loaded, or has few changes to load."""
+        newest = self._manifest.newest
+        held = self.index.loaded(self.name, table)
+        if newest is None or any(one.covers(first, one.high if last is None else last) for one in held):
+            return True
+        return self._changes(table, first, newest.epoch if last is None else last) <= _SOON_READ
 
     def _changes(self, table: str, after: int, upto: int) -> int:
         """The changes of a state table after an epoch, up to another."""

@@ -1,7 +1,7 @@
 """Where records start: each has its sizes in front of it, so one is found from the one before.
 
 A long payload is walked through from many places at once, with NumPy. All but the first are guesses: places that look
-like what the payload starts with. A guess counts once the walk before it arrives there exactly; the part behind a wrong
+like what comes before them. A guess counts once the walk before it arrives there exactly; the part behind a wrong
 guess is walked through from where that walk arrived. So the result is that of one walk from the start.
 """
 
@@ -21,6 +21,8 @@ Positions = NDArray[np.int64]
 _SAMPLE = 100  # units at the start that show what others may look like
 _ALIKE = 3  # units in a row that look like those of the sample: a place where a walk starts
 _APART = 4 << 10  # bytes from one walk's start to the next
+_LOST = 8 * _APART  # bytes without such a place: the units are of another kind, so another sample is taken
+_FEW = 8  # walks that take longer at once than one by one
 
 _size_at = struct.Struct(">i").unpack_from
 
@@ -58,7 +60,12 @@ class Framing:
         if not self._typed and not self._sizes_tell(sample):
             self._records = False
             sample, at = self._walk(first, self._last, _SAMPLE)
-        units = np.concatenate([np.array(sample, np.int64), *self._many_walks(sample, at)])
+        found = [np.array(sample, np.int64)]
+        while at < self._last:
+            walked, at = self._many_walks(sample, at)
+            sample, at = self._walk(at, self._last, _SAMPLE)
+            found += [*walked, np.array(sample, np.int64)]
+        units = np.concatenate(found)
         if self._records:
             return units
         if len(units) % 2:
@@ -93,33 +100,39 @@ class Framing:
         (size,) = _size_at(self._payload, at)
         return int(at + 4 + max(size, 0))
 
-    def _many_walks(self, sample: list[int], first: int) -> Iterator[Positions]:
-        """The units from a position on, up to the end mark."""
-        begins = np.array([first, *self._guesses(sample, first)], np.int64)
-        ends = np.append(begins[1:], self._last)
+    def _many_walks(self, sample: list[int], first: int) -> tuple[list[Positions], int]:
+        """The units from a position on, as long as they are like those of the sample; and where they end."""
+        guesses = list(self._guesses(sample, first))
+        reached = min(self._last, (guesses[-1] if guesses else first) + _LOST)
+        begins = np.array([first, *guesses], np.int64)
+        ends = np.append(begins[1:], reached)
         units, edges, arrived = self._walked(begins, ends)
+        found: list[Positions] = []
         at = first
         for walk, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
             if at == begin and arrived[walk] >= 0:
-                yield units[edges[walk] : edges[walk + 1]]
+                found.append(units[edges[walk] : edges[walk + 1]])
                 at = int(arrived[walk])
             else:
-                found, at = self._walk(at, end, end - first)
-                yield np.array(found, np.int64)
+                one_by_one, at = self._walk(at, end, end - first)
+                found.append(np.array(one_by_one, np.int64))
+        return found, at
 
     def _guesses(self, sample: list[int], first: int) -> Iterator[int]:
-        """Places at which a unit may start, in the distance of the walks."""
+        """Places at which a unit may start, in the distance of the walks; none after a long stretch without any."""
         heads = Counter(self._payload[at : at + self._head] for at in sample)
-        if self._last - first < 2 * _APART:
-            return
         ((commonest, _),) = heads.most_common(1)
-        for place in range(first + _APART, self._last, _APART):
+        found = first
+        for place in range(first + _APART, self._last - _APART, _APART):
             guess = self._payload.find(commonest, place, place + _APART)
             while guess >= 0:
                 if self._is_alike(guess, heads):
                     yield guess
+                    found = guess
                     break
                 guess = self._payload.find(commonest, guess + 1, place + _APART)
+            if place - found >= _LOST:
+                return
 
     def _is_alike(self, at: int, heads: Counter[bytes]) -> bool:
         for _ in range(_ALIKE):
@@ -135,17 +148,18 @@ class Framing:
         """Walk from all of some places at once.
 
         Returns the units of all walks, one walk behind the other; where each walk's units begin among them; and where
-        each arrived: −1 if it left the payload or met a size that no unit has.
+        each arrived: −1 if it left the payload, met a size that no unit has, or was one of the last few under way.
         """
         at = begins.copy()
         walking = np.flatnonzero(begins < ends)
         walks, units = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        while len(walking):
+        while len(walking) >= _FEW:
             here = at[walking]
             walks.append(walking)
             units.append(here)
             at[walking] = there = self._all_after(here)
             walking = walking[(there >= 0) & (there < ends[walking])]
+        at[walking] = -1
         walk = np.concatenate(walks).astype(np.uint16 if len(begins) < 1 << 16 else np.int64)
         edges = np.cumsum([0, *np.bincount(walk, minlength=len(begins)).tolist()]).tolist()
         return np.concatenate(units)[np.argsort(walk, kind="stable")], edges, at

@@ -33,6 +33,13 @@ def loading_progress(listener: LoadingProgress) -> Iterator[None]:
         _listener.reset(before)
 
 
+def report(name: str, read: int, expected: int) -> None:
+    """Tell the listener, if there is one, how many rows were read of about how many."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(name, read, max(expected, read))
+
+
 def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
     """The rows, reported to the listener as they are read; without a listener, the rows as they are."""
     listener = _listener.get()

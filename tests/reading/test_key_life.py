@@ -14,6 +14,8 @@ from synthetic import State, write
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 
+pytestmark = pytest.mark.usefixtures("read_either_way")
+
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, None, {"b": 6, "a": 2}, {"b": 6}]
 
 

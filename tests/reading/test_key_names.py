@@ -15,6 +15,8 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.state_inspect.keys import parse_value, value_text
 
+pytestmark = pytest.mark.usefixtures("read_either_way")
+
 NAMES = ["table", "ancestors", "self", "key", "per_key", "interval"]
 KEY = {name: f"{name} of a" for name in NAMES}
 

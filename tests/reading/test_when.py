@@ -23,6 +23,8 @@ from streamstate.errors import (
     UnknownTableError,
 )
 
+pytestmark = pytest.mark.usefixtures("read_either_way")
+
 STATES: list[State | None] = [
     {"a": 1, "b": 5},
     {"a": 7, "b": 5},
