@@ -20,6 +20,7 @@ from benchmarks.growth import growth
 from benchmarks.harness import Measurement, report
 from benchmarks.hostile_viewer import hostile_viewer
 from benchmarks.inspect import reading
+from benchmarks.long_history import long_history
 from benchmarks.many_epochs import many_epochs
 from benchmarks.many_stores import many_stores
 from benchmarks.partitions import partitions
@@ -61,6 +62,7 @@ _ALL = {
     "growth": _Benchmark(growth, Size(10_000_000, 10_000, 9)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),
+    "long_history": _Benchmark(long_history, Size(100_000, 20_000, 10_000), needs_spark=False),
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),

@@ -61,6 +61,11 @@ def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_
             compact(layout.manifest(QUERY), "epoch")
 
 
+def key_name(number: int) -> str:
+    """The key with a number."""
+    return f"key{number:08}"
+
+
 def _all_of(rows: pa.Table, _stands: int) -> pa.Table:
     return rows
 
@@ -70,7 +75,7 @@ def _epochs(
 ) -> Iterator[tuple[int, pa.Table, pa.Table | None]]:
     """Each epoch's changes, and the keyframe after it if one is due."""
     random = np.random.default_rng(0)
-    names = pa.array([f"key{number:08}" for number in range(keys)])
+    names = pa.array([key_name(number) for number in range(keys)])
     counts, sums = np.zeros(keys, np.int64), np.zeros(keys, np.float64)
     for epoch in range(epochs):
         chosen = random.permutation(keys)[:changes] if epoch else np.arange(keys)

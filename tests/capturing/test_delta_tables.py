@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streamstate.errors import DamagedStoreError, StoreError
-from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create, open_table
+from streamstate.snapshots.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
 from streamstate.snapshots.delta.commits import Handle, required, update
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
 from streamstate.snapshots.delta.maintenance import compact, sweep
@@ -227,6 +229,54 @@ def test_a_handle_is_opened_anew_before_it_is_slow(place: Place) -> None:
             opened.append(table)
     assert len(opened) == 3
     assert len(list((Path(place.uri) / "_delta_log").glob("*.checkpoint.parquet"))) == 2
+
+
+def old(place: Place) -> None:
+    """Make all files of the log look two days old."""
+    assert place.folder is not None
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for file in (place.folder / "_delta_log").iterdir():
+        os.utime(file, (two_days_ago, two_days_ago))
+
+
+def test_old_log_entries_are_removed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log then begins with a log checkpoint; the newest hundred versions stay, and so does what is young."""
+    monkeypatch.setattr(log_checks, "_LAST_KEPT", 10)
+    for number in range(75):
+        add(place, number)
+    assert place.folder is not None
+    log = place.folder / "_delta_log"
+    sweep(place)
+    assert (log / f"{0:020}.json").exists()
+    old(place)
+    sweep(place)
+    numbered = [name.name.removeprefix(".")[:20] for name in log.iterdir() if name.name != "_last_checkpoint"]
+    assert min(numbered) == f"{60:020}"
+    assert required(place).version() == 75
+    assert numbers(place) == list(range(75))
+    assert len(required(place).history()) == 16
+    add(place, 75)
+    assert numbers(place) == list(range(76))
+    with DeltaTable(place.uri).to_pyarrow_dataset().scanner().to_reader() as rows:
+        assert sum(batch.num_rows for batch in rows) == 76
+
+
+def test_a_handle_that_was_idle_for_long_finds_the_newest_version(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry after its own version may have been removed meanwhile."""
+    monkeypatch.setattr(log_checks, "_LAST_KEPT", 10)
+    handle = Handle(place)
+    add(place, 0)
+    before = handle.newest()
+    for number in range(1, 60):
+        add(place, number)
+    old(place)
+    sweep(place)
+    assert not before.has_newer()
+    before._looked_at -= 2 * 3600
+    assert handle.newest().version() == 60
+    assert handle.newest().transaction_version("w") == 59
 
 
 def test_an_error_while_writing_leaves_no_files(place: Place) -> None:

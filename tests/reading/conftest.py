@@ -11,3 +11,9 @@ from streamstate.state_inspect import recorded_query
 def read_either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a test twice."""
     monkeypatch.setattr(recorded_query, "_SOON_READ", request.param)
+
+
+@pytest.fixture
+def read_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are read from the files that have them."""
+    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)

@@ -18,7 +18,7 @@ from operators.queries import JOINS, OTHERS, WINDOWS
 from operators.running import INPUT, Query, Run, rows, with_settings
 from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("read_either_way")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("read_from_files")]
 
 MINUTES = dt.timedelta(minutes=1)
 NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.UTC)

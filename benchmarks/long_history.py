@@ -1,0 +1,144 @@
+"""What questions about the past cost in a store of 10,000 epochs, compared with one of 100; no Spark at all."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import streamstate as ss
+from benchmarks.harness import Measurement
+from benchmarks.long_store import QUERY, TABLE, key_name, write_long_store
+from benchmarks.size import Size
+from streamstate.snapshots.delta.commits import required
+from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.operators import EPOCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FEW = 100
+_RUNS = 5
+_MOVES = 30
+
+_ASK = """import json, resource, sys
+store, key, epoch = sys.argv[1], sys.argv[2], int(sys.argv[3])
+import streamstate as ss
+history = ss.open_store(store)["q"]
+answer = {question}
+print(json.dumps([answer, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))"""
+_QUESTIONS = {
+    "one key at a past epoch": "history.at(epoch).table().lookup(key=key)['count']",
+    "the whole state at a past epoch": "history.at(epoch).table().to_arrow().num_rows",
+    "difference of neighbouring epochs": "len(history.diff(epoch - 1, epoch).changed)",
+    "a key's history": "len(history.key_history(key=key))",
+}
+_FIRST = "history.first(f'count > {epoch}')"
+
+
+def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Questions about the past, each in a new process with its start and imports, and moves of a slider."""
+    # As a follower does: once the changes since the last one outnumber the keys.
+    keyframe_every = size.keys // size.changes + 1
+    stores = {epochs: folder / str(epochs) for epochs in (_FEW, size.epochs)}
+    for epochs, store in stores.items():
+        write_long_store(store, epochs, size.keys, size.changes, keyframe_every)
+    setting = f"{size.keys:,} keys, {size.changes:,} changes an epoch, a keyframe every {keyframe_every}"
+    key = key_name(size.keys // 2)
+    for question, expression in _QUESTIONS.items():
+        asked = {epochs: partial(_asked, store, expression, key, epochs // 2) for epochs, store in stores.items()}
+        yield from _compared(question, asked, size.epochs, setting)
+    yield _searched(stores[size.epochs], size, setting)
+    yield from _moved(stores, size.epochs, setting)
+    yield from _bytes(stores[size.epochs], setting)
+
+
+def _asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, int]:
+    """The seconds that a new process takes to answer, and the most memory that it took."""
+    start = time.perf_counter()
+    script = _ASK.replace("{question}", expression)
+    command = [sys.executable, "-c", script, str(store), key, str(epoch)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    answer, peak = json.loads(run.stdout)
+    if answer is None:
+        raise AssertionError(f"{expression} has no answer at epoch {epoch} of {store}")
+    return seconds, peak
+
+
+def _compared(
+    question: str, asked: Mapping[int, Callable[[], tuple[float, int]]], many: int, setting: str
+) -> Iterator[Measurement]:
+    """The median seconds and the peak memory of both histories."""
+    took: dict[int, list[tuple[float, int]]] = {epochs: [] for epochs in asked}
+    for turn in range(_RUNS + 1):
+        for epochs, ask in asked.items():
+            found = ask()
+            if turn:
+                took[epochs].append(found)
+    seconds, peaks = ([statistics.median(run[at] for run in took[epochs]) for epochs in (many, _FEW)] for at in (0, 1))
+    names = f"{many:,} epochs", f"{_FEW} epochs"
+    yield Measurement(question, names[0], seconds[0], names[1], seconds[1], _RUNS, setting, wanted=1 / 1.2)
+    memory = f"{question}, peak memory"
+    yield Measurement(memory, names[0], peaks[0], names[1], peaks[1], _RUNS, setting, unit="B", wanted=1 / 1.3)
+
+
+def _searched(store: Path, size: Size, setting: str) -> Measurement:
+    """The first epoch of a condition that is met late: how long all changes take."""
+    late = size.epochs * size.changes // size.keys
+    seconds = statistics.median(_asked(store, f"history.first('count > {late}') or 0", "", 0)[0] for _ in range(3))
+    read = size.epochs * size.changes
+    return Measurement(
+        "first epoch at which a condition held",
+        f"{read / seconds / 1e6:.1f} million changes a second",
+        seconds,
+        "20 million changes a second",
+        read / 20e6,
+        3,
+        setting,
+        wanted=1,
+    )
+
+
+def _moved(stores: dict[int, Path], many: int, setting: str) -> Iterator[Measurement]:
+    """A page of rows at epochs chosen at random, and then at each one's neighbour."""
+    random = Random(0)
+    took: dict[int, tuple[list[float], list[float]]] = {}
+    for epochs, store in stores.items():
+        history = ss.open_store(store)[QUERY]
+        took[epochs] = [], []
+        for _ in range(_MOVES):
+            epoch = random.randrange(1, epochs - 1)
+            for side, at in enumerate((epoch, epoch)):
+                start = time.perf_counter()
+                history.at(at).table().page(limit=20)
+                took[epochs][side].append(time.perf_counter() - start)
+    for side, (question, bound) in enumerate((("epoch not seen before", 0.3), ("epoch that is loaded", 0.03))):
+        seconds = statistics.median(took[many][side])
+        name = f"a slider's move to an {question}"
+        yield Measurement(name, "20 rows", seconds, "the bound", bound, _MOVES, setting, wanted=1)
+
+
+def _bytes(store: Path, setting: str) -> Iterator[Measurement]:
+    """The files that readers of the newest version read, and all that were written, compared with what was captured."""
+    log = Layout.at(store).change_log(QUERY, TABLE)
+    live = sum(file.size for file in TableVersion(log, required(log)).files(EPOCH))
+    written = captured = 0
+    for entry in (store / QUERY / TABLE / "_delta_log").glob("*.json"):
+        for line in entry.read_text(encoding="utf-8").splitlines():
+            added = json.loads(line).get("add")
+            if added is not None:
+                written += added["size"]
+                captured += added["size"] if added["dataChange"] else 0
+    sides = "live files", live, "as captured", captured
+    yield Measurement("bytes on disk, merged", *sides, 1, setting, unit="B", wanted=1 / 1.2)
+    sides = "all files", written, "as captured", captured
+    yield Measurement("bytes written", *sides, 1, setting, unit="B", wanted=1 / 4)
