@@ -59,6 +59,7 @@ __all__ = [
     "EpochDroppedError",
     "EpochGoneError",
     "ForkError",
+    "IndexFullError",
     "InvalidArgumentError",
     "InvalidNameError",
     "InvalidSQLError",
@@ -184,6 +185,10 @@ class InvalidSQLError(InvalidArgumentError):
 
 class StoreError(StreamStateError, RuntimeError):
     """The store cannot be used."""
+
+
+class IndexFullError(StoreError):
+    """There is no memory, or no space for temporary files, left for the index of a store."""
 
 
 class NotAStoreError(StoreError, FileNotFoundError):

@@ -30,6 +30,8 @@ from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 # Changes that are read in about as much time as it takes to look into their files for some keys.
 _SOON_READ = 500_000
+# Versions whose states are compared in less time than it takes to read the changes between them.
+_SOON_COMPARED = 2_000_000
 
 
 class QueryHistory(Protocol):
@@ -175,10 +177,17 @@ class RecordedQuery:
     def interval_tables(self, table: str, a: int, b: int) -> tuple[IntervalTable, IntervalTable]:
         """The temporal index of a state table at two epochs.
 
-        It is the same one for both, with the epochs between them, unless it takes less to read each by itself.
+        It is the same one for both, with the epochs between them, unless it takes less to read each by itself, or only
+        the one that is not loaded.
         """
         first, last = min(a, b), max(a, b)
-        if self._changes(table, first, last) <= self._rows_to_read(table, last):
+        held = self.index.loaded(self.name, table)
+        together = any(one.covers(first, last) for one in held)
+        if not together:
+            small = [one for one in held if one.versions <= _SOON_COMPARED]
+            one_is_loaded = any(one.covers(epoch, epoch) for epoch in (a, b) for one in small)
+            together = not one_is_loaded and self._changes(table, first, last) <= self._rows_to_read(table, last)
+        if together:
             found = self.interval_table(table, first, last)
             return found, found
         at_a, at_b = (self.interval_table(table, epoch, epoch) for epoch in (a, b))

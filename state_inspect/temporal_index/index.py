@@ -13,13 +13,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import IndexFullError, InvalidArgumentError
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Entry, Manifest, log_version_of
-from streamstate.state_inspect.temporal_index.interval_table import IndexFullError, IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations
 from streamstate.state_inspect.temporal_index.segments import Segments
@@ -141,9 +141,10 @@ class Index:
         if version is None:
             log = self._layout.change_log(query, name)
             version = TableVersion(log, required(log))
+        label = f"{query}/{name}"
         with self._opening:
-            relation = self._relations.named(f"{query}/{name}")
-            found = IntervalTable(self._db, relation, name, version, generation, only=only)
+            relation = self._relations.named(label)
+            found = IntervalTable(self._db, relation, name, version, generation, label=label, only=only)
             self._relations.owned_by(found, relation)
         return found
 

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streamstate.errors import StoreError
+from streamstate.errors import IndexFullError, StoreError
 from streamstate.snapshots.change_log import (
     DELETE,
     beginnings,
@@ -37,12 +37,8 @@ from streamstate.snapshots.manifest import Entry, TableCounts
 from streamstate.snapshots.operators import HASH, PARTITION
 from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
+from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
-
-
-class IndexFullError(StoreError):
-    """There is no memory, or no space for temporary files, left for the index."""
-
 
 # Unsorted rows that can be scanned in a few milliseconds.
 _UNSORTED = 2_000_000
@@ -53,24 +49,26 @@ class IntervalTable:
 
     Args:
         database: a connection to the index; loading uses a cursor of it.
-        name: the relation's name in the index.
+        relation: the relation's name in the index.
         table: the state table.
         version: its changelog.
         generation: the number of retention runs of the manifest that it is loaded by.
+        label: what the table is called where progress is shown; by default as the relation.
         only: keys, as rows of some key columns; the table has only versions of them. By default it has all.
     """
 
     def __init__(
         self,
         database: duckdb.DuckDBPyConnection,
-        name: str,
+        relation: str,
         table: str,
         version: TableVersion,
         generation: int = 0,
         *,
+        label: str = "",
         only: pa.Table | None = None,
     ) -> None:
-        self.relation = quoted(name)
+        self.relation = quoted(relation)
         self.generation = generation
         self.starts: set[int] = set()
         """Epochs at which the changelog starts again with a keyframe."""
@@ -87,7 +85,7 @@ class IntervalTable:
         self._whole = False  # whether the table has no epochs before the oldest one in the index
         self._unsure = False  # whether a load was interrupted, so that it may or may not be committed
         self._db = database.cursor()
-        self._name = name
+        self._label = label or relation
         self._only = only
         self._know_columns()
 
@@ -190,11 +188,11 @@ class IntervalTable:
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """A transaction of the index; a failure leaves the index unchanged."""
+        """A transaction of the index; a failure leaves the index unchanged, and so does stopping the task."""
         self._unsure = True  # until the index is known to match this object's fields, even after an interrupt
         self._db.execute("BEGIN")
         try:
-            with cannot_read(self._version.place):
+            with cannot_read(self._version.place), interruptible(self._db):
                 yield
             self._db.execute("COMMIT")
         except duckdb.OutOfMemoryException as error:
@@ -348,9 +346,9 @@ class IntervalTable:
         """The rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
         if self._only is None:
             rows = rows_since(self._version, keyframe, last, after=after)
-            return counted_rows(self._name, rows, self._expected)
+            return counted_rows(self._label, rows, self._expected)
         scan = KeyScan(self._version, self._only, keyframe, last, after)
-        return counted_files(self._name, self.schema, scan.rows(), self._expected)
+        return counted_files(self._label, self.schema, scan.rows(), self._expected)
 
     def _stream(self, rows: pa.RecordBatchReader, never: int = NEVER) -> None:
         """Add changelog rows whose keys have no versions yet, without a temporary copy."""

@@ -12,6 +12,7 @@ import pytest
 from synthetic import LOG, State, write
 
 import streamstate as ss
+from streamstate.errors import IndexFullError
 from streamstate.snapshots import merging
 from streamstate.snapshots.change_log import KEYFRAME
 from streamstate.snapshots.delta import append_once, maintenance
@@ -22,7 +23,7 @@ from streamstate.snapshots.merging import merge_log
 from streamstate.snapshots.operators import EPOCH
 from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import segments
-from streamstate.state_inspect.temporal_index.interval_table import IndexFullError, IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.loading import loading_progress
 
 # Every epoch changes "a" and adds a key; a keyframe every five epochs.
