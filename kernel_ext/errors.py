@@ -16,6 +16,7 @@ StreamStateError
 │   ├── NaiveTimestampError
 │   └── InvalidSQLError
 ├── StoreError (RuntimeError): the store cannot be used
+│   ├── IndexFullError
 │   ├── NotAStoreError (also FileNotFoundError)
 │   ├── DamagedStoreError
 │   ├── NewerStoreError

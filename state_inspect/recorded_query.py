@@ -219,6 +219,16 @@ class RecordedQuery:
             return True
         return self._changes(table, first, newest.epoch if last is None else last) <= _SOON_READ
 
+    def beside(self, table: str, epoch: int) -> list[int]:
+        """The captured epochs next to those loaded together with an epoch that are not loaded, the later one first."""
+        captured, loaded = self.captured(), self.index.loaded(self.name, table)
+        held = [one for one in loaded if one.covers(epoch, epoch)]
+        low = max((one.low for one in held if one.low is not None), default=epoch)
+        high = max((one.high for one in held), default=epoch)
+        after, before = bisect_right(captured, high), bisect_left(captured, low)
+        found = [*captured[after : after + 1], *captured[max(0, before - 1) : before]]
+        return [number for number in found if not any(one.covers(number, number) for one in loaded)]
+
     def _changes(self, table: str, after: int, upto: int) -> int:
         """The changes of a state table after an epoch, up to another."""
         entries = self._manifest.entries

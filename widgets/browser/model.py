@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.widgets.browser.actions import BrowserSelection, acted
 from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
 from streamstate.widgets.browser.marks import SliderMarks, slider_marks
@@ -43,6 +44,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         self._lock = threading.Lock()
         self._rows = RowReader(history)
         self._counts: dict[tuple[str, int, int], ChangeCounts] = {}
+        self._ahead = ReadAhead(lambda table, epoch: history.recorded.interval_table(table, epoch, epoch))
         self._took = 0.0
         self._marked: tuple[object, SliderMarks] = (None, SliderMarks())
         self._forks: tuple[float, list[ForkPoint]] = (0.0, [])
@@ -61,6 +63,8 @@ class BrowserModel(ViewModel[BrowserSelection]):
     def quick(self, selection: BrowserSelection) -> Drawing:
         """The drawing without counts that take long; the next drawing has them."""
         view = self.view(selection, whole=False)
+        if view.epoch is not None and view.table is not None:
+            self._ahead.want(view.table, self.history.recorded.beside(view.table, view.epoch))
         return Drawing(view.message(), view, unfinished=view.counting)
 
     def acted(self, selection: BrowserSelection, action: str, value: Any, kept: Any) -> BrowserSelection:
@@ -122,6 +126,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
 
     def release(self) -> None:
         """Drop what is cached between drawings."""
+        self._ahead.stop()
         with self._lock:
             self._rows.forget()
             self._counts.clear()
