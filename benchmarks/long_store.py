@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.delta.commits import Handle
+from streamstate.snapshots.delta import Place, append_once, open_or_create
+from streamstate.snapshots.delta.commits import Handle, required
+from streamstate.snapshots.delta.log_checks import seal_missing
 from streamstate.snapshots.delta.maintenance import compact
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
@@ -59,6 +60,15 @@ def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_
         if epoch % _TIDIED == 0:
             merge_log(layout.change_log(QUERY, TABLE))
             compact(layout.manifest(QUERY), "epoch")
+    for place in (layout.change_log(QUERY, TABLE), layout.manifest(QUERY)):
+        _forget_removed(place)
+
+
+def _forget_removed(place: Place) -> None:
+    """As two hours later: the log no longer names the files that were merged."""
+    required(place).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 hours"})
+    required(place).create_checkpoint()
+    seal_missing(place)
 
 
 def key_name(number: int) -> str:

@@ -10,8 +10,10 @@ again and writes its files again.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +29,14 @@ from streamstate.snapshots.delta.place import Place, synced
 from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
 from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
+_REMEMBERS = "delta.deletedFileRetentionDuration"
 # streamstate's retention decides what is kept: Delta's default would drop log entries after 30 days.
 _CONFIGURATION: dict[str, str | None] = {
     "delta.logRetentionDuration": "interval 36500 days",
     "delta.enableExpiredLogCleanup": "false",
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+    # What opening a table reads of its log names the files that left it so long ago. Delta's default is a week.
+    _REMEMBERS: "interval 2 hours",
 }
 
 # Another process may change the columns at the same time.
@@ -148,7 +153,9 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
         now = pa.schema(table.schema().to_arrow())
         target = merged(now, schema, place)
         if target == now:
-            return table
+            return (
+                table if _REMEMBERS in table.metadata().configuration else remember_removed(place, timedelta(hours=1))
+            )
         change(place, table, target)
         seal_missing(place)
         table = required(place)
@@ -156,6 +163,20 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
         f"The columns of {place} keep changing while they are adapted to the query's state.\n"
         "Do several queries capture into it? Capture again once the others are done."
     )
+
+
+def remember_removed(place: Place, kept: timedelta) -> Table:
+    """Have a table's log name the files that left it for some time, and an hour more, or for longer if it does so."""
+    table = required(place)
+    hours = int(kept.total_seconds() // 3600) + 1
+    found = re.fullmatch(r"interval (\d+) hours?", table.metadata().configuration.get(_REMEMBERS) or "")
+    if found is None or int(found[1]) < hours:
+        with _read_errors(place), contextlib.suppress(CommitFailedError):  # another process is doing the same
+            table.alter.set_table_properties(
+                {_REMEMBERS: f"interval {hours} hours"}, post_commithook_properties=NO_HOOKS
+            )
+        seal_missing(place)
+    return required(place)
 
 
 def append_once(

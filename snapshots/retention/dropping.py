@@ -24,6 +24,7 @@ from streamstate.errors import (
 )
 from streamstate.snapshots.checks import duration, positive_duration, whole_number
 from streamstate.snapshots.delta import Place, commit_once, open_table
+from streamstate.snapshots.delta.commits import remember_removed
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.maintenance import GRACE, removals, sweep
 from streamstate.snapshots.delta.reading import Committed, TableVersion
@@ -118,6 +119,8 @@ def keep(
     progress("deleting files past their grace period", None)
     tables = {table for entry in kept for table in entry.tables}
     places = [layout.manifest(name), *(layout.change_log(name, table) for table in sorted(tables))]
+    for place in places:
+        remember_removed(place, grace)
     deleted = sum(len(sweep(place, grace)) for place in places)
     captured = sum(entry.captured for entry in kept)
     return RetentionReport(name, layout.root, tuple(dropped), captured, freed, deleted)

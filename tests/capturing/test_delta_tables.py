@@ -11,12 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
 
 from streamstate.errors import DamagedStoreError, StoreError
 from streamstate.snapshots.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, required, update
+from streamstate.snapshots.delta.commits import Handle, remember_removed, required, update
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.reading import TableVersion
@@ -343,3 +345,32 @@ def test_columns_can_be_added_and_widened(place: Place) -> None:
     assert sorted(DeltaTable(place.uri).to_pyarrow_table()["k"].to_pylist()) == [5, 2**40]
     with pytest.raises(StoreError, match="no common type"):
         open_or_create(place, pa.schema([("k", pa.list_(pa.int64()))]), "")
+
+
+def test_the_log_forgets_files_that_left_long_ago(place: Place) -> None:
+    """Otherwise opening the table would take longer with every file that was merged; a longer grace is respected."""
+
+    def removes() -> int:
+        assert place.folder is not None
+        newest = max((place.folder / "_delta_log").glob("*.checkpoint.parquet"))
+        return int(pq.read_table(newest)["remove"].combine_chunks().is_valid().to_numpy(zero_copy_only=False).sum())
+
+    def leave(hours_ago: int) -> None:
+        table = required(place)
+        at = int((time.time() - hours_ago * 3600) * 1000)
+        gone = [RemoveAction(file.path, False, at, file.size, {}) for file in TableVersion(place, table).files("n")[:1]]
+        table.create_write_transaction([*gone], "append", table.schema())
+        required(place).create_checkpoint()
+
+    for version in range(5):
+        add(place, version)
+    leave(3)
+    assert removes() == 0
+    leave(1)
+    assert removes() == 1
+    remember_removed(place, timedelta(hours=30))
+    leave(29)
+    assert removes() == 2
+    remember_removed(place, timedelta(hours=1))
+    required(place).create_checkpoint()
+    assert removes() == 2
