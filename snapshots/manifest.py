@@ -7,9 +7,10 @@ import itertools
 import sys
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ from streamstate.snapshots.delta.place import Place
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import CAPTURED, GAP, MANIFEST, RETENTION, Layout
 from streamstate.snapshots.names import is_base_name
+
+_SHARED = ("status", "run_id", "time_source", "mode")
 
 
 # A long history holds many of these and of the next: slots, and one copy of each name, keep them small.
@@ -258,7 +261,38 @@ def read_entries(version: TableVersion, first: int = 0) -> list[Entry]:
 
 
 def _entries(rows: pa.Table, generation: int) -> list[Entry]:
-    return sorted((_entry(row, generation) for row in rows.to_pylist()), key=lambda entry: entry.epoch)
+    """Rows of the manifest as entries, ascending; column by column, because a long history has many."""
+    columns = {name: _values(rows[name], shared=name in _SHARED) for name in rows.column_names}
+    missing = [None] * rows.num_rows
+    tables = [
+        _tables(counts or (), dict(changes or ()), dict(keyframes or ()), generation)
+        for counts, changes, keyframes in zip(*(columns[name] for name in MANIFEST.names[8:11]), strict=True)
+    ]
+    others = {name: columns.get(name, missing) for name in ("sources", "began_at", "time_source", "mode")}
+    names = [*MANIFEST.names[:8], "tables", *others]
+    facts = zip(*(columns[name] for name in MANIFEST.names[:8]), tables, *others.values(), strict=True)
+    entries = [Entry(**dict(zip(names, values, strict=True)), generation=generation) for values in facts]
+    return sorted(entries, key=attrgetter("epoch"))
+
+
+def _values(column: pa.ChunkedArray, *, shared: bool) -> list[Any]:
+    """The values of a column, with one copy of each text if it is shared; Arrow takes long to make times."""
+    if pa.types.is_timestamp(column.type):
+        times = column.cast(pa.timestamp("us")).to_numpy().tolist()
+        return [None if time is None else time.replace(tzinfo=UTC) for time in times]
+    if shared:
+        return [None if text is None else sys.intern(text) for text in column.to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _tables(
+    counts: Iterable[tuple[str, int | None]],
+    changes: Mapping[str, int],
+    keyframes: Mapping[str, int | None],
+    generation: int,
+) -> dict[str, TableEntry]:
+    return {sys.intern(name): TableEntry(rows, changes[name], keyframes[name], generation) for name, rows in counts}
 
 
 def as_rows(entries: Sequence[Entry]) -> pa.Table:
@@ -277,18 +311,3 @@ def _row(entry: Entry) -> dict[str, Any]:
         "time_source": entry.time_source,
         "mode": entry.mode,
     }
-
-
-def _entry(row: dict[str, Any], generation: int) -> Entry:
-    rows, changes, keyframes = (dict(row[name] or []) for name in MANIFEST.names[8:11])
-    tables = {sys.intern(name): TableEntry(rows[name], changes[name], keyframes[name], generation) for name in rows}
-    texts = {
-        name: sys.intern(row[name]) for name in ("status", "run_id", "time_source", "mode") if row.get(name) is not None
-    }
-    return Entry(
-        **{name: row[name] for name in MANIFEST.names[:8]} | texts,
-        tables=tables,
-        sources=row.get("sources"),
-        began_at=row.get("began_at"),
-        generation=generation,
-    )
