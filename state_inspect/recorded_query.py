@@ -104,6 +104,7 @@ class RecordedQuery:
     # Kept until the manifest has new epochs.
     _explained: tuple[list[Entry], Causes] | None = None
     _described: tuple[list[Entry], dict[str, ChangeLog]] | None = None
+    _listed: tuple[list[Entry], list[int], list[str]] | None = None
 
     def __init__(
         self, layout: Layout, name: str, index: Index, lineage: Lineage, related: Callable[[str], QueryHistory]
@@ -126,11 +127,20 @@ class RecordedQuery:
 
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
-        return [entry.epoch for entry in self.entries() if entry.captured]
+        return list(self._lists()[1])
 
     def tables(self) -> list[str]:
         """Names of all state tables that any epoch has."""
-        return list(dict.fromkeys(table for entry in self.entries() for table in entry.tables))
+        return list(self._lists()[2])
+
+    def _lists(self) -> tuple[list[Entry], list[int], list[str]]:
+        """The manifest's rows, the captured epochs and the state tables; made again only if there are new epochs."""
+        entries = read_once(self._manifest, self._newest_entries)
+        known = self._listed
+        if known is None or known[0] is not entries:
+            captured = [entry.epoch for entry in entries if entry.captured]
+            self._listed = known = entries, captured, list(dict.fromkeys(name for one in entries for name in one.tables))
+        return known
 
     def begins_by(self, epoch: int) -> bool:
         """Whether the query has an epoch of its own by then; a fork shares earlier epochs with its parent."""
@@ -337,7 +347,8 @@ class RecordedQuery:
         return entry.generation == self._manifest.generation or (at < len(entries) and entries[at].epoch == entry.epoch)
 
     def _captured_entry(self, entries: list[Entry], epoch: int) -> Entry:
-        found = next((entry for entry in entries if entry.epoch == epoch), None)
+        at = bisect_left(entries, epoch, key=lambda entry: entry.epoch)
+        found = entries[at] if at < len(entries) and entries[at].epoch == epoch else None
         if found is not None and found.captured:
             return found
         captured = [entry.epoch for entry in entries if entry.captured]

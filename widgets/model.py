@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamstate.errors import UnknownTableError
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 SIZES = (10, 25, 50, 100)
 """The page sizes to choose from."""
+SAVED_PAGES = 5
+"""Pages of a table that a saved file offers at most."""
 PAGE_ACTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "page": lambda now, value: replace(now, page=max(0, int(value))),
     "size": lambda now, value: replace(now, size=int(value) if int(value) in SIZES else now.size, page=0),
@@ -90,6 +93,8 @@ class ViewModel(ABC, Generic[S]):
     """
 
     kind: ClassVar[str]
+    epoch_action: ClassVar[str] = "epoch"
+    """The action that chooses an epoch."""
     name: str
 
     def check(self, selection: S) -> None:
@@ -154,8 +159,20 @@ class ViewModel(ABC, Generic[S]):
 
     def epochs(self) -> Sequence[int]:
         """The epochs that can be chosen, ascending; empty if the view does not show a single query."""
-        history = getattr(self, "history", None)
+        history: History | None = getattr(self, "history", None)
         return () if history is None else history.captured()
+
+    def events(self) -> Sequence[int]:
+        """The captured epochs beside a gap or a restart, and at a fork, ascending: what a saved file keeps first."""
+        history: History | None = getattr(self, "history", None)
+        if history is None:
+            return ()
+        found = {fork.epoch for fork in history.forks()}
+        for before, after in pairwise(entry for entry in history.recorded.entries() if entry.captured):
+            restarted = before.run_id and after.run_id and before.run_id != after.run_id
+            if restarted or after.epoch > before.epoch + 1:
+                found |= {before.epoch, after.epoch}
+        return sorted(found)
 
     def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
         """The actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_right
 from collections.abc import Sequence
 
 RUNS = 4
@@ -97,10 +97,13 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
         >>> ranges([0, 1, 2, 5, 6])
         [[0, 2], [5, 6]]
     """
-    found = []
-    for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        found.append([run[0], run[-1]])
+    found: list[list[int]] = []
+    at = 0
+    while at < len(numbers):
+        # Within a range, the numbers grow as fast as their places.
+        after = bisect_right(range(len(numbers)), numbers[at] - at, lo=at, key=lambda place: numbers[place] - place)
+        found.append([numbers[at], numbers[after - 1]])
+        at = after
     return found
 
 

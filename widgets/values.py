@@ -97,7 +97,8 @@ def row_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     """
     numbered = frame.set_axis(range(frame.shape[1]), axis="columns").astype(object)
     missing: Any = None
-    return list(numbered.where(numbered.notna(), missing).itertuples(index=False, name=None))
+    # Not itertuples, which makes a series of each column.
+    return list(map(tuple, numbered.where(numbered.notna(), missing).to_numpy().tolist()))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

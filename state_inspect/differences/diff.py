@@ -321,11 +321,11 @@ class Diff:
             )
         return self._sql.order(found, descending=descending)
 
-    def _frame(self, found: pa.Table) -> pd.DataFrame:
+    def _frame(self, found: pa.Table, causes: bool = True) -> pd.DataFrame:  # noqa: FBT001, FBT002 (for HeldRows)
         """The rows of a statement as a page."""
         named = self._columns()
         columns = [self._as_shown(number, found[number]) for number in named]
-        caused = self._caused(found)
+        caused = self._caused(found) if causes else {}
         last_there = REMOVED if self.a < self.b else ADDED
         rows = [
             _explained(caused.get(row, ()), gone=change == last_there)

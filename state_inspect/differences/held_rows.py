@@ -44,7 +44,7 @@ class HeldRows:
         sql: the diff's statements.
         columns: the page's columns: their names in the statements, and their names on the page.
         rows: the number of rows of the diff.
-        frame: makes a page from the rows of a statement.
+        frame: makes a page from the rows of a statement, with their causes or without.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class HeldRows:
         sql: DiffSQL,
         columns: Sequence[tuple[str, str]],
         rows: int,
-        frame: Callable[[pa.Table], pd.DataFrame],
+        frame: Callable[[pa.Table, bool], pd.DataFrame],
     ) -> None:
         self._sql = sql
         self._columns = columns
@@ -94,6 +94,7 @@ class HeldRows:
         order_by: str | int | None = None,
         descending: bool = False,
         by_size: bool = False,
+        causes: bool = True,
     ) -> pd.DataFrame:
         """A slice of the differing keys. The columns are those of :meth:`Diff.page`.
 
@@ -106,6 +107,7 @@ class HeldRows:
             descending: sort the largest values first. Missing values come last either way.
             by_size: sort by the size of a difference, up or down; only for ``<column>_delta``. Keys that did not
                 move, or whose difference is NaN, come last.
+            causes: find the causes, which takes longer the more epochs are between; otherwise they are unknown.
 
         Raises:
             InvalidArgumentError: an argument is invalid.
@@ -120,7 +122,22 @@ class HeldRows:
         condition, parameters = self._condition(change, contains)
         ordered = self._order(order_by, descending=descending, by_size=by_size)
         sql = numbered(f"SELECT * FROM {self._source}{condition}", ordered, limit, offset)
-        return self._frame(self._query(sql, parameters))
+        return self._frame(self._query(sql, parameters), causes)
+
+    def moved(self) -> set[int]:
+        """The positions in a page of the differences that are not 0 for some changed key, from a single query.
+
+        Example:
+            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            ...     rows.moved()
+            {4, 7}
+        """
+        differences = {at: int(number[1:]) for at, (number, _) in enumerate(self._columns) if number.startswith("d")}
+        if not differences:
+            return set()
+        any_moved = ", ".join(f"bool_or({self._sql.number_where(at)})" for at in differences.values())
+        found = self._query(f"SELECT {any_moved} FROM {self._source} WHERE _change = 'changed'", [])
+        return {place for place, column in zip(differences, found.columns, strict=True) if column[0].as_py()}
 
     def close(self) -> None:
         """Release the rows. Safe to call more than once."""

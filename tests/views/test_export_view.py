@@ -19,7 +19,7 @@ from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.export.album import encoded
-from streamstate.widgets.export.saving import MORE, evenly, save
+from streamstate.widgets.export.saving import MORE, POSITIONS, positions, save
 from streamstate.widgets.model import Drawing
 
 BARS = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}
@@ -135,7 +135,7 @@ def test_unknown_epochs_are_rejected(store: ss.Store, tmp_path: Path) -> None:
 def test_saving_draws_a_limited_number_of_actions(store: ss.Store, tmp_path: Path) -> None:
     """With many epochs, only the actions at the opening epoch are all drawn; the report says what is left out."""
     report = StateBrowser(store["delays"], epoch=20).save(tmp_path / "a.html")
-    assert report.drawings <= MORE + 2 * len(report.epochs) + 1
+    assert report.drawings <= MORE + len(report.epochs) + 1
     assert any(f"at most {MORE} of them" in note for note in report.left_out)
     album = saved_data(report.path)["album"]
     actions = album["entries"][",".join(map(str, album["first"]))]["actions"]
@@ -186,8 +186,12 @@ def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -
     assert pictures[0]["svg"].startswith("<svg")
 
 
-def test_selected_epochs_are_evenly_spaced() -> None:
-    """They include the first, the last and the requested epoch."""
-    assert evenly(range(10), 4) == [0, 3, 6, 9]
-    assert evenly(range(10), 2, also=4) == [0, 4, 9]
-    assert evenly([3, 5], 9) == [3, 5]
+def test_saved_epochs_are_chosen_evenly_and_at_events() -> None:
+    """They include the first, the last and the selected epoch, and of the events at most half as many as fit."""
+    assert positions(range(10), 4, None) == [0, 3, 7, 9]
+    assert positions(range(10), 3, 4) == [0, 4, 9]
+    assert positions([3, 5], 9, None) == [3, 5]
+    assert {41, 42, 70} <= set(positions(range(100), 6, 70, [41, 42]))
+    many = positions(range(10_000), POSITIONS, 5, range(0, 10_000, 2))
+    assert len(many) == POSITIONS
+    assert sum(epoch % 2 for epoch in many) > POSITIONS // 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from streamstate.widgets.browser.actions import BrowserSelection, acted
 from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
 from streamstate.widgets.browser.marks import SliderMarks, slider_marks
 from streamstate.widgets.browser.rows import RowReader, key_panel, remember, shown_columns, table_at, whole_value
-from streamstate.widgets.model import Drawing, Focus, ViewModel, chosen_table, clicked
+from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked
 from streamstate.widgets.values import timestamp
 from streamstate.widgets.view import View
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 _QUICK = 0.03
 """Seconds: counting that takes less is done before the rows are shown, otherwise after."""
+_SAVED_ORDERS = 8
+"""Columns that a saved file can sort by."""
+_SAVED_WIDE = 3
+"""Columns to sort by, and rows with a history, in a saved file of a wide table, which takes longer to draw."""
 _FORKS = 5.0
 """Seconds between two look-ups of forks: they are rare, and there may be five epochs a second."""
-_SAVED_PAGES = 5
-"""Pages of a table that a saved file offers at most."""
 
 
 class BrowserModel(ViewModel[BrowserSelection]):
@@ -107,15 +109,16 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return moved if focus.key is None else replace(moved, key=focus.key)
 
     def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """What changed, the other tables, each order, the next pages, and the history of each row."""
+        """What changed, the other tables, the order of the first columns, the next pages, and the history of each row."""
         view: BrowserDrawing = drawing.kept
+        orders, rows = (_SAVED_WIDE,) * 2 if view.page.window else (_SAVED_ORDERS, selection.size)
         yield "rows", "all" if selection.rows == "changed" else "changed"
         yield from (("table", name) for name in view.tables if name != view.table)
-        yield from (("sort", column.name) for column in view.page.columns)
+        yield from (("sort", column.name) for column in view.page.columns[:orders])
         pages = -(-view.page.matching // selection.size)
-        yield from (("page", page) for page in range(min(pages, _SAVED_PAGES)) if page != selection.page)
+        yield from (("page", page) for page in range(min(pages, SAVED_PAGES)) if page != selection.page)
         yield "key", None
-        yield from (("key", row) for row in range(len(view.page.rows)))
+        yield from (("key", row) for row in range(len(view.page.rows[:rows])))
 
     def check(self, selection: BrowserSelection) -> None:
         """Raise what :meth:`view` raises for a table or an epoch that does not exist."""
@@ -134,14 +137,13 @@ class BrowserModel(ViewModel[BrowserSelection]):
             self._forks = (0.0, [])
 
     def _view(self, selection: BrowserSelection, *, whole: bool) -> BrowserDrawing:
-        entries = self.history.recorded.entries()
-        captured = [entry.epoch for entry in entries if entry.captured]
+        entries, captured = self.history.recorded.entries(), self.history.captured()
         if not captured:
             return BrowserDrawing(self.history.name, selection=selection)
         epoch = captured[-1] if selection.epoch is None else self.history.recorded.entry(selection.epoch).epoch
         snapshot = self.history.at(epoch)
         name = chosen_table(self.history, selection.table)
-        before = captured[captured.index(epoch) - 1] if epoch != captured[0] else None
+        before = captured[bisect_left(captured, epoch) - 1] if epoch != captured[0] else None
         counts = self._counted(name, before, epoch, whole=whole or selection.rows == "changed")
         table = snapshot.table(name)
         total = table.count()

@@ -118,6 +118,10 @@ class DashboardModel(ViewModel[DashboardSelection]):
             return DashboardSelection(table=table, key=focus.key)
         return selection if focus.key is None else replace(selection, key=focus.key)
 
+    def epochs(self) -> Sequence[int]:
+        """None: the dashboard shows the newest."""
+        return ()
+
     def release(self) -> None:
         """Stop polling the query, and drop what is cached."""
         self._watcher.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,7 +71,7 @@ def resolved(epoch: int | str, captured: Sequence[int]) -> tuple[int, int]:
 
 def previous(epoch: int, captured: Sequence[int]) -> int:
     """The epoch captured before ``epoch``; the first one itself."""
-    return captured[max(0, captured.index(epoch) - 1)]
+    return captured[max(0, bisect_left(captured, epoch) - 1)]
 
 
 def _sort(now: DiffSelection, value: Mapping[str, Any]) -> DiffSelection:

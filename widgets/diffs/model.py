@@ -36,6 +36,7 @@ class DiffModel(ViewModel[DiffSelection]):
     """Reads one history, or two branches; a lock allows one drawing at a time."""
 
     kind = "diffs"
+    epoch_action = "b"
 
     def __init__(self, history: History, other: History | None = None) -> None:
         self.history = history
@@ -128,6 +129,10 @@ class DiffModel(ViewModel[DiffSelection]):
             moved = _until(moved, focus.epoch, captured)
         return moved if focus.key is None else replace(moved, key=focus.key)
 
+    def epochs(self) -> Sequence[int]:
+        """The epochs to compare to; None for two branches, whose epochs are not the same."""
+        return () if self.branches else super().epochs()
+
     def release(self) -> None:
         """Drop the cached diff."""
         with self._lock:
@@ -202,16 +207,17 @@ def _movers(held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None) -
     moving = [column for column in columns if column.moves]
     names = [column.name for column in moving]
     candidates = [column for column in moving if column.name == chosen] or moving
-    for column in candidates:
-        records = _largest(held, column.places[DIFFERENCE])
-        if records or column is candidates[-1]:
-            chart = movers_chart(records, columns, column) if records else None
-            return Movers(column.name, names, chart, len(records)), [key_of(record, columns) for record in records]
-    return None, []
+    if not candidates:
+        return None, []
+    moved = held.moved()
+    column = next((column for column in candidates if column.places[DIFFERENCE] in moved), candidates[-1])
+    records = _largest(held, column.places[DIFFERENCE])
+    chart = movers_chart(records, columns, column) if records else None
+    return Movers(column.name, names, chart, len(records)), [key_of(record, columns) for record in records]
 
 
 def _largest(held: HeldRows, place: int) -> list[DiffRecord]:
-    frame = held.page(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True)
+    frame = held.page(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True, causes=False)
     return [record for record in row_tuples(frame) if record[place] and finite(record[place])]
 
 

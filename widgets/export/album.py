@@ -74,15 +74,19 @@ class Album(Generic[S]):
 
     def tokens(self, selection: S) -> Tokens:
         """A selection as numbers: one for each distinct value of each field."""
-        values: list[Any] = [getattr(selection, field.name) for field in fields(selection)]  # type: ignore[arg-type]
-        return tuple(self._tokens.setdefault(_identity(value), len(self._tokens)) for value in values)
+        return tuple(map(self._token, _values(selection)))
+
+    def _token(self, value: Any) -> int:
+        return self._tokens.setdefault(_identity(value), len(self._tokens))
 
     def add(self, selection: S) -> Drawing:
         """Add a drawing, and the selections that its likely actions lead to; raises AlbumFull if it does not fit."""
         name = self.tokens(selection)
-        if name in self._drawn:
-            return self._drawn[name]
-        drawing = self._model.drawing(selection)
+        drawing = self._drawn.get(name)
+        if drawing is None:
+            self._drawn[name] = drawing = self._model.drawing(selection)
+        if name in self._entries:
+            return drawing
         message = dict(drawing.message) if self._plots else _stilled(drawing.message)
         texts = {field: encoded(value) for field, value in message.items()}
         local = dict(self._patches(selection, drawing))
@@ -93,8 +97,13 @@ class Album(Generic[S]):
         self.size += cost
         self._entries[name] = {field: self._values.setdefault(text, len(self._values)) for field, text in texts.items()}
         self._local[name] = local
-        self._drawn[name] = drawing
         return drawing
+
+    def clear(self) -> None:
+        """Start again; what was drawn need not be drawn a second time."""
+        self.size = 0
+        for held in (self._values, self._entries, self._local, self._global):
+            held.clear()
 
     def _patches(self, selection: S, drawing: Drawing) -> Iterator[tuple[str, Patch]]:
         for action, value in self._model.saved_actions(selection, drawing):
@@ -144,8 +153,13 @@ class Album(Generic[S]):
         return {action: patch for action, patch, after in patches if after in self._entries}
 
     def _patch(self, before: S, after: S) -> Patch:
-        pairs = zip(self.tokens(before), self.tokens(after), strict=True)
-        return {at: new for at, (old, new) in enumerate(pairs) if old != new}
+        pairs = enumerate(zip(_values(before), _values(after), strict=True))
+        tokens = {at: (self._token(old), self._token(new)) for at, (old, new) in pairs if old is not new}
+        return {at: new for at, (old, new) in tokens.items() if old != new}
+
+
+def _values(selection: Any) -> list[Any]:
+    return [getattr(selection, field.name) for field in fields(selection)]
 
 
 def _identity(value: Any) -> Any:

@@ -32,7 +32,7 @@ summary {{ cursor: pointer; }}
 <h1>{name} <small>saved {moment}</small></h1>
 <div class="streamstate"><div class="streamstate-static">{still}</div></div>
 <p class="note" role="status"></p>
-<footer><details><summary>{summary}</summary><ul>{notes}</ul></details></footer>
+<footer>{saved}<details><summary>This file is a saved copy. It leaves out</summary><ul>{notes}</ul></details></footer>
 </main>
 <script type="application/json" id="data">{data}</script>
 <script type="text/plain" id="library">{library}</script>
@@ -60,26 +60,25 @@ class SavedDocument:
         parts = (_PAGE, self.library, self._name * 2, self._still, encoded(self._style), self._script)
         return sum(len(part.encode()) for part in parts)
 
-    def html(self, album: str, order: Sequence[int], notes: Sequence[str], moment: dt.datetime, held: str) -> str:
+    def html(
+        self, album: str, epochs: Mapping[str, Any], notes: Sequence[str], moment: dt.datetime, saved: str = ""
+    ) -> str:
         """The whole file.
 
         Args:
             album: the drawings, as JSON.
-            order: the epochs in the order in which they play.
+            epochs: the epochs: the ``action`` that chooses one, their ``order``, and those that are ``held``, in words.
             notes: what is left out.
             moment: when it was saved.
-            held: the epochs in words.
+            saved: which epochs were saved, in a sentence.
         """
-        data = (
-            f'{{"style":{encoded(self._style)},"order":{encoded(list(order))},"held":{encoded(held)},"album":{album}}}'
-        )
-        about = f"Epochs {held}. " if held else ""
+        data = f'{{"style":{encoded(self._style)},"epochs":{encoded(epochs)},"album":{album}}}'
         return _PAGE.format(
             title=escape(f"{self._name} · streamstate"),
             name=escape(self._name),
             moment=escape(timestamp(moment.replace(microsecond=0))),
             still=self._still,
-            summary=escape(f"{about}This file is a saved copy. It leaves out"),
+            saved=f"<p>{escape(saved)}</p>" if saved else "",
             notes="".join(f"<li>{escape(note)}</li>" for note in notes),
             data=data,
             library=self.library,

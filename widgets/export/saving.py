@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
 from streamstate.errors import InvalidArgumentError, StreamStateError, UnknownEpochError
+from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.widgets.export.album import Album, AlbumFull
@@ -18,7 +19,7 @@ from streamstate.widgets.front import plot_library
 from streamstate.widgets.model import Drawing, Focus, S, ViewModel
 from streamstate.widgets.number_text import amount, described, ranges
 
-BUDGET = 5_000_000
+BUDGET = 2_000_000
 """The default for the largest size of a file, in bytes."""
 
 
@@ -35,8 +36,8 @@ class SaveReport:
         left_out: what it does not hold and why, a sentence each. The file contains the same notes.
 
     Example:
-        >>> print(SaveReport(Path("delays.html"), 81_224, 5_000_000, (0, 1, 2), 40))
-        delays.html: 81,224 of 5,000,000 bytes · 3 epochs · 40 drawings
+        >>> print(SaveReport(Path("delays.html"), 81_224, 2_000_000, (0, 1, 2), 40))
+        delays.html: 81,224 of 2,000,000 bytes · 3 epochs · 40 drawings
     """
 
     path: Path
@@ -53,10 +54,14 @@ class SaveReport:
         return "\n".join([" · ".join(parts), *self.left_out])
 
 
+POSITIONS = 100
+"""The most epochs in a file; drawing one takes some ten milliseconds."""
+MORE = 100
+"""The most drawings besides those of the epochs."""
 _FOR_EPOCHS = 0.7
 """The share of the space for epochs if not all of them fit; the rest is for pages, sort orders and keys."""
-MORE = 300
-"""The most drawings besides those of the epochs; each takes some ten milliseconds."""
+_FEWEST = 3
+"""The epochs that are tried at least: the first, the last and the selected one."""
 _NOTES = 4_000
 """Bytes reserved for the notes in the file."""
 _ONLY_DRAWN = "Filters, following, and combinations of choices: a file shows only what was drawn when it was saved."
@@ -95,13 +100,15 @@ class _Saving(Generic[S]):
         self._left_out: list[str] = []
         self._drawn: list[int] = []
 
+    @consistent_read()
     def run(self, requested: Sequence[int] | str | None) -> SaveReport:
         """Choose the epochs, draw them, and write the file."""
         captured = self._model.epochs()
         epochs = self._checked(requested, captured)
-        if epochs:
-            current = self._model.focus(self._first).epoch
-            self._first = self._at(current if current in epochs else epochs[-1])
+        selected = self._selected()
+        if epochs and selected not in epochs:
+            selected = epochs[-1]
+            self._first = self._at(selected)
         drawing = self._model.drawing(self._first)
         document = SavedDocument(self._model, drawing, self._library(drawing.message))
         room = self._budget - document.size - _NOTES
@@ -113,20 +120,26 @@ class _Saving(Generic[S]):
             raise InvalidArgumentError(
                 f"Invalid budget={self._budget:,}: expected at least about {least:,} bytes for this view."
             ) from None
-        self._draw_epochs(album, epochs)
+        if epochs:
+            self._draw_epochs(album, positions(epochs, POSITIONS, selected, self._model.events()), selected)
         self._draw_more(album)
-        return self._written(album, document, captured, epochs, chosen=requested is not None)
+        return self._written(album, document, captured, epochs)
 
-    def _checked(self, requested: Sequence[int] | str | None, captured: Sequence[int]) -> list[int]:
+    def _checked(self, requested: Sequence[int] | str | None, captured: Sequence[int]) -> Sequence[int]:
         if requested is None:
-            return list(captured)
+            return captured
         chosen, known = epoch_list(requested, captured), set(captured)
         if missing := [epoch for epoch in chosen if epoch not in known]:
             raise UnknownEpochError(f"Epochs {missing} were not captured.\nCaptured epochs: {described(captured)}.")
         return chosen
 
+    def _selected(self) -> int | None:
+        """The epoch that the view shows; of two, the later."""
+        focus = self._model.focus(self._first)
+        return focus.between[1] if focus.between and focus.epoch is None else focus.epoch
+
     def _at(self, epoch: int) -> S:
-        return self._model.paused(self._model.focused(self._first, Focus(epoch=epoch)))
+        return self._model.acted(self._first, self._model.epoch_action, epoch, None)
 
     def _library(self, message: Any) -> str:
         """The plot library, if there are plots and it takes at most half of the budget."""
@@ -141,55 +154,52 @@ class _Saving(Generic[S]):
         )
         return ""
 
-    def _draw_epochs(self, album: Album[S], epochs: Sequence[int]) -> None:
-        """Draw all epochs, or as many as fit, evenly spaced."""
-        if len(epochs) < 2 or self._at(epochs[0]) == self._at(epochs[-1]):
-            self._drawn = [epoch for epoch in epochs if self._at(epoch) == self._first][-1:]
+    def _draw_epochs(self, album: Album[S], epochs: Sequence[int], selected: int | None) -> None:
+        """Draw the epochs, or as many of them as fit, evenly spaced."""
+        if len(epochs) == 1 or self._at(epochs[0]) == self._at(epochs[-1]):
+            self._drawn = list(epochs[-1:])
             return
-        for at, epoch in enumerate(chosen := self._fitting(album, epochs)):
-            self._progress(f"drawing epoch {epoch}", at / len(chosen))
-            try:
-                if self._draw(album, epoch):
-                    self._drawn.append(epoch)
-            except AlbumFull:
-                break
-        self._drawn.sort()
-        befores = [self._at(self._drawn[0]), self._at(self._drawn[-1]), self._playing(self._drawn[-1])]
-        album.everywhere("play", None, befores)
+        count = self._fitting(album, epochs)
+        while not self._drawn_all(album, chosen := positions(epochs, count, selected)):
+            count = max(_FEWEST, len(chosen) * 4 // 5)
+        befores = [self._first, *(self._at(epoch) for epoch in (*self._drawn[:1], *self._drawn[-1:]))]
         for epoch in self._drawn:
-            album.everywhere("epoch", epoch, befores)
-            album.everywhere("play", epoch, befores)
+            album.everywhere(self._model.epoch_action, epoch, befores)
 
-    def _playing(self, epoch: int) -> S:
-        return self._model.acted(self._at(epoch), "play", epoch, None)
+    def _drawn_all(self, album: Album[S], epochs: Sequence[int]) -> bool:
+        """Draw some epochs, newest first; if they do not fit, and could be fewer, the album is as before."""
+        self._drawn = []
+        for at, epoch in enumerate(reversed(epochs)):
+            self._progress(f"drawing epoch {epoch}", at / len(epochs))
+            try:
+                album.add(self._at(epoch))
+            except AlbumFull:
+                if len(epochs) > _FEWEST:
+                    album.clear()
+                    album.add(self._first)
+                    return False
+            except StreamStateError as problem:  # dropped meanwhile
+                note = f"Epoch {epoch}: {problem}"
+                self._left_out += [note] if note not in self._left_out else []
+            else:
+                self._drawn.append(epoch)
+        self._drawn.sort()
+        return True
 
-    def _fitting(self, album: Album[S], epochs: Sequence[int]) -> list[int]:
-        """The epochs to draw, newest first: all, or as many as will fit, estimated from a few of them."""
+    def _fitting(self, album: Album[S], epochs: Sequence[int]) -> int:
+        """How many epochs will fit, estimated from a few of them."""
         before, tried = album.size, list(dict.fromkeys([epochs[-1], epochs[len(epochs) // 2], epochs[0]]))
         for epoch in tried:
-            with contextlib.suppress(AlbumFull):
-                self._draw(album, epoch)
+            with contextlib.suppress(AlbumFull, StreamStateError):
+                album.add(self._at(epoch))
         cost = max(1.0, (album.size - before) / len(tried)) + 100  # plus the actions that lead there
         room = album.room - album.size
-        if cost * len(epochs) <= room:
-            return list(epochs)[::-1]
-        return evenly(epochs, max(2, int(room * _FOR_EPOCHS / cost)), self._model.focus(self._first).epoch)[::-1]
-
-    def _draw(self, album: Album[S], epoch: int) -> bool:
-        """Draw an epoch, paused and playing; one that cannot be read, because it was dropped meanwhile, is noted."""
-        try:
-            album.add(self._at(epoch))
-            album.add(self._playing(epoch))
-        except StreamStateError as problem:
-            note = f"Epoch {epoch}: {problem}"
-            if note not in self._left_out:
-                self._left_out.append(note)
-            return False
-        return True
+        return len(epochs) if cost * len(epochs) <= room else max(_FEWEST, int(room * _FOR_EPOCHS / cost))
 
     def _draw_more(self, album: Album[S]) -> None:
         """Draw likely actions: all of those at the first drawing, then the likeliest at all epochs."""
-        starts = [self._at(epoch) for epoch in reversed(self._drawn)] or [self._first]
+        epochs = [self._at(epoch) for epoch in reversed(self._drawn)]
+        starts = [self._first, *(selection for selection in epochs if selection != self._first)]
         steps: list[tuple[S, Drawing, str, Any]] = []
         for start in starts:
             drawing = album.add(start)
@@ -214,35 +224,43 @@ class _Saving(Generic[S]):
         self._left_out.append(f"{count:,} of {total:,} pages, orders and histories: {why}.")
 
     def _written(
-        self, album: Album[S], document: SavedDocument, captured: Sequence[int], epochs: Sequence[int], *, chosen: bool
+        self, album: Album[S], document: SavedDocument, captured: Sequence[int], epochs: Sequence[int]
     ) -> SaveReport:
-        self._left_out[:0] = self._epochs_left_out(captured, epochs, chosen=chosen)
+        self._left_out[:0] = self._epochs_left_out(captured, epochs)
         if self._drawn:
             album.overlay("captured", ranges(self._drawn))
         notes = [*self._left_out, _ONLY_DRAWN]
-        order = self._drawn if len(self._drawn) > 1 else []
-        data = album.text(self._first)
+        saved = f"Saved: {len(self._drawn):,} of {amount(len(captured), 'epoch')}." if self._drawn else ""
+        chosen = {
+            "action": self._model.epoch_action,
+            "order": self._drawn if len(self._drawn) > 1 else [],
+            "held": described(self._drawn),
+        }
         moment = dt.datetime.now(dt.UTC).astimezone()
-        size = write(self._target, document.html(data, order, notes, moment, described(self._drawn)))
+        size = write(self._target, document.html(album.text(self._first), chosen, notes, moment, saved))
         self._progress("done", 1.0)
         return SaveReport(self._target, size, self._budget, tuple(self._drawn), len(album), tuple(notes))
 
-    def _epochs_left_out(self, captured: Sequence[int], epochs: Sequence[int], *, chosen: bool) -> list[str]:
-        if not captured or not self._drawn:
-            return []
-        notes = []
-        if chosen and len(epochs) < len(captured):
-            notes.append(f"{len(captured) - len(epochs):,} of {len(captured):,} epochs: not requested.")
+    def _epochs_left_out(self, captured: Sequence[int], epochs: Sequence[int]) -> Iterator[str]:
+        if not self._drawn:
+            return
+        if len(epochs) < len(captured):
+            yield f"{len(captured) - len(epochs):,} of {len(captured):,} epochs: not requested."
         if len(self._drawn) < len(epochs):
-            notes.append(
-                f"{len(epochs) - len(self._drawn):,} of {len(epochs):,} epochs: only the others, evenly spaced, fit "
-                f"into {self._budget:,} bytes."
+            most = min(POSITIONS, len(epochs))
+            why = (
+                f"a file holds at most {POSITIONS} of them"
+                if len(self._drawn) >= most
+                else f"no more fit into {self._budget:,} bytes"
             )
-        return notes
+            yield (
+                f"{len(epochs) - len(self._drawn):,} of {len(epochs):,} epochs: {why}, evenly spaced, with those at"
+                " gaps, restarts and forks."
+            )
 
 
-def evenly(numbers: Sequence[int], count: int, also: int | None = None) -> list[int]:
-    """Some of the ascending numbers, evenly spaced, including the first and the last, and ``also``.
+def evenly(numbers: Sequence[int], count: int) -> list[int]:
+    """Some of the ascending numbers, evenly spaced, including the first and the last.
 
     Example:
         >>> evenly(range(10), 4)
@@ -251,5 +269,22 @@ def evenly(numbers: Sequence[int], count: int, also: int | None = None) -> list[
     if count >= len(numbers):
         return list(numbers)
     step = (len(numbers) - 1) / max(1, count - 1)
-    found = {numbers[round(at * step)] for at in range(count)}
-    return sorted(found | ({also} if also in numbers else set()))  # type: ignore[arg-type]
+    return sorted({numbers[round(at * step)] for at in range(count)})
+
+
+def positions(epochs: Sequence[int], count: int, selected: int | None, events: Sequence[int] = ()) -> list[int]:
+    """At most ``count`` of the ascending epochs: the first, the last, the selected one, events, and others between.
+
+    At most half of them are events.
+
+    Example:
+        >>> positions(range(100), 6, selected=70, events=[41, 42])
+        [0, 41, 42, 50, 70, 99]
+    """
+    if count >= len(epochs):
+        return list(epochs)
+    known = set(epochs)
+    kept = {epochs[0], epochs[-1], selected} & known | {*evenly([one for one in events if one in known], count // 2)}
+    others = [epoch for epoch in epochs if epoch not in kept]
+    more = max(0, count - len(kept))
+    return sorted(kept | {others[int((at + 0.5) * len(others) / more)] for at in range(more)})

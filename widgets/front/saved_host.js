@@ -4,13 +4,14 @@
 // the places in it that it changes.
 {
   const STEP = 400; // milliseconds that an epoch stays while playing
-  const { style, order, held, album } = JSON.parse(document.getElementById("data").textContent);
+  const { style, epochs, album } = JSON.parse(document.getElementById("data").textContent);
   const library = document.getElementById("library").textContent;
   const note = document.querySelector(".note");
   const live = document.createElement("div");
   const listeners = [];
   let now = album.first;
   let handled = 0;
+  let playing = false;
   let timer;
 
   const actionName = (action, value) => `${action} ${JSON.stringify(value ?? null)}`;
@@ -23,7 +24,9 @@
   }
   function show() {
     const fields = Object.entries(entry(now).fields).map(([field, place]) => [field, album.values[place]]);
-    deliver({ ...Object.fromEntries(fields), kind: "show", view: 1, handled });
+    const content = { ...Object.fromEntries(fields), kind: "show", view: 1, handled };
+    if (content.selection) content.selection = { ...content.selection, playing };
+    deliver(content);
   }
   // Moves to the selection after an action, and returns what the person should know about it.
   function move(action) {
@@ -34,16 +37,25 @@
     now = nearest;
     return nearest === exact ? "" : "Shown as it was saved: in its first order, from its first row.";
   }
-  function step(from) {
-    const next = order[order.indexOf(from) + 1];
-    note.textContent = move(actionName("play", next));
+  function play(epoch) {
+    playing = epoch !== null && epoch !== undefined;
+    if (!playing) return "";
+    const next = epochs.order[epochs.order.indexOf(epoch) + 1];
+    timer = setTimeout(step, STEP, next);
+    return move(actionName(epochs.action, epoch));
+  }
+  function step(epoch) {
+    note.textContent = play(epoch);
     show();
-    if (next !== undefined) timer = setTimeout(step, STEP, next);
   }
   function act(action, value) {
+    if (action === "play") return play(value);
+    playing = false;
     if (action === "follow") return "This is a saved copy: no new epochs arrive.";
     const message = move(actionName(action, value));
-    return message && action === "epoch" && held ? `${message} It contains the epochs ${held}.` : message;
+    return message && action === epochs.action && epochs.held
+      ? `${message} It contains the epochs ${epochs.held}.`
+      : message;
   }
   function send({ do: action, value, n }) {
     if (action === "library") return library ? deliver({ kind: "library", script: library }) : undefined;
@@ -52,7 +64,6 @@
     handled = n;
     note.textContent = act(action, value);
     show();
-    if (action === "play" && value !== null && value !== undefined) timer = setTimeout(step, STEP, value);
   }
   live.className = "streamstate-live";
   const model = { send, on: (listener) => listeners.push(listener) };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
 from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
 from streamstate.widgets.key_life.plots import GAPS, column_chart
 from streamstate.widgets.key_life.story import EpochRuns, Story, story_of
-from streamstate.widgets.model import Focus, ViewModel, chosen_table, clicked, first_row
+from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, first_row
 from streamstate.widgets.values import canonical, cell, key_text, plain, records
 from streamstate.widgets.view import View
 
@@ -88,6 +88,18 @@ class KeyLifeModel(ViewModel[KeySelection]):
         if focus.epoch is not None:
             return replace(moved, marked=(focus.epoch,))
         return replace(moved, marked=()) if focus.live else moved
+
+    def epochs(self) -> Sequence[int]:
+        """None: every drawing shows all epochs."""
+        return ()
+
+    def saved_actions(self, selection: KeySelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
+        """The next pages of changes, and the columns beside those that are drawn."""
+        view: KeyHistoryDrawing = drawing.kept
+        pages = -(-view.page.total // selection.size)
+        yield from (("page", page) for page in range(min(pages, SAVED_PAGES)) if page != selection.page)
+        columns = (view.plots.start - 1, view.plots.start + len(view.plots.charts))
+        yield from (("column", column) for column in columns if 0 <= column < view.plots.total)
 
     def release(self) -> None:
         """Drop the cached changes."""

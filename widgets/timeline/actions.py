@@ -61,7 +61,8 @@ def _nearest(now: TimelineSelection, epoch: int, captured: Sequence[int]) -> Tim
     """The captured epoch nearest to ``epoch``."""
     if not captured:
         return now
-    return replace(now, epoch=min(captured, key=lambda known: abs(known - epoch)), start=None)
+    at = bisect_left(captured, epoch)
+    return replace(now, epoch=min(captured[max(0, at - 1) : at + 1], key=lambda known: abs(known - epoch)), start=None)
 
 
 def _interval(now: TimelineSelection, start: int, end: int, captured: Sequence[int]) -> TimelineSelection:
