@@ -139,7 +139,8 @@ class RecordedQuery:
         known = self._listed
         if known is None or known[0] is not entries:
             captured = [entry.epoch for entry in entries if entry.captured]
-            self._listed = known = entries, captured, list(dict.fromkeys(name for one in entries for name in one.tables))
+            tables = dict.fromkeys(table for entry in entries for table in entry.tables)
+            self._listed = known = entries, captured, list(tables)
         return known
 
     def begins_by(self, epoch: int) -> bool:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs, typed_key
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.progress import working
 from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.names import check_name, unused
 from streamstate.starting import checkpoint_beside
+from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     from streamstate.replay.audit import Audit

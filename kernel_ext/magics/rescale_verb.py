@@ -11,10 +11,11 @@ from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.launch import Launch
 from streamstate.magics.arguments import MagicParser, Verb, add_output, count
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.progress import CaptureProgress, Progress, working
+from streamstate.magics.progress import CaptureProgress
 from streamstate.running import Running
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.starting import start_launch
+from streamstate.widgets.progress import Progress, working
 
 if TYPE_CHECKING:
     from streamstate.operations.advice import RescaleAdvice

@@ -9,7 +9,7 @@ from streamstate.errors import QueryError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, seconds
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.progress import CaptureProgress, working
+from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
@@ -22,6 +22,7 @@ from streamstate.snapshots.names import check_name
 from streamstate.snapshots.registry import check_store
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
+from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -16,7 +16,7 @@ from browser.lab import Lab, wait_until
 pytestmark = pytest.mark.browser
 
 WORKING = """import pathlib, time
-from streamstate.magics import progress
+from streamstate.widgets import progress
 progress.SHOW_AFTER = 0
 with progress.working(get_ipython()) as shown:
     shown.say("Loading delays.op0: 1,200,000 of 4,000,000 rows", 1.2, 4)

@@ -17,9 +17,9 @@ from streamstate.errors import (
     UnknownQueryError,
     WaitTimeoutError,
 )
-from streamstate.magics.progress import own_interrupt
 from streamstate.operations.restart_policy import in_one_line
 from streamstate.running import Running
+from streamstate.widgets.progress import own_interrupt
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ import pytest
 from browser.stores import HOSTILE, flights, hostile
 from hypothesis import given
 from hypothesis import strategies as st
+from notebook_shell import Shell, bare_shell, shown_at_once  # noqa: F401 (fixtures)
+from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
-from streamstate.widgets import StateBrowser
+from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StateBrowser, Timeline
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.export.saving import MORE, POSITIONS, positions, save
 from streamstate.widgets.model import Drawing
+from streamstate.widgets.view import View
 
 BARS = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}
 
@@ -42,6 +46,27 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
     flights(path, epochs=40, gap=4)
     hostile(path)
     return ss.open_store(path)
+
+
+LONG, GAP = 5_000, 1_234
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+    """A query with 5,000 epochs, of which one is a gap."""
+    path = tmp_path_factory.mktemp("long") / "store"
+    states = [{f"k{key}": epoch - epoch % (key + 2) for key in range(20)} for epoch in range(LONG)]
+    write(path, [*states[:GAP], None, *states[GAP + 1 :]], keyframe_every=100, commit_every=500)
+    return ss.open_store(path)["q"]
+
+
+VIEWS: dict[str, Callable[[ss.History], View[Any]]] = {
+    "timeline": Timeline,
+    "browser": lambda history: StateBrowser(history, epoch=777),
+    "diff": lambda history: DiffView(history, 700, 777),
+    "key": lambda history: KeyHistoryView(history, "op0", {"key": "k1"}),
+    "dashboard": QueryDashboard,
+}
 
 
 def saved_data(path: Path) -> dict[str, Any]:
@@ -184,6 +209,91 @@ def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -
         value for value in saved_data(static.path)["album"]["values"] if isinstance(value, dict) and "svg" in value
     ]
     assert pictures[0]["svg"].startswith("<svg")
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_long_history_takes_a_bounded_number_of_drawings(
+    long: ss.History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Of thousands of epochs, a hundred are saved, with the selected one and those beside a gap; the file says so."""
+    view = VIEWS[kind](long)
+    drawn: list[Any] = []
+    draw = view.model.drawing
+
+    def drawing(selection: Any) -> Drawing:
+        drawn.append(selection)
+        return draw(selection)
+
+    monkeypatch.setattr(view.model, "drawing", drawing)
+    report = view.save(tmp_path / "saved.html")
+    assert len(drawn) <= POSITIONS + MORE + 10
+    assert report.size <= 2_000_000
+    if kind in ("key", "dashboard"):
+        assert report.epochs == ()  # they have no epochs to choose
+        return
+    assert len(report.epochs) == POSITIONS
+    assert {0, GAP - 1, GAP + 1, LONG - 1} <= set(report.epochs)
+    assert kind == "timeline" or 777 in report.epochs
+    assert f"Saved: {POSITIONS} of {LONG - 1:,} epochs." in report.path.read_text()
+    assert any("at gaps, restarts and forks" in note for note in report.left_out)
+
+
+def test_the_epochs_of_a_saved_difference_can_be_chosen(store: ss.Store, tmp_path: Path) -> None:
+    """It opens at the two epochs that were shown, and the later one moves."""
+    data = saved_data(DiffView(store["delays"], 10, 12).save(tmp_path / "a.html").path)
+    album = data["album"]
+    assert [side["epoch"] for side in shown(album, album["first"])["sides"]] == [10, 12]
+    after = moved(album["first"], album["everywhere"][f"{data['epochs']['action']} 30"])
+    assert [side["epoch"] for side in shown(album, after)["sides"]] == [10, 30]
+
+
+def test_a_saved_difference_without_movers_does_not_search_each_column(store: ss.Store) -> None:
+    """One query finds the columns that moved."""
+    with store["delays"].diff(10, 10).held() as rows:
+        assert rows.moved() == set()
+    with store["delays"].diff(10, 12).held() as rows:
+        page = rows.page(limit=1_000, change="changed")
+        deltas = [at for at, name in enumerate(page.columns) if str(name).endswith("_delta")]
+        assert rows.moved() == {at for at in deltas if (page.iloc[:, at].fillna(0) != 0).any()}
+
+
+def test_pages_of_a_saved_key_history_can_be_turned(long: ss.History, tmp_path: Path) -> None:
+    """Its plots show all epochs, so that there are no epochs to choose."""
+    album = saved_data(KeyHistoryView(long, "op0", {"key": "k1"}).save(tmp_path / "a.html").path)["album"]
+    actions = album["entries"][",".join(map(str, album["first"]))]["actions"]
+    assert shown(album, moved(album["first"], actions["page 1"]))["page"]["offset"] == 10
+    assert album["everywhere"] == {}
+
+
+def test_an_interrupt_leaves_the_file_as_it_was(store: ss.Store, tmp_path: Path) -> None:
+    """No part of a file is left, and the view can be saved again."""
+
+    def interrupt(_message: str, share: float | None) -> None:
+        if share:
+            raise KeyboardInterrupt
+
+    browser, target = StateBrowser(store["delays"]), tmp_path / "a.html"
+    with pytest.raises(KeyboardInterrupt):
+        browser.save(target, progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+    before = browser.save(target).path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        browser.save(target, overwrite=True, progress=interrupt)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.html"]
+    assert target.read_bytes() == before
+
+
+def test_saving_shows_its_progress_in_a_notebook(
+    store: ss.Store,
+    tmp_path: Path,
+    bare_shell: Shell,
+    shown_at_once: list[str],
+) -> None:
+    """A bar names the epochs that are drawn; the line that stays names the file."""
+    bare_shell.names["browser"] = StateBrowser(store["delays"])
+    bare_shell.run(f"browser.save({str(tmp_path / 'a.html')!r})")
+    assert shown_at_once[0].startswith("Saving: drawing epoch")
+    assert shown_at_once[-1].startswith(f"Saved {tmp_path / 'a.html'}")
 
 
 def test_saved_epochs_are_chosen_evenly_and_at_events() -> None:

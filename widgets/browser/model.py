@@ -109,7 +109,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return moved if focus.key is None else replace(moved, key=focus.key)
 
     def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """What changed, the other tables, the order of the first columns, the next pages, and the history of each row."""
+        """What changed, the other tables, the orders of the first columns, the next pages, and histories of rows."""
         view: BrowserDrawing = drawing.kept
         orders, rows = (_SAVED_WIDE,) * 2 if view.page.window else (_SAVED_ORDERS, selection.size)
         yield "rows", "all" if selection.rows == "changed" else "changed"

@@ -16,7 +16,7 @@ from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.widgets.export.album import Album, AlbumFull
 from streamstate.widgets.export.document import SavedDocument, has_plot, write
 from streamstate.widgets.front import plot_library
-from streamstate.widgets.model import Drawing, Focus, S, ViewModel
+from streamstate.widgets.model import Drawing, S, ViewModel
 from streamstate.widgets.number_text import amount, described, ranges
 
 BUDGET = 2_000_000
@@ -71,9 +71,9 @@ def save(
     model: ViewModel[S],
     selection: S,
     path: str | Path,
-    *,
     epochs: Sequence[int] | str | None = None,
     budget: int = BUDGET,
+    *,
     overwrite: bool = False,
     progress: ProgressCallback | None = None,
 ) -> SaveReport:
@@ -284,7 +284,9 @@ def positions(epochs: Sequence[int], count: int, selected: int | None, events: S
     if count >= len(epochs):
         return list(epochs)
     known = set(epochs)
-    kept = {epochs[0], epochs[-1], selected} & known | {*evenly([one for one in events if one in known], count // 2)}
+    kept = {epochs[0], epochs[-1], *evenly([epoch for epoch in events if epoch in known], count // 2)}
+    if selected in known:
+        kept.add(selected)
     others = [epoch for epoch in epochs if epoch not in kept]
     more = max(0, count - len(kept))
     return sorted(kept | {others[int((at + 0.5) * len(others) / more)] for at in range(more)})
