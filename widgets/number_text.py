@@ -100,8 +100,10 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
     found: list[list[int]] = []
     at = 0
     while at < len(numbers):
-        # Within a range, the numbers grow as fast as their places.
-        after = bisect_right(range(len(numbers)), numbers[at] - at, lo=at, key=lambda place: numbers[place] - place)
+        after = at + 1
+        if after < len(numbers) and numbers[after] == numbers[at] + 1:
+            # Within a range, the numbers grow as fast as their places.
+            after = bisect_right(range(len(numbers)), numbers[at] - at, lo=at, key=lambda place: numbers[place] - place)
         found.append([numbers[at], numbers[after - 1]])
         at = after
     return found
