@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -76,8 +77,12 @@ class Causes:
         self._columns = columns
         self._versions_of = versions_of
         self._epochs = [entry.epoch for entry in entries]
-        self._facts = dict(_epoch_facts(entries))
+        self._entries = entries
         self._tables = list(dict.fromkeys(name for entry in entries for name in entry.tables))
+
+    @cached_property
+    def _facts(self) -> dict[int, EpochFacts]:
+        return dict(_epoch_facts(self._entries))
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
         """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
