@@ -33,9 +33,10 @@ _APPLICATION = "streamstate/compaction"
 
 # Fewer files than these cost readers less than merging them costs, unless they have enough rows.
 _MANY = 64
-# A file with so many rows, or bytes, is not merged again: what reads one epoch of it has to pass over all others.
-_ENOUGH_ROWS = 1 << 20
-_ENOUGH_BYTES = 32 << 20
+# A file with so many values (rows times columns) or bytes is not merged again: what reads one epoch of it has to pass
+# over all others. It is sorted in memory, where it takes some hundred MB at most.
+_ENOUGH_VALUES = 8 << 20
+_ENOUGH_BYTES = 16 << 20
 # A file is merged with smaller ones only if those are together at least a quarter of its size. So the number of times
 # that a row is rewritten grows with the logarithm of that limit, not with the size of the table.
 _SHARE = 4
@@ -74,7 +75,7 @@ def compact(place: Place, by: str, merging: Merging = Merging()) -> int:
         StoreError: the merged file could not be committed; the table is unchanged.
     """
     table = open_table(place)
-    if table is None or not _worth_merging(TableVersion(place, table).files(by), merging):
+    if table is None or not _worth_merging(TableVersion(place, table), by, merging):
         return 0
     merge = _Merge(place, by, merging)
     commit_once(
@@ -102,11 +103,11 @@ class _Merge:
     def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
         """The merged file, written again only if another commit removed one of the files that it replaces."""
         version = TableVersion(self._place, table)
-        current = version.files(self._by)
-        if not self._written or not {file.path for file in self.files} <= {file.path for file in current}:
+        current = {file.path for file in version.files(self._by)}
+        if not self._written or not {file.path for file in self.files} <= current:
             delete_files(self._place, [file.path for file in self._written])
             self._written = []
-            self.files = _worth_merging(current, self._merging)
+            self.files = _worth_merging(version, self._by, self._merging)
             self._written = rewritten(version, self.files) if self._merging.order is None else self._sorted(version)
         return self._written
 
@@ -137,23 +138,24 @@ def removals(files: Sequence[Committed], *, data_change: bool = False) -> list[R
     return [RemoveAction(file.path, data_change, now, file.size, {}) for file in files]
 
 
-def _worth_merging(files: Sequence[Committed], merging: Merging) -> list[Committed]:
+def _worth_merging(version: TableVersion, by: str, merging: Merging) -> list[Committed]:
     """The newest consecutive files that are worth merging; none if they are too few."""
+    columns = len(version.schema)
+
+    def enough(rows: int | None, size: int) -> bool:
+        return (rows or 0) * columns >= _ENOUGH_VALUES or size >= _ENOUGH_BYTES
+
     chosen: list[Committed] = []
     rows = size = 0
-    for file in reversed(files):
+    for file in reversed(version.files(by)):
         if merging.apart(file):
             continue
-        if _has_enough(file.rows or 0, file.size) or (chosen and file.size > max(_SMALL, _SHARE * size)):
+        if enough(file.rows, file.size) or (chosen and file.size > max(_SMALL, _SHARE * size)):
             break
         chosen.append(file)
         rows += file.rows or 0
         size += file.size
-    return chosen[::-1] if len(chosen) >= _MANY or (len(chosen) > 1 and _has_enough(rows, size)) else []
-
-
-def _has_enough(rows: int, size: int) -> bool:
-    return rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES
+    return chosen[::-1] if len(chosen) >= _MANY or (len(chosen) > 1 and enough(rows, size)) else []
 
 
 def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:

@@ -153,7 +153,7 @@ def test_nobody_waits_for_epochs_that_another_asked_for(history: ss.History) -> 
 def test_merged_files_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large keyframes stay files of their own, and large files are not merged again."""
     monkeypatch.setattr(maintenance, "_MANY", 10)
-    monkeypatch.setattr(maintenance, "_ENOUGH_ROWS", 15)
+    monkeypatch.setattr(maintenance, "_ENOUGH_VALUES", 15 * len(LOG))
     monkeypatch.setattr(merging, "_SMALL_KEYFRAME", 8)
     log = Layout.at(tmp_path).change_log("q", "op0")
     for epoch in (9, 19, 39):
