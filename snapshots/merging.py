@@ -8,12 +8,17 @@ an epoch is never read from a file that is much larger than its state. Keyframes
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamstate.snapshots.change_log import KEYFRAME, key_columns
-from streamstate.snapshots.delta import Place
+from streamstate.snapshots.delta import Place, open_table
+from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.delta.maintenance import Merging, compact
-from streamstate.snapshots.delta.reading import Committed
+from streamstate.snapshots.delta.reading import Committed, TableVersion
 from streamstate.snapshots.key_scan import leaves
 from streamstate.snapshots.operators import EPOCH
 
@@ -27,7 +32,41 @@ def merge_log(place: Place) -> int:
     Raises:
         StoreError: the merged file could not be committed; the changelog is unchanged.
     """
-    return compact(place, EPOCH, Merging(_by_key, _stays_apart))
+    return compact(place, EPOCH, _MERGING)
+
+
+def sort_log(place: Place) -> int:
+    """Sort the large files of a changelog that are not sorted by key; returns how many there were.
+
+    An earlier version of streamstate merged files without sorting them, and retention writes them as it goes.
+
+    Raises:
+        DamagedStoreError: a file is missing or its bytes have changed.
+        StoreError: a file could not be committed; the others are sorted.
+    """
+    table = open_table(place)
+    if table is None:
+        return 0
+    version = TableVersion(place, table)
+    mixed = [file for file in version.files(EPOCH) if not _stays_apart(file) and _is_mixed(version, file)]
+    return sum(compact(place, EPOCH, _MERGING, partial(_if_there, file.path)) for file in mixed)
+
+
+def _if_there(path: str, version: TableVersion, by: str, _merging: Merging) -> list[Committed]:
+    return [file for file in version.files(by) if file.path == path]
+
+
+def _is_mixed(version: TableVersion, file: Committed) -> bool:
+    """Whether a file's row groups overlap in the first key column that has an order."""
+    keys = version.schema.empty_table().select(key_columns(version.schema))
+    path = next(iter(leaves(keys)), None)
+    metadata = pq.read_metadata(verified(version.place, file.path, file.size))
+    places = [at for at in range(metadata.num_columns) if metadata.schema.column(at).path == path]
+    groups = [
+        metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups) for at in places
+    ]
+    known = [group for group in groups if group is not None and group.has_min_max]
+    return any(before.max > after.min for before, after in itertools.pairwise(known))
 
 
 def _by_key(schema: pa.Schema, rows: pa.Table) -> pa.Table:
@@ -38,3 +77,6 @@ def _by_key(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 def _stays_apart(file: Committed) -> bool:
     return file.only_change == KEYFRAME and (file.rows or 0) > _SMALL_KEYFRAME
+
+
+_MERGING = Merging(_by_key, _stays_apart)

@@ -59,8 +59,12 @@ class Merging:
     """Whether a file is never merged with others."""
 
 
-def compact(place: Place, by: str, merging: Merging = Merging()) -> int:
-    """Merge the newest small files of a table into one if there are many; returns how many there were.
+Choice = Callable[[TableVersion, str, Merging], list[Committed]]
+"""Which files of a table, ordered by a column, are to be merged."""
+
+
+def compact(place: Place, by: str, merging: Merging = Merging(), choice: Choice | None = None) -> int:
+    """Merge the newest small files of a table if there are many; returns how many there were.
 
     The rows do not change, and readers of older versions keep their files for the grace period. If rows are appended
     meanwhile, only the commit is repeated: the merged file stays valid as long as the files it replaces are there. So a
@@ -70,14 +74,16 @@ def compact(place: Place, by: str, merging: Merging = Merging()) -> int:
         place: the table; if it does not exist, nothing is done.
         by: the integer column by which its files are ordered.
         merging: how they are merged; by default in the order of the files, and all alike.
+        choice: which files are merged; by default the newest small ones.
 
     Raises:
         StoreError: the merged file could not be committed; the table is unchanged.
     """
     table = open_table(place)
-    if table is None or not _worth_merging(TableVersion(place, table), by, merging):
+    choice = choice or _worth_merging
+    if table is None or not choice(TableVersion(place, table), by, merging):
         return 0
-    merge = _Merge(place, by, merging)
+    merge = _Merge(place, by, merging, choice)
     commit_once(
         place,
         _APPLICATION,
@@ -91,29 +97,39 @@ def compact(place: Place, by: str, merging: Merging = Merging()) -> int:
 
 
 class _Merge:
-    """The files to merge, and the file that they were merged into."""
+    """The files to merge, and the files that they were merged into: one, unless it would be too large to sort."""
 
-    def __init__(self, place: Place, by: str, merging: Merging) -> None:
+    def __init__(self, place: Place, by: str, merging: Merging, choice: Choice) -> None:
         self.files: list[Committed] = []
         self._place = place
         self._by = by
         self._merging = merging
+        self._choice = choice
         self._written: list[DataFile] = []
 
     def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
-        """The merged file, written again only if another commit removed one of the files that it replaces."""
+        """The merged files, written again only if another commit removed one of the files that they replace."""
         version = TableVersion(self._place, table)
         current = {file.path for file in version.files(self._by)}
         if not self._written or not {file.path for file in self.files} <= current:
             delete_files(self._place, [file.path for file in self._written])
             self._written = []
-            self.files = _worth_merging(version, self._by, self._merging)
+            self.files = self._choice(version, self._by, self._merging)
             self._written = rewritten(version, self.files) if self._merging.order is None else self._sorted(version)
         return self._written
 
     def _sorted(self, version: TableVersion) -> list[DataFile]:
-        """The rows of the files as one file, sorted; they fit into memory, see :data:`_ENOUGH_BYTES`."""
-        rows = version.scan_files(self.files).read_all()
+        """The rows of the files, in their order, in files that are sorted one by one."""
+        written: list[DataFile] = []
+        pending: list[pa.RecordBatch] = []
+        for batch in version.scan_files(self.files):
+            pending.append(batch)
+            if sum(part.num_rows for part in pending) * len(version.schema) >= _ENOUGH_VALUES:
+                written += self._sorted_file(version, pa.Table.from_batches(pending))
+                pending.clear()
+        return written + (self._sorted_file(version, pa.Table.from_batches(pending)) if pending else [])
+
+    def _sorted_file(self, version: TableVersion, rows: pa.Table) -> list[DataFile]:
         if self._merging.order is not None and rows.num_rows:
             keys = self._merging.order(version.schema, rows)
             rows = rows.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))

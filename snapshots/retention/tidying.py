@@ -13,7 +13,7 @@ from streamstate.snapshots.delta.maintenance import sweep
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.merging import merge_log
+from streamstate.snapshots.merging import merge_log, sort_log
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
@@ -40,7 +40,7 @@ def compact(
     storage_options: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> list[CompactedTable]:
-    """Merge the small files of a query's tables, and delete those past their grace period.
+    """Merge the small files of a query's tables, sort them by key, and delete those past their grace period.
 
     Every epoch reads as before. Background captures compact by themselves from time to time.
 
@@ -69,7 +69,12 @@ def compact(
     report = progress or silent
     manifests = partial(compact_table, by="epoch")
     tidied = [_tidied(layout.manifest(name), "_epochs", "epoch", manifests, report)]
-    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, merge_log, report) for table in tables]
+    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, _in_order, report) for table in tables]
+
+
+def _in_order(log: Place) -> int:
+    """Merge the small files of a changelog, and sort the others."""
+    return merge_log(log) + sort_log(log)
 
 
 def _tidied(

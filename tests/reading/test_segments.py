@@ -19,7 +19,7 @@ from streamstate.snapshots.delta import append_once, maintenance
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.merging import merge_log
+from streamstate.snapshots.merging import merge_log, sort_log
 from streamstate.snapshots.operators import EPOCH
 from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import segments
@@ -176,6 +176,26 @@ def test_merged_files_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.Monk
     history = ss.open_store(tmp_path)["q"]
     for epoch, expected in enumerate(STATES):
         assert {row["key"]: row["value"] for row in history.at(epoch).table().to_arrow().to_pylist()} == expected
+
+
+def test_compact_sorts_what_is_not_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large files become several; what is sorted stays as it is."""
+    states: list[State | None] = [{f"k{at:05}": epoch for at in range(3_000)} for epoch in range(60)]
+    write(tmp_path, states, commit_every=60)
+    log = Layout.at(tmp_path).change_log("q", "op0")
+    monkeypatch.setattr(maintenance, "_ENOUGH_VALUES", 50_000 * len(LOG))
+    assert sort_log(log) == 1
+    version = TableVersion(log, required(log))
+    files = version.files(EPOCH)
+    assert len(files) > 1
+    for file in files:
+        keys = version.scan_files([file]).read_all()["key"].to_pylist()
+        assert keys == sorted(keys)
+    assert [report.files_after for report in ss.compact(tmp_path, "q")][1] == len(files)
+    assert [file.path for file in TableVersion(log, required(log)).files(EPOCH)] == [file.path for file in files]
+    history = ss.open_store(tmp_path)["q"]
+    for epoch in (0, 17, 59):
+        assert set(history.at(epoch).table().to_arrow()["value"].to_pylist()) == {epoch}
 
 
 def all_of(rows: pa.Table, _stands: int) -> pa.Table:
