@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streamstate.query_status import status_line
-from streamstate.widgets.progress import Progress, brief_interrupt, own_interrupt, working
+from streamstate.snapshots.progress_bar import Progress, brief_interrupt, own_interrupt, working
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

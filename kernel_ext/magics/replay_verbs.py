@@ -12,8 +12,8 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.names import check_name, unused
+from streamstate.snapshots.progress_bar import working
 from streamstate.starting import checkpoint_beside
-from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     from streamstate.replay.audit import Audit

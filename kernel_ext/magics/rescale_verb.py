@@ -14,8 +14,8 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.running import Running
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.progress_bar import Progress, working
 from streamstate.starting import start_launch
-from streamstate.widgets.progress import Progress, working
 
 if TYPE_CHECKING:
     from streamstate.operations.advice import RescaleAdvice

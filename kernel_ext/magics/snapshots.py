@@ -9,8 +9,8 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
+from streamstate.snapshots.progress_bar import working
 from streamstate.summary_table import SummaryTable
-from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     import pandas as pd

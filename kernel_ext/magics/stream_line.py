@@ -19,10 +19,10 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
+from streamstate.snapshots.progress_bar import working
 from streamstate.snapshots.registry import check_store
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
-from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -16,7 +16,7 @@ from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
 from streamstate.errors import StreamStateError
 from streamstate.snapshots import epoch_commit
-from streamstate.snapshots.delta import table
+from streamstate.snapshots.delta import maintenance, table
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
 
@@ -46,6 +46,14 @@ def capture(
         arm(Path(control))
     report = ss.capture(checkpoint, store, QUERY, spark=spark)
     return {"epochs": list(report.epochs), "gaps": list(report.gaps), "by_spark": dict(report.by_spark)}
+
+
+def merge(store: str, control: str | None = None) -> dict[str, Any]:
+    """Merge the files of all tables with the faults of a control file, and return how many fewer files each has."""
+    maintenance._MANY = 2
+    if control is not None:
+        arm(Path(control))
+    return {"merged": [table.files_before - table.files_after for table in ss.compact(store, QUERY)]}
 
 
 def read_and_capture(checkpoint: str, store: str, expected: str, epochs: int) -> dict[str, Any]:
