@@ -40,7 +40,12 @@ def remote(bucket: Bucket, local: Path) -> str:
 
 @pytest.mark.parametrize(
     ("version", "kind"),
-    [("4.1", "RocksDB-format-2"), ("4.1", "RocksDB-with-changelog"), ("4.1", "HDFS"), ("3.5", "RocksDB")],
+    [
+        ("4.1", "RocksDB-format-2"),
+        ("4.1", "HDFS"),
+        pytest.param("4.1", "RocksDB-with-changelog", marks=pytest.mark.exhaustive),
+        pytest.param("3.5", "RocksDB", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_checkpoint_in_a_bucket_is_captured_like_one_on_disk(
     bucket: Bucket, version: str, kind: str, tmp_path: Path

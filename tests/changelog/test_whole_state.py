@@ -112,7 +112,7 @@ def test_states_of_queries_equal_sparks(spark: SparkSession, tmp_path: Path, nam
     ("written_by", "settings"),
     [
         (TRANSFORM["rows, event time and timers"], {}),
-        (replace(JOINS["left_outer"], conf=in_format(4)), CHANGELOG_OFF),
+        pytest.param(replace(JOINS["left_outer"], conf=in_format(4)), CHANGELOG_OFF, marks=pytest.mark.exhaustive),
         (WINDOWS["sliding window"], HDFS),
     ],
     ids=["timers and lists", "join of lists", "HDFS"],
@@ -127,7 +127,7 @@ def test_states_across_a_restart(
     assert compare_states(spark, running.checkpoint) >= 4 * len(written_by.tables)
 
 
-@pytest.mark.parametrize("changelog", ["true", "false"])
+@pytest.mark.parametrize("changelog", ["true", pytest.param("false", marks=pytest.mark.exhaustive)])
 def test_states_of_repartitioned_operators(spark: SparkSession, tmp_path: Path, changelog: str) -> None:
     """The epoch of the repartition has a snapshot in each partition, and the epochs after it lead back to it."""
     running, windows = Run(spark, tmp_path), WINDOWS["sliding window"]

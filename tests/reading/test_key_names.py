@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.state_inspect.keys import parse_value, value_text
 
-pytestmark = pytest.mark.usefixtures("read_either_way")
+pytestmark = pytest.mark.usefixtures("read_from_files")
 
 NAMES = ["table", "ancestors", "self", "key", "per_key", "interval"]
 KEY = {name: f"{name} of a" for name in NAMES}
