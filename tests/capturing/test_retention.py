@@ -229,7 +229,9 @@ def kill_at(step: int) -> ProgressCallback:
     return progress
 
 
-@pytest.mark.parametrize(("policy", "count"), [(THINNED, 3), ({"last": 4}, 4), ({"last": 1}, 4)])
+@pytest.mark.parametrize(
+    ("policy", "count"), [(THINNED, 3), pytest.param({"last": 4}, 4, marks=pytest.mark.exhaustive), ({"last": 1}, 4)]
+)
 def test_a_run_that_is_killed_between_two_commits(tmp_path: Path, policy: Policy, count: int) -> None:
     """All epochs in the manifest are right, for open and new readers. The next run completes the killed one."""
     to_keep = expected(CAPTURED, policy)
