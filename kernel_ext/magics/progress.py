@@ -41,8 +41,8 @@ def loading(shell: InteractiveShell) -> Iterator[Progress]:
 
 
 def _relation(name: str) -> str:
-    """``delays/op0`` as in SQL; the name of a rebuilt index ends in a number."""
-    return name.partition("#")[0].replace("/", ".")
+    """``delays/op0`` as in SQL."""
+    return name.replace("/", ".")
 
 
 class CaptureProgress:
