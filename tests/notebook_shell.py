@@ -98,9 +98,9 @@ class Lines(list[str]):
 def shown_at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """All progress lines, shown without delay."""
     lines = Lines()
-    monkeypatch.setattr("streamstate.snapshots.progress_bar.SHOW_AFTER", 0)
-    monkeypatch.setattr("streamstate.snapshots.progress_bar.PAUSE", 0)
-    monkeypatch.setattr("streamstate.snapshots.progress_bar.bar_of", lambda _shell: lambda: lines)
+    monkeypatch.setattr("streamstate.widgets.progress.SHOW_AFTER", 0)
+    monkeypatch.setattr("streamstate.widgets.progress.PAUSE", 0)
+    monkeypatch.setattr("streamstate.widgets.progress.bar_of", lambda _shell: lambda: lines)
     return lines
 
 

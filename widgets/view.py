@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.snapshots.progress_bar import working
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
 from streamstate.widgets.live import hosts
 from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.model import Focus, S, ViewModel
+from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from streamstate.replay.debugging.session import DebugSession
     from streamstate.running import Running
     from streamstate.state_inspect import Store
+    from streamstate.widgets.progress import Progress
 
 
 class StreamState(Configurable):
@@ -218,6 +220,12 @@ class NotebookContext:
         """Keep a value in a variable of the user's, if the line names one."""
         if variable is not None:
             self.shell.user_ns[variable] = value
+
+    def working(self, *, stays: str, always: bool = False) -> AbstractContextManager[Progress]:
+        """Display the progress of the block; an interrupt ends the block and is reported in one line, ``stays``."""
+        from streamstate.widgets.progress import working
+
+        return working(self.shell, stays=stays, always=always)
 
     def stop_serving(self) -> list[str]:
         """Stop the server, if there is one; the problem is returned if it did not stop cleanly."""

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streamstate.query_status import status_line
-from streamstate.snapshots.progress_bar import Progress, brief_interrupt, own_interrupt, working
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from pyspark.sql import SparkSession
 
     from streamstate.query_status import QueryStatus
+    from streamstate.widgets.progress import Progress
 
 
 @contextmanager
@@ -23,6 +23,7 @@ def loading(shell: InteractiveShell) -> Iterator[Progress]:
     """Display how much the block loads into the index of a store."""
     __tracebackhide__ = True
     from streamstate.state_inspect.temporal_index.loading import loading_progress
+    from streamstate.widgets.progress import working
 
     began = time.monotonic()
     loaded: dict[str, int] = {}
@@ -65,6 +66,8 @@ class CaptureProgress:
 @contextmanager
 def cancelling(spark: SparkSession) -> Iterator[None]:
     """Make an interrupt cancel the Spark jobs of the block, and no others."""
+    from streamstate.widgets.progress import brief_interrupt, own_interrupt
+
     tag = f"streamstate-{uuid.uuid4().hex}"
     spark.addTag(tag)
     try:

@@ -12,7 +12,6 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.names import check_name, unused
-from streamstate.snapshots.progress_bar import working
 from streamstate.starting import checkpoint_beside
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _step(notebook: NotebookContext, args: argparse.Namespace) -> StepReport:
     until: Any = args.until
     if args.key:
         until = typed_key(notebook.open(query.store)[query.name].live().table(), args.key)
-    with working(notebook.shell, stays=f"{query.name} is at its last complete epoch.") as progress:
+    with notebook.working(stays=f"{query.name} is at its last complete epoch.") as progress:
         report = step(
             code.build,
             query.checkpoint,
@@ -149,7 +148,7 @@ def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
     query = known_query(notebook, args.name)
     code = code_of(notebook, query, args.query, args.mode)
     name = check_name(args.new or f"debug_{query.name}")
-    with working(notebook.shell, stays="no debug session was started.") as progress:
+    with notebook.working(stays="no debug session was started.") as progress:
         progress.say(f"Forking {query.name}")
         session = debug(
             code.build,
@@ -174,7 +173,7 @@ def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, nam
     from streamstate.snapshots.capture import capture
 
     __tracebackhide__ = True
-    with working(notebook.shell, stays="the fork is either complete or was not created.") as progress:
+    with notebook.working(stays="the fork is either complete or was not created.") as progress:
         progress.say(f"{name}: linking the state of {query.name}")
         made = fork(query.checkpoint, checkpoint_beside(query.store, name), at=at, spark=notebook.spark(), **changes)
         progress.say(f"{name}: capturing its first epoch")
@@ -220,7 +219,7 @@ def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
     query = known_query(notebook, args.name)
     code = code_of(notebook, query, args.query, args.mode)
     check_free(notebook, query.store, args.new)
-    with working(notebook.shell, stays="the epochs replayed so far are captured.", always=True) as progress:
+    with notebook.working(stays="the epochs replayed so far are captured.", always=True) as progress:
         done = replay(
             code.build,
             query.checkpoint,
@@ -288,7 +287,7 @@ def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
     code = code_of(notebook, query, args.query, args.mode)
     if args.record is not None and os.path.exists(args.record):  # noqa: PTH110 (the path as it was typed)
         raise InvalidArgumentError(f"The --record file {args.record} already exists. Use a new file.")
-    with working(notebook.shell, stays=f"{query.name} is unchanged, and the replays were deleted.") as progress:
+    with notebook.working(stays=f"{query.name} is unchanged, and the replays were deleted.") as progress:
         found = audit(
             code.build,
             query.checkpoint,

@@ -14,12 +14,12 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.running import Running
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.progress_bar import Progress, working
 from streamstate.starting import start_launch
 
 if TYPE_CHECKING:
     from streamstate.operations.advice import RescaleAdvice
     from streamstate.operations.rescale import RescaleReport
+    from streamstate.widgets.progress import Progress
 
 
 def _arguments(parser: MagicParser) -> None:
@@ -66,7 +66,7 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
     _check(launch, checkpoint, partitions)
     runs = running.state in ("running", "restarting")
     stays = f"{running.name} keeps its number of partitions" + (" and goes on." if runs else ".")
-    with working(notebook.shell, stays=stays, always=True) as progress:
+    with notebook.working(stays=stays, always=True) as progress:
         began = time.monotonic()
         running.stop(on_status=CaptureProgress(progress))
         try:

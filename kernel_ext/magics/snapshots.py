@@ -9,7 +9,6 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.snapshots.progress_bar import working
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _keep(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
             "An epoch stays if any of them keeps it. --dry-run reports what would be dropped."
         )
     store, name, options = _chosen_query(notebook, args)
-    with working(notebook.shell, stays=_STAYS) as progress:
+    with notebook.working(stays=_STAYS) as progress:
         report = keep(store, name, **policy, dry_run=args.dry_run, storage_options=options, progress=progress.of())
     notebook.assign(args.output, report)
     columns = ["query", "would drop" if report.dry_run else "dropped", "kept", "MB freed", "files deleted"]
@@ -102,7 +101,7 @@ def _compact(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTabl
     from streamstate.snapshots.retention.tidying import compact
 
     store, name, options = _chosen_query(notebook, args)
-    with working(notebook.shell, stays=_STAYS) as progress:
+    with notebook.working(stays=_STAYS) as progress:
         tables = compact(store, name, storage_options=options, progress=progress.of())
     columns = ["table", "files before", "files after", "MB before", "MB after", "files deleted"]
     rows = [
@@ -127,7 +126,7 @@ def _export(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable
     from streamstate.snapshots.export import export
 
     store, name, options = _chosen_query(notebook, args)
-    with working(notebook.shell, stays=_STAYS) as progress:
+    with notebook.working(stays=_STAYS) as progress:
         report = export(
             store,
             name,

@@ -19,7 +19,6 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
-from streamstate.snapshots.progress_bar import working
 from streamstate.snapshots.registry import check_store
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
@@ -77,7 +76,7 @@ def _stop(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     if args.all:
         chosen = list(notebook.running.values())
     chosen = chosen or [notebook.query(None)]
-    with working(notebook.shell, stays="the capture ends once everything committed is captured.") as progress:
+    with notebook.working(stays="the capture ends once everything committed is captured.") as progress:
         for running in chosen:
             running.stop(on_status=CaptureProgress(progress))
         progress.line = f"Stopped: {', '.join(running.name for running in chosen)}."
@@ -120,7 +119,7 @@ def _wait_for(
 ) -> int:
     __tracebackhide__ = True
     stays = f"only the wait ended. {running.name} goes on."
-    with working(notebook.shell, stays=stays, always=True) as progress:
+    with notebook.working(stays=stays, always=True) as progress:
         return running.wait(epoch, timeout, on_status=CaptureProgress(progress, epoch))
 
 

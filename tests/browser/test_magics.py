@@ -16,9 +16,9 @@ from browser.lab import Lab, wait_until
 pytestmark = pytest.mark.browser
 
 WORKING = """import pathlib, time
-from streamstate.snapshots import progress_bar
-progress_bar.SHOW_AFTER = 0
-with progress_bar.working(get_ipython()) as shown:
+from streamstate.widgets import progress
+progress.SHOW_AFTER = 0
+with progress.working(get_ipython(), stays="all is well.") as shown:
     shown.say("Loading delays.op0: 1,200,000 of 4,000,000 rows", 1.2, 4)
     while not pathlib.Path({end!r}).exists():
         time.sleep(0.05)

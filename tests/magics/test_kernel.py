@@ -54,7 +54,7 @@ def until(kernel: Kernel, expression: str) -> None:
 def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
     """The query processes more input, and a second wait succeeds and leaves one line."""
     kernel, folder = notebook
-    kernel.works("from streamstate.snapshots import progress_bar; progress_bar.SHOW_AFTER = 0")
+    kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")
 
     def bar(message: dict[str, Any]) -> bool:
         return "<progress" in message["content"].get("data", {}).get("text/html", "")

@@ -21,9 +21,9 @@ from streamstate.snapshots.change_log import PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
-from streamstate.snapshots.progress_bar import Progress, ProgressBar, working
 from streamstate.snapshots.registry import register
 from streamstate.state_inspect.temporal_index.loading import loading_progress
+from streamstate.widgets.progress import Progress, ProgressBar, working
 
 KEYS, EPOCHS = 1_000_000, 3
 
@@ -219,7 +219,7 @@ def _is_bar(message: dict[str, Any]) -> bool:
 
 def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, store: Path) -> None:
     """One display is updated in place, without widgets, and keeps only the last line."""
-    kernel.works("from streamstate.snapshots import progress_bar; progress_bar.SHOW_AFTER = 0")
+    kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")
     result = kernel.works(f"top = %state q --store {store} --at 1 --top 3 --by value")
     assert any(_is_bar(message) for message in result.messages)
     assert not any(message["header"]["msg_type"].startswith("comm") for message in result.messages)
@@ -234,7 +234,7 @@ def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, st
 
 def test_after_an_interrupted_load_the_next_call_works(kernel: Kernel, store: Path) -> None:
     """The interrupt is reported in one line, and later results are correct."""
-    kernel.works("from streamstate.snapshots import progress_bar; progress_bar.SHOW_AFTER = 0")
+    kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")
     kernel.works("%reload_ext streamstate")
     result = kernel.run(f"%state q --store {store} --at 1 --top 3 --by value", when=_is_bar)
     assert result.failed == "KeyboardInterrupt"

@@ -19,7 +19,7 @@ from streamstate.errors import (
 )
 from streamstate.operations.restart_policy import in_one_line
 from streamstate.running import Running
-from streamstate.snapshots.progress_bar import own_interrupt
+from streamstate.widgets.progress import own_interrupt
 
 
 @pytest.fixture

@@ -140,9 +140,7 @@ class Progress:
 
 
 @contextmanager
-def working(
-    shell: InteractiveShell, *, stays: str = "Nothing is lost. Run the line again to continue.", always: bool = False
-) -> Iterator[Progress]:
+def working(shell: InteractiveShell, *, stays: str, always: bool = False) -> Iterator[Progress]:
     """Display the progress of the block; an interrupt ends the block and is reported in one line, ``stays``.
 
     The last line is kept even if the work was quick, if it is to be there ``always``.
