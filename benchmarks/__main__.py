@@ -25,6 +25,7 @@ from benchmarks.many_epochs import many_epochs
 from benchmarks.many_stores import many_stores
 from benchmarks.partitions import partitions
 from benchmarks.size import Size
+from benchmarks.soak import soak
 from benchmarks.spilling import spilling
 from benchmarks.storage import storage
 
@@ -63,6 +64,7 @@ _ALL = {
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "many_epochs": _Benchmark(many_epochs, _USUAL, needs_spark=False),
     "long_history": _Benchmark(long_history, Size(100_000, 20_000, 10_000), needs_spark=False),
+    "soak": _Benchmark(soak, Size(10_000, 1_000, 10_000)),
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),

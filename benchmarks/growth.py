@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Measurement
-from benchmarks.plot import plotted
+from benchmarks.plot import grown
 from benchmarks.replayed import Stepped
 from benchmarks.size import Size
 from benchmarks.workload import finished
@@ -41,7 +41,7 @@ def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
     if size.keys >= 10_000_000:
         figures = [{"keys": keys, "seconds": round(median, 4)} for keys, median in seconds.items()]
         (_DOCS / "growth.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        plotted(_DOCS / "growth.json", _DOCS / "growth.svg")
+        grown(_DOCS / "growth.json", _DOCS / "growth.svg")
     for keys in sizes[1:]:
         setting = f"{_SMALLEST:,} changes an epoch"
         yield Measurement(

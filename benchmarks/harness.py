@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -25,14 +26,14 @@ class Measurement:
     runs: int
     setting: str
     unit: str = "s"
-    """``s`` for seconds, ``B`` for bytes."""
+    """``s`` for seconds, ``B`` for bytes, nothing for what is counted."""
     wanted: float | None = None
     """The ratio that is aimed at, at least."""
 
     @property
     def ratio(self) -> float:
         """How many times ours the other is: more is better."""
-        return self.other_value / self.ours_value
+        return self.other_value / self.ours_value if self.ours_value else math.inf
 
     def as_json(self) -> str:
         """One line for machines."""
@@ -84,6 +85,8 @@ def table(measurements: Iterable[Measurement]) -> str:
 def _readable(value: float, unit: str) -> str:
     if unit == "B":
         return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.3g} MiB"
+    if not unit:
+        return f"{value:,.0f}"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.2f} s"
 
 

@@ -1,33 +1,78 @@
-"""Plots for the docs, from measured figures: ``python -m benchmarks.plot docs/explanation/growth.{json,svg}``."""
+"""Plots for the docs, from measured figures: ``python -m benchmarks.plot``."""
 
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
+_COLOURS = ("#1f6fb2", "#b2571f", "#2f8f4e", "#8a3fa0")
 
 
-def plotted(figures: Path, picture: Path) -> None:
-    """Draw an epoch's cost against the state's size, in light and dark the same."""
+def grown(figures: Path, picture: Path) -> None:
+    """Draw an epoch's cost against the state's size."""
+    rows = json.loads(figures.read_text(encoding="utf-8"))
+    keys, milliseconds = [row["keys"] for row in rows], [row["seconds"] * 1000 for row in rows]
+    with _drawn(picture, 1) as (axes,):
+        axes.plot(keys, milliseconds, marker="o", color=_COLOURS[0], label="capturing one epoch")
+        axes.axhline(milliseconds[0] * 1.5, color="#777777", linestyle="--", label="1.5 times the smallest state's")
+        axes.set(xscale="log", xlabel="keys in the state", ylabel="milliseconds", ylim=(0, max(*milliseconds) * 1.7))
+        axes.set_title("10,000 changes an epoch", loc="left")
+        axes.legend(loc="lower right")
+
+
+def asked(figures: Path, picture: Path) -> None:
+    """Draw what questions about the past cost against the number of epochs that were captured."""
+    questions = json.loads(figures.read_text(encoding="utf-8"))
+    with _drawn(picture, 1) as (axes,):
+        for colour, (question, seconds) in zip(_COLOURS, questions.items(), strict=True):
+            axes.plot(
+                [int(epochs) for epochs in seconds], list(seconds.values()), marker="o", color=colour, label=question
+            )
+        axes.set(xscale="log", xlabel="epochs in the store", ylabel="seconds, start of Python included", ylim=(0, 2.5))
+        axes.set_title("100,000 keys, 20,000 changes an epoch", loc="left")
+        axes.legend(loc="upper left")
+
+
+def soaked(figures: Path, picture: Path) -> None:
+    """Draw look-ups, memory and files while a query is followed and asked."""
+    rows = json.loads(figures.read_text(encoding="utf-8"))
+    epochs = [row["epoch"] for row in rows]
+    lines = (
+        ("milliseconds", 1e-3, ("look-up of a key in the newest epoch", "look-up of a key at a past epoch")),
+        ("MiB", 2**20, ("memory of the follower", "memory of the reader")),
+        ("files", 1, ("files in the store",)),
+    )
+    with _drawn(picture, len(lines)) as panels:
+        for axes, (unit, scale, names) in zip(panels, lines, strict=True):
+            for colour, name in zip(_COLOURS, names, strict=False):
+                axes.plot(epochs, [row[name] / scale for row in rows], color=colour, label=name)
+            axes.set(ylabel=unit)
+            axes.set_ylim(0, axes.get_ylim()[1] * 1.5)
+            axes.legend(loc="upper left")
+        panels[-1].set(xlabel="epochs captured")
+
+
+@contextmanager
+def _drawn(picture: Path, panels: int) -> Iterator[Any]:
+    """Axes, one above the other; the picture is the same in light and dark, and whenever the figures are the same."""
     import matplotlib as mpl
 
     mpl.use("svg")
-    # The same figures give the same file.
     mpl.rcParams["svg.hashsalt"] = "streamstate"
     from matplotlib import pyplot as plt
 
-    rows = json.loads(figures.read_text(encoding="utf-8"))
-    keys, milliseconds = [row["keys"] for row in rows], [row["seconds"] * 1000 for row in rows]
-    plot, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
-    axes.plot(keys, milliseconds, marker="o", color="#1f6fb2", label="capturing one epoch")
-    axes.axhline(milliseconds[0] * 1.5, color="#777777", linestyle="--", label="1.5 times the smallest state's")
-    axes.set(xscale="log", xlabel="keys in the state", ylabel="milliseconds", ylim=(0, max(*milliseconds) * 1.7))
-    axes.set_title("10,000 changes an epoch", loc="left")
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    plot, axes = plt.subplots(panels, figsize=(6, 1.2 + 2.2 * panels), layout="constrained", sharex=True, squeeze=False)
+    for panel in axes.flat:
+        panel.grid(alpha=0.3)
+    yield axes.flat
     plot.savefig(picture, format="svg", metadata={"Date": None}, facecolor="white")
     plt.close(plot)
 
 
 if __name__ == "__main__":
-    plotted(Path(sys.argv[1]), Path(sys.argv[2]))
+    for draw, name in ((grown, "growth"), (asked, "long_history"), (soaked, "soak")):
+        draw(_DOCS / f"{name}.json", _DOCS / f"{name}.svg")
