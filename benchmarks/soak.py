@@ -86,7 +86,7 @@ def _started(spark: SparkSession, checkpoint: Path, size: Size) -> StreamingQuer
 
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", size.changes).load()
     key = F.concat(F.lit("key-"), F.pmod(F.xxhash64("value"), F.lit(size.keys)))
-    state = rows.groupBy(key.alias("key")).agg(F.count("*").alias("n"), F.sum("value").alias("sum"))
+    state = rows.withColumn("key", key).groupBy("key").agg(F.count("*").alias("n"), F.sum("value").alias("sum"))
     writer = state.writeStream.format("noop").outputMode("update")
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
