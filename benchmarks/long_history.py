@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.long_store import QUERY, TABLE, key_name, write_long_store
+from benchmarks.plot import asked_about
 from benchmarks.size import Size
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FEW = 100
+_FULL = 10_000
+_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 _RUNS = 5
 _MOVES = 30
 
@@ -45,17 +48,27 @@ _FIRST = "history.first(f'count > {epoch}')"
 
 
 def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Questions about the past, each in a new process with its start and imports, and moves of a slider."""
+    """Questions about the past, each in a new process with its start and imports, and moves of a slider.
+
+    With 10,000 epochs and more the seconds and their plot go into the docs.
+    """
     # As a follower does: once the changes since the last one outnumber the keys.
     keyframe_every = size.keys // size.changes + 1
-    stores = {epochs: folder / str(epochs) for epochs in (_FEW, size.epochs)}
+    counts = {_FEW, *(count for count in (1_000,) if count < size.epochs), size.epochs}
+    stores = {epochs: folder / str(epochs) for epochs in sorted(counts)}
     for epochs, store in stores.items():
         write_long_store(store, epochs, size.keys, size.changes, keyframe_every)
     setting = f"{size.keys:,} keys, {size.changes:,} changes an epoch, a keyframe every {keyframe_every}"
     key = key_name(size.keys // 2)
+    drawn = {}
     for question, expression in _QUESTIONS.items():
         asked = {epochs: partial(_asked, store, expression, key, epochs // 2) for epochs, store in stores.items()}
-        yield from _compared(question, asked, size.epochs, setting)
+        took = _taken(asked)
+        drawn[question] = {epochs: round(seconds, 3) for epochs, (seconds, _) in took.items()}
+        yield from _compared(question, took, size.epochs, setting)
+    if size.epochs >= _FULL:
+        (_DOCS / "long_history.json").write_text(json.dumps(drawn, indent=1) + "\n", encoding="utf-8")
+        asked_about(_DOCS / "long_history.json", _DOCS / "long_history.svg")
     yield _searched(stores[size.epochs], size, setting)
     yield from _moved(stores, size.epochs, setting)
     yield from _bytes(stores[size.epochs], setting)
@@ -74,21 +87,27 @@ def _asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, i
     return seconds, peak
 
 
-def _compared(
-    question: str, asked: Mapping[int, Callable[[], tuple[float, int]]], many: int, setting: str
-) -> Iterator[Measurement]:
-    """The median seconds and the peak memory of both histories."""
-    took: dict[int, list[tuple[float, int]]] = {epochs: [] for epochs in asked}
+def _taken(asked: Mapping[int, Callable[[], tuple[float, int]]]) -> dict[int, tuple[float, float]]:
+    """The median seconds and the median peak memory of each history, asked in turn."""
+    runs: dict[int, list[tuple[float, int]]] = {epochs: [] for epochs in asked}
     for turn in range(_RUNS + 1):
         for epochs, ask in asked.items():
             found = ask()
             if turn:
-                took[epochs].append(found)
-    seconds, peaks = ([statistics.median(run[at] for run in took[epochs]) for epochs in (many, _FEW)] for at in (0, 1))
+                runs[epochs].append(found)
+    return {
+        epochs: (statistics.median(seconds for seconds, _ in took), statistics.median(peak for _, peak in took))
+        for epochs, took in runs.items()
+    }
+
+
+def _compared(question: str, took: Mapping[int, tuple[float, float]], many: int, setting: str) -> Iterator[Measurement]:
+    """The longest history compared with the shortest."""
+    (seconds, peak), (few_seconds, few_peak) = took[many], took[_FEW]
     names = f"{many:,} epochs", f"{_FEW} epochs"
-    yield Measurement(question, names[0], seconds[0], names[1], seconds[1], _RUNS, setting, wanted=1 / 1.2)
+    yield Measurement(question, names[0], seconds, names[1], few_seconds, _RUNS, setting, wanted=1 / 1.2)
     memory = f"{question}, peak memory"
-    yield Measurement(memory, names[0], peaks[0], names[1], peaks[1], _RUNS, setting, unit="B", wanted=1 / 1.3)
+    yield Measurement(memory, names[0], peak, names[1], few_peak, _RUNS, setting, unit="B", wanted=1 / 1.3)
 
 
 def _searched(store: Path, size: Size, setting: str) -> Measurement:

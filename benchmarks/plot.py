@@ -24,7 +24,7 @@ def grown(figures: Path, picture: Path) -> None:
         axes.legend(loc="lower right")
 
 
-def asked(figures: Path, picture: Path) -> None:
+def asked_about(figures: Path, picture: Path) -> None:
     """Draw what questions about the past cost against the number of epochs that were captured."""
     questions = json.loads(figures.read_text(encoding="utf-8"))
     with _drawn(picture, 1) as (axes,):
@@ -74,5 +74,5 @@ def _drawn(picture: Path, panels: int) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    for draw, name in ((grown, "growth"), (asked, "long_history"), (soaked, "soak")):
+    for draw, name in ((grown, "growth"), (asked_about, "long_history"), (soaked, "soak")):
         draw(_DOCS / f"{name}.json", _DOCS / f"{name}.svg")
