@@ -79,8 +79,6 @@ ROCKSDB_ONLY = {*TRANSFORM, "join in format 3", "join in format 4"}
 
 
 _FEW, _MANY = (range(2), range(2, 4)), (range(20), range(20, 40))
-# After a restart, Spark's validation of rows refuses the null calendar intervals that it wrote itself.
-_ONCE = (range(40),)
 
 
 def written() -> Iterator[object]:
@@ -93,8 +91,7 @@ def written() -> Iterator[object]:
     for name in QUERIES:
         settings = [setting for setting in SETTINGS if not (setting.startswith("HDFS") and name in ROCKSDB_ONLY)]
         for setting in settings:
-            many = _ONCE if name == "value: intervals" else _MANY
-            runs, mark = (_FEW, pytest.mark.slow) if first[setting] == name else (many, pytest.mark.exhaustive)
+            runs, mark = (_FEW, pytest.mark.slow) if first[setting] == name else (_MANY, pytest.mark.exhaustive)
             yield pytest.param(name, setting, runs, marks=mark, id=f"{setting}-{name}")
 
 
