@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError
+from streamstate.errors import InvalidSQLError, StreamStateError
 from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.snapshots.layout import TIME
 from streamstate.snapshots.manifest import Entry
@@ -31,25 +32,58 @@ class Condition:
         check_columns(key, table.key_columns, name)
         self.sql = f"({predicate_sql(text, table.columns, name)})"
         """The condition on a version, for :meth:`query`."""
-        self._parameters: list[Any] = []
+        self.parameters: list[Any] = []
+        """Its parameters."""
         if key:
-            self._of_key, self._parameters = key_condition(table, key)
+            self._of_key, self.parameters = key_condition(table, key)
             self.sql = f"{self._of_key} AND {self.sql}"
 
     def query(self, index: Index, sql: str, times: int = 1) -> pa.Table:
         """Run a statement that contains the condition a number of times."""
         try:
-            return index.query(sql, self._parameters * times)
+            return index.query(sql, self.parameters * times)
         except duckdb.Error as error:
-            if self._key:
-                self._check_key(index)
-            raise InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}") from error
+            raise self.failed(index, error) from error
+
+    def failed(self, index: Index, error: duckdb.Error) -> StreamStateError:
+        """What to raise for a statement with the condition that failed."""
+        if self._key:
+            self._check_key(index)
+        return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
 
     def _check_key(self, index: Index) -> None:
         try:
-            index.query(f"SELECT count(*) FROM {self.table.relation} WHERE {self._of_key}", self._parameters)
+            index.query(f"SELECT count(*) FROM {self.table.relation} WHERE {self._of_key}", self.parameters)
         except duckdb.Error as error:
             raise invalid_key(self._key, self.table, error) from error
+
+
+@dataclass(frozen=True)
+class ConditionInPart:
+    """A condition on the rows of a part of a history."""
+
+    condition: Condition
+    first: int
+    last: int
+
+    @property
+    def relation(self) -> str:
+        """What the part is read from."""
+        return self.condition.table.relation
+
+    @property
+    def sql(self) -> str:
+        """The condition that a version met it in the part."""
+        return f"_valid_from <= {self.last} AND _valid_to > {self.first} AND {self.condition.sql}"
+
+    @property
+    def valid_from(self) -> str:
+        """The epoch of the part from which on a version is valid."""
+        return f"greatest(_valid_from, {self.first})"
+
+    def goes_on(self, epoch: str) -> str:
+        """Whether a span that begins at an epoch goes on from the part before, which ends with this part's first."""
+        return f"({epoch} <= {self.first})"
 
 
 def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
@@ -68,46 +102,86 @@ def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) ->
     return None
 
 
-def spans(condition: Condition, index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
+def spans(parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
     """The spans in which any row met the condition; see :meth:`History.when`."""
-    relation, high = condition.table.relation, condition.table.high
-    found = condition.query(
+    found = _joined(
+        parts,
         index,
-        f"WITH met AS (SELECT _valid_from, _valid_to, count(*) AS n FROM {relation}"
-        f" WHERE _valid_from <= {high} AND {condition.sql} GROUP BY ALL),"
-        " marks AS (SELECT _valid_from AS epoch, n FROM met UNION ALL"
-        f" SELECT _valid_to, -n FROM met WHERE _valid_to <= {high}),"
-        # How many rows met it from each epoch on, until the next.
-        " numbers AS (SELECT epoch, sum(sum(n)) OVER (ORDER BY epoch) AS n, lead(epoch) OVER (ORDER BY epoch) AS next"
-        " FROM marks GROUP BY epoch),"
-        " numbered AS (SELECT *, count(*) FILTER (n = 0) OVER (ORDER BY epoch) AS span FROM numbers)"
-        " SELECT min(epoch) AS _from, arg_max_null(next, epoch) AS _until, max(n)::BIGINT AS keys"
-        " FROM numbered WHERE n > 0 GROUP BY span ORDER BY _from",
+        _spans_in,
+        "WITH numbered AS (SELECT *, sum((NOT _goes_on)::INT) OVER (ORDER BY _part, _from) AS _span FROM parts)"
+        " SELECT min(_from) AS _from, arg_max_null(_until, _part) AS _until, max(keys) AS keys"
+        " FROM numbered GROUP BY _span ORDER BY _from",
     )
     columns = [found["_from"], found["_until"], _committed(found["_from"], entries), found["keys"]]
     return to_pandas(pa.table(columns, names=["held_from", "held_until", "committed_at", "keys"]))
 
 
-def spans_per_key(condition: Condition, index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
+def _spans_in(part: ConditionInPart) -> str:
+    return (
+        f"WITH met AS (SELECT {part.valid_from} AS _valid_from, _valid_to, count(*) AS n"
+        f" FROM {part.relation} WHERE {part.sql} GROUP BY ALL),"
+        " marks AS (SELECT _valid_from AS epoch, n FROM met UNION ALL"
+        f" SELECT _valid_to, -n FROM met WHERE _valid_to <= {part.last}),"
+        # How many rows met it from each epoch on, until the next.
+        " numbers AS (SELECT epoch, sum(sum(n)) OVER (ORDER BY epoch) AS n, lead(epoch) OVER (ORDER BY epoch) AS next"
+        " FROM marks GROUP BY epoch),"
+        " numbered AS (SELECT *, count(*) FILTER (n = 0) OVER (ORDER BY epoch) AS span FROM numbers)"
+        " SELECT min(epoch) AS _from, arg_max_null(next, epoch) AS _until, max(n)::BIGINT AS keys,"
+        f" {part.goes_on('min(epoch)')} AS _goes_on FROM numbered WHERE n > 0 GROUP BY span"
+    )
+
+
+def spans_per_key(
+    parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry], names: Sequence[str]
+) -> pd.DataFrame:
     """The spans in which each key met the condition; see :meth:`History.when`."""
-    table = condition.table
-    keys = [f"k{at}" for at in range(len(table.key_columns))]
-    numbered = ", ".join(f"{quoted(name)} AS {number}" for name, number in zip(table.key_columns, keys, strict=True))
+    keys = [f"k{at}" for at in range(len(names))]
     key = f"{HASH}, {', '.join(keys)}"
-    found = condition.query(
+    found = _joined(
+        parts,
         index,
-        f"WITH met AS (SELECT {HASH}, {numbered}, _valid_from, _valid_to FROM {table.relation}"
-        f" WHERE _valid_from <= {table.high} AND {condition.sql}),"
+        _spans_per_key_in,
+        f"WITH numbered AS (SELECT *, sum((NOT _goes_on)::INT) OVER (PARTITION BY {key} ORDER BY _part, _from) AS _span"
+        f" FROM parts) SELECT {', '.join(keys)}, min(_from) AS _from, arg_max_null(_until, _part) AS _until"
+        f" FROM numbered GROUP BY {key}, _span ORDER BY _from, {', '.join(f'{column} NULLS LAST' for column in keys)}",
+    )
+    columns = [*(found[key] for key in keys), found["_from"], found["_until"], _committed(found["_from"], entries)]
+    return to_pandas(pa.table(columns, names=[*names, "held_from", "held_until", "committed_at"]))
+
+
+def _spans_per_key_in(part: ConditionInPart) -> str:
+    names = part.condition.table.key_columns
+    keys = [f"k{at}" for at in range(len(names))]
+    numbered = ", ".join(f"{quoted(name)} AS {number}" for name, number in zip(names, keys, strict=True))
+    key = f"{HASH}, {', '.join(keys)}"
+    return (
+        f"WITH met AS (SELECT {HASH}, {numbered}, {part.valid_from} AS _valid_from, _valid_to"
+        f" FROM {part.relation} WHERE {part.sql}),"
         f" marked AS (SELECT *, lag(_valid_to) OVER (PARTITION BY {key} ORDER BY _valid_from)"
         " IS DISTINCT FROM _valid_from AS _begins FROM met),"
         f" numbered AS (SELECT *, sum(_begins::INT) OVER (PARTITION BY {key} ORDER BY _valid_from) AS _span"
         " FROM marked)"
-        f" SELECT {', '.join(keys)}, min(_valid_from) AS _from,"
-        f" CASE WHEN max(_valid_to) <= {table.high} THEN max(_valid_to) END AS _until"
-        f" FROM numbered GROUP BY {key}, _span ORDER BY _from, {', '.join(f'{column} NULLS LAST' for column in keys)}",
+        f" SELECT {key}, min(_valid_from) AS _from,"
+        f" CASE WHEN max(_valid_to) <= {part.last} THEN max(_valid_to) END AS _until,"
+        f" {part.goes_on('min(_valid_from)')} AS _goes_on FROM numbered GROUP BY {key}, _span"
     )
-    columns = [*(found[key] for key in keys), found["_from"], found["_until"], _committed(found["_from"], entries)]
-    return to_pandas(pa.table(columns, names=[*table.key_columns, "held_from", "held_until", "committed_at"]))
+
+
+def _joined(
+    parts: Iterable[ConditionInPart], index: Index, spans_in: Callable[[ConditionInPart], str], sql: str
+) -> pa.Table:
+    """The spans in all parts, with those joined that go on from one part to the next."""
+    asked: list[Condition] = []
+
+    def statements() -> Iterator[tuple[str, list[Any]]]:
+        for part in parts:
+            asked.append(part.condition)
+            yield spans_in(part), part.condition.parameters
+
+    try:
+        return index.query_parts(statements(), sql)
+    except duckdb.Error as error:
+        raise asked[-1].failed(index, error) from error
 
 
 def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from streamstate.state_inspect.branches.branch_diff import branch_diff
 from streamstate.state_inspect.branches.compared_epochs import compared_epochs
 from streamstate.state_inspect.branches.comparison import Comparison
 from streamstate.state_inspect.branches.fingerprints import fingerprint_frame
-from streamstate.state_inspect.conditions import Condition, first_epoch, spans, spans_per_key
+from streamstate.state_inspect.conditions import Condition, ConditionInPart, first_epoch, spans, spans_per_key
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
@@ -275,9 +275,12 @@ class History:
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = choose_table(table, self.tables(), self.name)
-        intervals = self._recorded.interval_table(chosen, -1)
         entries = list(self._recorded.known_entries)
-        return Untouched(self._recorded.index, intervals, chosen, entries, since_epoch(entries, since, epochs))
+        long_ago = since_epoch(entries, since, epochs)
+        recorded = self._recorded
+        first = -1 if recorded.is_soon_read(chosen, -1) else recorded.live_entry().epoch
+        newest = recorded.interval_table(chosen, first)
+        return Untouched(recorded.index, newest, recorded.parts(chosen), entries, name=chosen, since=long_ago)
 
     @consistent_read()
     def heavy_keys(self, table: str | None = None, *, since: int | None = None, n: int = 10) -> pd.DataFrame:
@@ -302,7 +305,8 @@ class History:
         after = -1 if since is None else whole_number(since, "since", least=0)
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = choose_table(table, self.tables(), self.name)
-        return busy_keys(self._recorded.interval_table(chosen, after), self._recorded.index, after, n)
+        names = self._recorded.columns(chosen).key_columns
+        return busy_keys(self._recorded.parts(chosen, after), self._recorded.index, names, n)
 
     @consistent_read()
     def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
@@ -349,9 +353,13 @@ class History:
         Example:
             >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
         """
-        condition = self._condition(predicate, table, key)
-        found = spans_per_key if per_key else spans
-        return found(condition, self._recorded.index, self._recorded.known_entries)
+        self._recorded.live_entry()  # raises if no epoch is captured
+        chosen = choose_table(table, self.tables(), self.name)
+        parts, index = self._condition_in_parts(predicate, chosen, key), self._recorded.index
+        if per_key:
+            names = self._recorded.columns(chosen).key_columns
+            return spans_per_key(parts, index, self._recorded.known_entries, names)
+        return spans(parts, index, self._recorded.known_entries)
 
     def watch(
         self,
@@ -444,14 +452,20 @@ class History:
         chosen = None if epochs is None else epoch_list(epochs, self.captured())
         return Comparison(compared_epochs(self, other, chosen, _table_list(tables)))
 
-    def _condition(self, predicate: str, table: str | None, key: dict[str, Any]) -> Condition:
-        self._recorded.live_entry()
-        chosen = choose_table(table, self.tables(), self.name)
-        columns = self._recorded.columns(chosen)
+    def _condition(self, predicate: str, table: str, key: dict[str, Any]) -> Condition:
+        columns = self._recorded.columns(table)
         given = key_of(key, columns.key_columns)
-        check_columns(given, columns.key_columns, chosen)
-        versions = self._recorded.versions_of(chosen, typed_key(given, columns.schema) if given else None, -1)
-        return Condition(predicate, chosen, versions, key)
+        check_columns(given, columns.key_columns, table)
+        versions = self._recorded.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
+        return Condition(predicate, table, versions, key)
+
+    def _condition_in_parts(self, predicate: str, table: str, key: dict[str, Any]) -> Iterator[ConditionInPart]:
+        if key:
+            condition = self._condition(predicate, table, key)
+            yield ConditionInPart(condition, -1, condition.table.high)
+        else:
+            for part in self._recorded.parts(table):
+                yield ConditionInPart(Condition(predicate, table, part.table, {}), part.first, part.last)
 
     @consistent_read()
     def __repr__(self) -> str:

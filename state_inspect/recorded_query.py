@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -26,10 +26,13 @@ from streamstate.snapshots.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.loading import loading_part
 from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 # Changes that are read in about as much time as it takes to look into their files for some keys.
 _SOON_READ = 500_000
+# Values of one part of a history that is read in parts.
+_IN_A_PART = 10_000_000
 # Versions whose states are compared in less time than it takes to read the changes between them.
 _SOON_COMPARED = 2_000_000
 
@@ -44,6 +47,17 @@ class QueryHistory(Protocol):
     @property
     def recorded(self) -> RecordedQuery:
         """What the store holds of the query."""
+
+
+@dataclass(frozen=True)
+class HistoryPart:
+    """Consecutive epochs of a state table, as a part of its history."""
+
+    table: IntervalTable
+    first: int
+    """Its first epoch, which is also the last one of the part before; −1 in the first part."""
+    last: int
+    """Its last epoch."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +220,39 @@ class RecordedQuery:
             return at_a, at_b
         found = self.interval_table(table, first, last)  # a column was added after one of them was loaded
         return found, found
+
+    def parts(self, table: str, after: int = -1) -> Iterator[HistoryPart]:
+        """The history of a state table after an epoch (−1: all), in its order, in parts that fit into memory.
+
+        A history that is loaded, or soon read, is one part.
+        """
+        epochs = [entry.epoch for entry in self._manifest.entries if entry.captured]
+        if not epochs or self.is_soon_read(table, after):
+            whole = self.interval_table(table, after)
+            yield HistoryPart(whole, after, whole.high)
+            return
+        expected, read, first, last = self._changes(table, after, epochs[-1]), 0, after, after
+        for upto in self._ends_of_parts(table, epochs, after):
+            if upto <= last:
+                continue
+            with loading_part(read, expected):
+                # With the epoch before, at which the versions of the part before end.
+                held = self.interval_table(table, max(first, epochs[0]), upto)
+            last = min(held.high, epochs[-1])
+            yield HistoryPart(held, first, last)
+            read += self._changes(table, first, last)
+            first = last
+
+    def _ends_of_parts(self, table: str, epochs: Sequence[int], after: int) -> list[int]:
+        """The epochs after each of which a part has enough changes, and the newest epoch."""
+        ends, changes, most = [], 0, _IN_A_PART // len(self.columns(table).columns)
+        for entry in self._manifest.entries[bisect_right(self._manifest.entries, after, key=lambda one: one.epoch) :]:
+            facts = entry.tables.get(table)
+            changes += 0 if facts is None else facts.changes
+            if entry.captured and changes >= most:
+                ends.append(entry.epoch)
+                changes = 0
+        return [*ends, epochs[-1]]
 
     def versions_of(self, table: str, keys: pa.Table | None, first: int, last: int | None = None) -> IntervalTable:
         """The temporal index of at least some keys of a state table, from ``first`` (−1: all epochs) on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.duckdb_sql import listed
+from streamstate.snapshots.duckdb_sql import listed, same
 from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -27,9 +29,17 @@ class Untouched:
     Pinned to the epoch that was the newest at that time.
     """
 
-    def __init__(self, index: Index, table: IntervalTable, name: str, entries: Sequence[Entry], since: int) -> None:
+    def __init__(
+        self,
+        index: Index,
+        newest: IntervalTable,
+        parts: Iterable[HistoryPart],
+        entries: Sequence[Entry],
+        *,
+        name: str,
+        since: int,
+    ) -> None:
         self._index = index
-        self._table = table
         captured = [entry for entry in entries if entry.captured]
         self._committed = {entry.epoch: entry.committed_at for entry in captured}
         self.table = name
@@ -38,14 +48,43 @@ class Untouched:
         """The newest epoch at the time of the call."""
         self.since = since
         """The epoch after which none of the keys has changed."""
-        self.rows = rows_at(index, table, self.epoch) if name in captured[-1].tables else 0
+        self.rows = rows_at(index, newest, self.epoch) if name in captured[-1].tables else 0
         """Rows of the whole table."""
-        self._where = f"{held_at(self.epoch)} AND _valid_from <= {since}"
+        self._table = newest
+        self._starts: set[int] = set()
+        self._changed = self._last_changes(parts)
+        keys = [HASH, *newest.key_columns]
+        self._rows = (
+            f"(SELECT held.* REPLACE (changed._valid_from AS _valid_from) FROM {newest.relation} AS held"
+            f" JOIN changed ON {same('held', 'changed', keys)} WHERE {held_at(self.epoch, 'held')}"
+            f" AND changed._valid_from <= {since})"
+        )
+
+    def _last_changes(self, parts: Iterable[HistoryPart]) -> pa.Table:
+        """The epoch of the last change of each key of the newest state."""
+        keys = listed([HASH, *self._table.key_columns])
+
+        def changes() -> Iterator[tuple[str, list[Any]]]:
+            for part in parts:
+                self._starts |= part.table.starts
+                # What is valid for longer was written in an earlier part.
+                written = f"_valid_from > {part.first} AND {held_at(min(part.last, self.epoch))}"
+                yield f"SELECT {keys}, _valid_from FROM {part.table.relation} WHERE {written}", []
+
+        newest = f"{self._table.relation} AS held ON {same('parts', 'held', [HASH, *self._table.key_columns])}"
+        return self._index.query_parts(
+            changes(),
+            f"SELECT {keys}, max(_valid_from) AS _valid_from FROM parts SEMI JOIN {newest}"
+            f" AND {held_at(self.epoch, 'held')} GROUP BY ALL",
+        )
+
+    def _query(self, sql: str) -> pa.Table:
+        return self._index.query(sql, frames={"changed": self._changed})
 
     @property
     def count(self) -> int:
         """The number of keys."""
-        found = self._index.query(f"SELECT count(*) AS n FROM {self._table.relation} WHERE {self._where}")
+        found = self._query(f"SELECT count(*) AS n FROM {self._rows}")
         return int(found["n"][0].as_py())
 
     @property
@@ -70,8 +109,8 @@ class Untouched:
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         keys = listed(self._table.key_columns)
-        found = self._index.query(
-            f"SELECT _valid_from, {listed(self._table.columns)} FROM {self._table.relation} WHERE {self._where}"
+        found = self._query(
+            f"SELECT _valid_from, {listed(self._table.columns)} FROM {self._rows}"
             f" ORDER BY _valid_from, {keys} LIMIT {limit} OFFSET {offset}"
         )
         frame = to_pandas(found.select(self._table.columns).cast(self._schema()))
@@ -82,10 +121,7 @@ class Untouched:
     def by_epoch(self) -> pd.DataFrame:
         """How many of the keys last changed at each epoch: ``epoch``, ``committed_at``, ``rows``, ascending."""
         found = to_pandas(
-            self._index.query(
-                f"SELECT _valid_from AS epoch, count(*) AS rows FROM {self._table.relation} WHERE {self._where}"
-                " GROUP BY ALL ORDER BY ALL"
-            )
+            self._query(f"SELECT _valid_from AS epoch, count(*) AS rows FROM {self._rows} GROUP BY ALL ORDER BY ALL")
         )
         committed = pd.Series([self._committed.get(epoch) for epoch in found["epoch"]], dtype=_TIME)
         found.insert(1, "committed_at", committed)
@@ -115,7 +151,7 @@ class Untouched:
         now = self._committed[self.epoch]
         committed = [self._committed.get(epoch) for epoch in changed]
         ages = [now - time if now is not None and time is not None else None for time in committed]
-        kinds = ["keyframe" if epoch in self._table.starts else "put" for epoch in changed]
+        kinds = ["keyframe" if epoch in self._starts else "put" for epoch in changed]
         return [
             pd.Series(changed, dtype="int64"),
             pd.Series(kinds, dtype=object),

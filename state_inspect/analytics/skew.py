@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 import pyarrow as pa
@@ -10,9 +10,10 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.duckdb_sql import listed
-from streamstate.snapshots.operators import PARTITION, POSITION
+from streamstate.snapshots.operators import HASH, PARTITION, POSITION
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
@@ -50,15 +51,20 @@ def heavy_keys(table: IntervalTable, epoch: int, n: int, columns: Sequence[str],
     )
 
 
-def busy_keys(table: IntervalTable, index: Index, since: int, n: int) -> pd.DataFrame:
-    """The keys that were written most often after an epoch; see :meth:`History.heavy_keys`."""
+def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], n: int) -> pd.DataFrame:
+    """The keys that were written most often in parts of a history; see :meth:`History.heavy_keys`."""
     whole_number(n, "n", least=0)
-    keys = listed(table.key_columns)
+    keys = listed(names)
+    written = (
+        f"SELECT {HASH}, {keys}, count(*) AS _writes, max(_valid_from) AS _last_written FROM {part.table.relation}"
+        f" WHERE {_written_since(part.table, part.first)} AND _valid_from <= {part.last} GROUP BY ALL"
+        for part in parts
+    )
     return to_pandas(
-        index.query(
-            f"SELECT {keys}, count(*) AS _writes, max(_valid_from) AS _last_written FROM {table.relation}"
-            f" WHERE {_written_since(table, since)}"
-            f" GROUP BY _hash, {keys} ORDER BY _writes DESC, _last_written DESC, {keys} LIMIT {n}"
+        index.query_parts(
+            ((statement, []) for statement in written),
+            f"SELECT {keys}, sum(_writes)::BIGINT AS _writes, max(_last_written) AS _last_written FROM parts"
+            f" GROUP BY {HASH}, {keys} ORDER BY _writes DESC, _last_written DESC, {keys} LIMIT {n}",
         )
     )
 

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -162,6 +162,19 @@ class Index:
             for name, frame in (frames or {}).items():
                 cursor.register(name, frame)
             return as_arrow(cursor.sql(sql, params=parameters or None))
+
+    def query_parts(self, statements: Iterable[tuple[str, list[Any]]], sql: str) -> pa.Table:
+        """Run a statement on the rows of others, which fit on disk but perhaps not into memory.
+
+        Args:
+            statements: each with its parameters; a statement runs before the next one is made.
+            sql: what to run on their rows, in ``parts``, with the number of their statement as ``_part``.
+        """
+        with self.connection() as cursor:
+            for number, (statement, parameters) in enumerate(statements):
+                into = "INSERT INTO parts" if number else "CREATE TEMP TABLE parts AS"
+                cursor.execute(f"{into} SELECT *, {number} AS _part FROM ({statement})", parameters or None)
+            return as_arrow(cursor.sql(sql))
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:

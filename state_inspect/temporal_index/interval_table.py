@@ -416,6 +416,7 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def held_at(epoch: int) -> str:
-    """The SQL condition that a version is valid at an epoch."""
-    return f"_valid_from <= {epoch} AND _valid_to > {epoch}"
+def held_at(epoch: int, relation: str | None = None) -> str:
+    """The SQL condition that a version, perhaps of a certain relation, is valid at an epoch."""
+    of = f"{relation}." if relation else ""
+    return f"{of}_valid_from <= {epoch} AND {of}_valid_to > {epoch}"

@@ -33,6 +33,22 @@ def loading_progress(listener: LoadingProgress) -> Iterator[None]:
         _listener.reset(before)
 
 
+@contextmanager
+def loading_part(read: int, expected: int) -> Iterator[None]:
+    """Within the block, report what is loaded as a part of more.
+
+    Args:
+        read: the changes in the parts before.
+        expected: roughly how many there are in all parts.
+    """
+    listener = _listener.get()
+    if listener is None:
+        yield
+        return
+    with loading_progress(lambda name, more, _: listener(name, read + more, max(expected, read + more))):
+        yield
+
+
 def report(name: str, read: int, expected: int) -> None:
     """Tell the listener, if there is one, how many rows were read of about how many."""
     listener = _listener.get()

@@ -1,4 +1,4 @@
-"""How keys are read: with all others, or from the files that have them, as in a long history."""
+"""How histories are read: at once, or as a long one: in parts, and keys from the files that have them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from streamstate.state_inspect import recorded_query
 
 @pytest.fixture(params=[recorded_query._SOON_READ, -1], ids=["all keys", "from files"])
 def read_either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a test twice."""
+    """Runs a test twice; the second time each epoch is a part of the history."""
     monkeypatch.setattr(recorded_query, "_SOON_READ", request.param)
+    if request.param < 0:
+        monkeypatch.setattr(recorded_query, "_IN_A_PART", 0)
 
 
 @pytest.fixture

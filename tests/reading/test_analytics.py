@@ -133,6 +133,7 @@ def test_nan_and_infinities(tmp_path: Path) -> None:
     assert math.isnan(histogram["low"].to_list()[3])
 
 
+@pytest.mark.usefixtures("read_either_way")
 @pytest.mark.parametrize("keys", [["key"], TYPES.column_names])
 def test_an_empty_table_has_empty_analytics(tmp_path: Path, keys: list[str]) -> None:
     """An empty table has an empty answer, not an error."""
@@ -147,6 +148,7 @@ def test_an_empty_table_has_empty_analytics(tmp_path: Path, keys: list[str]) -> 
     assert len(history.heavy_keys()) == 0
 
 
+@pytest.mark.usefixtures("read_either_way")
 def test_a_table_without_value_columns(tmp_path: Path) -> None:
     """This is what deduplication keeps: its value is void."""
     table = stored(tmp_path, pa.table({"_key": pa.array([0], pa.int32())}), ["_key"]).table()
@@ -272,6 +274,7 @@ HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, m
 )
 
 
+@pytest.mark.usefixtures("read_either_way")
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.integers(0, 8))
 def test_untouched_and_often_written_keys(
@@ -309,6 +312,7 @@ def test_untouched_and_often_written_keys(
     assert history.heavy_keys()["_writes"].sum() == sum(map(len, written.values()))
 
 
+@pytest.mark.usefixtures("read_either_way")
 def test_untouched_keys_are_paged_and_pinned(tmp_path: Path) -> None:
     """Pages are consecutive, later captures do not change them, and the result can be displayed."""
     states: list[State | None] = [{str(key): 0 for key in range(5)}, {**{str(key): 0 for key in range(5)}, "5": 1}]

@@ -97,9 +97,11 @@ def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
 def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSpread:
     """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
     from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
+    from streamstate.state_inspect.recorded_query import HistoryPart
 
     since, epochs = window(entries, table)
     intervals, index = history.recorded.interval_table(table, since), history.recorded.index
+    part = HistoryPart(intervals, since, intervals.high)
     newest = next(entry for entry in reversed(entries) if entry.captured)
     log = history.recorded.change_log(table)
     skew = records(history.at(newest.epoch).table(table).skew())
@@ -111,7 +113,7 @@ def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSp
         intervals.key_columns,
         {int(row["partition"]): int(row["rows"]) for row in skew},
         busy_partitions(intervals, index, since),
-        [_heavy(row, intervals.key_columns) for row in records(busy_keys(intervals, index, since, KEYS))],
+        [_heavy(row, intervals.key_columns) for row in records(busy_keys([part], index, intervals.key_columns, KEYS))],
         sum(file.size for file in log.version.files("_epoch")),
     )
 
