@@ -17,6 +17,7 @@ from recorded.unpacked import CURRENT, unpacked
 from spark_settings import SHARED
 
 import streamstate as ss
+from streamstate.state_inspect import recorded_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +57,20 @@ def no_thread_remains() -> Iterator[None]:
         if thread.name.startswith("streamstate"):
             thread.join(10)
             assert not thread.is_alive(), f"{thread.name} still runs"
+
+
+@pytest.fixture(params=[recorded_query._SOON_READ, -1], ids=["all keys", "from files"])
+def read_either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test twice; the second time each epoch is a part of the history."""
+    monkeypatch.setattr(recorded_query, "_SOON_READ", request.param)
+    if request.param < 0:
+        monkeypatch.setattr(recorded_query, "_IN_A_PART", 0)
+
+
+@pytest.fixture
+def read_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are read from the files that have them."""
+    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
 
 
 @pytest.fixture(scope="session")

@@ -13,15 +13,17 @@ import pyarrow.dataset as ds
 from sqlglot import exp
 
 from streamstate.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.snapshots.change_log import DELETE, KEYFRAME
 from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.duckdb_sql import listed, quoted
-from streamstate.snapshots.operators import EPOCH, PARTITION
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
 from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
 from streamstate.state_inspect.sql.user_data import DuckDBSource
 from streamstate.state_inspect.state_table import StateTable
+from streamstate.state_inspect.temporal_index.epoch_runs import spans_until
 from streamstate.state_inspect.temporal_index.index import Index, as_arrow
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -106,6 +108,8 @@ def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: s
     if kind == CHANGES:
         return _changes(query.change_log(table), snapshot.epoch)
     if kind == HISTORY:
+        if not query.is_soon_read(table, -1):
+            return _history_in_files(query.change_log(table), snapshot.epoch)
         return _history(query.interval_table(table, -1), snapshot.epoch)
     state = snapshot.table(table)
     return _View([*state.key_columns, *state.value_columns], state.rows_sql(), state)
@@ -134,24 +138,49 @@ def _history(table: IntervalTable, epoch: int) -> _View:
 
 
 @dataclass(frozen=True)
-class _Changes:
-    """The changelog up to an epoch, streamed from its files."""
+class _Rows:
+    """Rows of a changelog, streamed from its files."""
 
     columns: list[str]
-    rows: pa.Table | ds.Dataset
-    epoch: int
+    files: pa.Table | ds.Dataset
+    sql: str
+    """What they are made of, in terms of the relation ``files``."""
 
     def in_duckdb(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
-        cursor.register(f"{name}_files", self.rows)
-        cursor.execute(
-            f"CREATE TEMP VIEW {quoted(name)} AS SELECT {listed(self.columns)} FROM {quoted(name + '_files')}"
-            f" WHERE {EPOCH} <= {self.epoch}"
-        )
+        cursor.register(f"{name}_files", self.files)
+        rows = f"WITH files AS (FROM {quoted(name + '_files')}) {self.sql}"
+        cursor.execute(f"CREATE TEMP VIEW {quoted(name)} AS {rows}")
 
 
-def _changes(log: ChangeLog, epoch: int) -> _Changes:
-    """The changelog up to an epoch, its files verified and, from an object store, downloaded."""
+def _changes(log: ChangeLog, epoch: int) -> _Rows:
+    """The changelog up to an epoch."""
+    sql = f"SELECT {listed(log.all_columns)} FROM files WHERE {EPOCH} <= {epoch}"
+    return _Rows(log.all_columns, _files(log, epoch), sql)
+
+
+def _history_in_files(log: ChangeLog, epoch: int) -> _Rows:
+    """As :func:`_history`, without an index; DuckDB applies conditions on keys while it reads the files."""
+    columns = [PARTITION, *log.columns]
+    spans = ", ".join(
+        f"({first}, {last}, {starts}, {'NULL' if gap is None else gap})"
+        for first, last, starts, gap in spans_until(log.entries, log.table, epoch)
+    )
+    keys = ", ".join(f"files.{quoted(name)}" for name in log.key_columns)
+    following = f"lead({EPOCH}) OVER (PARTITION BY spans._first, {keys} ORDER BY {EPOCH})"
+    in_span = f"{EPOCH} BETWEEN spans._first AND spans._last"
+    sql = (
+        f"SELECT {EPOCH} AS _valid_from, _until AS _valid_to, {listed(columns)}"
+        f" FROM (SELECT files.*, coalesce({following}, spans._gap) AS _until FROM files"
+        f" JOIN (VALUES {spans}) AS spans (_first, _last, _restarts, _gap) ON {in_span}"
+        f" WHERE {CHANGE} <> '{KEYFRAME}' AND (NOT spans._restarts OR {EPOCH} > spans._first)"
+        f" OR {CHANGE} = '{KEYFRAME}' AND spans._restarts AND {EPOCH} = spans._first) WHERE {CHANGE} <> '{DELETE}'"
+    )
+    return _Rows(["_valid_from", "_valid_to", *columns], _files(log, epoch), sql)
+
+
+def _files(log: ChangeLog, epoch: int) -> pa.Table | ds.Dataset:
+    """The changelog's files up to an epoch, verified and, from an object store, downloaded."""
     schema = log.version.schema
     files = [file for file in log.version.files(EPOCH) if file.may_hold(None, epoch)]
     paths = [str(verified(log.version.place, file.path, file.size)) for file in files]
-    return _Changes(log.all_columns, ds.dataset(paths, schema=schema) if paths else schema.empty_table(), epoch)
+    return ds.dataset(paths, schema=schema) if paths else schema.empty_table()

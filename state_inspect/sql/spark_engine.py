@@ -32,7 +32,7 @@ from streamstate.state_inspect.sql.parse_tree import first_error
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb, check_for_spark
 from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
 from streamstate.state_inspect.sql.user_data import SparkSource, plain_path
-from streamstate.state_inspect.temporal_index.epoch_runs import runs_of
+from streamstate.state_inspect.temporal_index.epoch_runs import spans_until
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -192,11 +192,7 @@ def _history(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
 
     A version that is valid before a gap ends at the gap; after it, the changelog starts again with a keyframe.
     """
-    runs = [run for run in runs_of(log.entries, log.table) if run.first <= epoch]
-    spans = [
-        (run.first, min(run.last, epoch), run.starts_at_keyframe, None if run is runs[-1] else run.last + 1)
-        for run in runs
-    ]
+    spans = spans_until(log.entries, log.table, epoch)
     known = spark.createDataFrame(spans, "_first LONG, _last LONG, _restarts BOOLEAN, _gap LONG")
     rows = _log(spark, log, None, epoch).join(F.broadcast(known), F.col(EPOCH).between(F.col("_first"), F.col("_last")))
     is_keyframe, restarts = F.col(CHANGE) == KEYFRAME, F.col("_restarts")

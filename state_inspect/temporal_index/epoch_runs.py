@@ -61,6 +61,15 @@ def runs_of(entries: Sequence[Entry], table: str, held: Sequence[int] = ()) -> l
     return runs
 
 
+def spans_until(entries: Sequence[Entry], table: str, epoch: int) -> list[tuple[int, int, bool, int | None]]:
+    """The runs up to an epoch: first and last epoch, whether it starts at a keyframe, and the gap that ends it."""
+    runs = [run for run in runs_of(entries, table) if run.first <= epoch]
+    return [
+        (run.first, min(run.last, epoch), run.starts_at_keyframe, None if run is runs[-1] else run.last + 1)
+        for run in runs
+    ]
+
+
 def _newest(named: int | None, held: Sequence[int], first: int, epoch: int) -> int | None:
     """The newest keyframe of a run that an epoch can be read from."""
     at = bisect_right(held, epoch)

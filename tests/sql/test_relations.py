@@ -46,6 +46,7 @@ def rows(result: ss.Result) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in result.to_arrow().columns), strict=True), key=repr)
 
 
+@pytest.mark.usefixtures("read_either_way")
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.data())
 def test_the_history_equals_brute_force(states: list[State | None], keyframe_every: int, data: st.DataObject) -> None:
@@ -59,6 +60,7 @@ def test_the_history_equals_brute_force(states: list[State | None], keyframe_eve
             assert rows(found) == versions(states, epoch)
 
 
+@pytest.mark.usefixtures("read_either_way")
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.data())
 def test_the_state_follows_from_the_history_and_from_the_changes(
