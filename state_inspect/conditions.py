@@ -175,13 +175,13 @@ def _joined(
 
     def statements() -> Iterator[tuple[str, list[Any]]]:
         for part in parts:
-            asked.append(part.condition)
+            asked[:] = [part.condition]  # of the others, the tables are dropped
             yield spans_in(part), part.condition.parameters
 
     try:
         return index.query_parts(statements(), sql)
     except duckdb.Error as error:
-        raise asked[-1].failed(index, error) from error
+        raise asked[0].failed(index, error) from error
 
 
 def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:

@@ -31,8 +31,8 @@ from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 # Changes that are read in about as much time as it takes to look into their files for some keys.
 _SOON_READ = 500_000
-# Values of one part of a history that is read in parts.
-_IN_A_PART = 10_000_000
+# Values of one part of a history that is read in parts, those of the index's own columns not included.
+_IN_A_PART = 3_000_000
 # Versions whose states are compared in less time than it takes to read the changes between them.
 _SOON_COMPARED = 2_000_000
 
@@ -237,7 +237,8 @@ class RecordedQuery:
                 continue
             with loading_part(read, expected):
                 # With the epoch before, at which the versions of the part before end.
-                held = self.interval_table(table, max(first, epochs[0]), upto)
+                since = max(first, epochs[0])
+                held = self.index.table(self.name, table, self._manifest, since, upto, keep=False)
             last = min(held.high, epochs[-1])
             yield HistoryPart(held, first, last)
             read += self._changes(table, first, last)

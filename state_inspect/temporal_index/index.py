@@ -61,6 +61,7 @@ class Index:
         last: int | None = None,
         *,
         only: pa.Table | None = None,
+        keep: bool = True,
     ) -> IntervalTable:
         """An interval table with all captured epochs from ``first`` (−1: all) to ``last``.
 
@@ -73,15 +74,16 @@ class Index:
             first: the first epoch that is needed.
             last: the last epoch that is needed; None for the newest.
             only: keys, as rows of some key columns; the table has only versions of them. By default it has all.
+            keep: whether past epochs that have to be loaded are kept for later questions.
         """
         segments = self._segments(query, name, only)
         try:
-            return segments.covering(manifest, first, last)
+            return segments.covering(manifest, first, last, keep=keep)
         except IndexFullError:
             # The past tables of all state tables make room.
             if not sum([each.shed() for each in list(self._tables.values())]):
                 raise
-            return segments.covering(manifest, first, last)
+            return segments.covering(manifest, first, last, keep=keep)
 
     def held(self, query: str, name: str) -> IntervalTable | None:
         """The interval table of the newest epochs as loaded so far, without reading anything; None if there is none."""

@@ -95,6 +95,11 @@ class IntervalTable:
         return self._sorted + self._unsorted
 
     @property
+    def values(self) -> int:
+        """The number of values, those of the index's own columns included."""
+        return self.versions * len(self._kinds)
+
+    @property
     def columns(self) -> list[str]:
         """Key columns, then value columns."""
         return [*self.key_columns, *self.value_columns]

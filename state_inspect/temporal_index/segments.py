@@ -15,8 +15,8 @@ from streamstate.errors import OvertakenError
 from streamstate.snapshots.manifest import Entry, Manifest
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
-# Values in the past tables together, about 200 MB as DuckDB compresses them. Those used last are kept.
-_MOST_VALUES = 40_000_000
+# Values in the past tables together, about 250 MB. Those used last are kept.
+_MOST_VALUES = 25_000_000
 # A difference needs two tables, and the next one often a neighbour of theirs.
 _KEPT = 3
 
@@ -52,15 +52,16 @@ class Segments:
         with self._listing:
             return [*([self.live] if self.live else []), *self._past]
 
-    def covering(self, manifest: Manifest, first: int, last: int | None = None) -> IntervalTable:
+    def covering(self, manifest: Manifest, first: int, last: int | None = None, *, keep: bool = True) -> IntervalTable:
         """A table with all captured epochs from ``first`` (−1: all) to ``last`` (None: the newest).
 
-        After a run of retention, tables are loaded anew; those who hold an earlier one can keep reading it.
+        A past one that has to be loaded is kept for later questions, unless told otherwise. After a run of retention,
+        tables are loaded anew; those who hold an earlier one can keep reading it.
         """
         while True:
             generation = manifest.generation
             try:
-                return self._covering(manifest, first, last)
+                return self._covering(manifest, first, last, keep=keep)
             except OvertakenError:
                 manifest.refresh()
                 if manifest.generation == generation:
@@ -72,10 +73,10 @@ class Segments:
             dropped, self._past = self._past, []
         return len(dropped)
 
-    def _covering(self, manifest: Manifest, first: int, last: int | None) -> IntervalTable:
+    def _covering(self, manifest: Manifest, first: int, last: int | None, *, keep: bool) -> IntervalTable:
         newest = manifest.newest
         if last is not None and newest is not None and last < newest.epoch and not self._reaches(manifest, first):
-            past = self._past_table(manifest.generation, manifest.entries, first, last)
+            past = self._past_table(manifest.generation, manifest.entries, first, last, keep=keep)
             if past is not None:
                 return past
         with self._growing:
@@ -97,7 +98,9 @@ class Segments:
         live = self.live
         return live is not None and live.generation >= manifest.generation and live.covers(first, first)
 
-    def _past_table(self, generation: int, entries: Sequence[Entry], first: int, last: int) -> IntervalTable | None:
+    def _past_table(
+        self, generation: int, entries: Sequence[Entry], first: int, last: int, *, keep: bool
+    ) -> IntervalTable | None:
         """A table of past epochs; None if it would have the newest one, and so be the live one."""
         if (found := self._found(generation, first, last)) is not None:
             return found
@@ -111,7 +114,8 @@ class Segments:
             if (found := self._found(generation, first, last)) is not None:
                 return found
             table.load(part)
-        self._keep(table)
+        if keep:
+            self._keep(table)
         return table
 
     def _found(self, generation: int, first: int, last: int) -> IntervalTable | None:
@@ -128,7 +132,6 @@ class Segments:
         with self._listing:
             alike = [old for old in self._past if old.generation == table.generation and old.schema == table.schema]
             self._past = [*alike, table]
-            values = sum(old.versions * len(old.columns) for old in self._past)
+            values = sum(old.values for old in self._past)
             while values > _MOST_VALUES and len(self._past) > _KEPT:
-                oldest = self._past.pop(0)
-                values -= oldest.versions * len(oldest.columns)
+                values -= self._past.pop(0).values
