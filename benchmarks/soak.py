@@ -26,6 +26,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.plot import soaked
 from benchmarks.size import Size
+from benchmarks.workload import unload_state
 from streamstate.command_line import main as command
 from streamstate.snapshots.checkpoint import Checkpoint
 
@@ -56,6 +57,7 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
             samples = _sampled(checkpoint, store, follower, size.epochs)
     finally:
         query.stop()
+        unload_state(spark)
     asked = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     rows = _joined(samples, asked)
     if size.epochs >= _FULL:

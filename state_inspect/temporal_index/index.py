@@ -105,7 +105,7 @@ class Index:
         for (known, _), segments in list(self._tables.items()):
             live = segments.live
             if known == query and live is not None and live.low is not None:
-                segments.covering(manifest, live.low)
+                segments.covering(manifest, live.high)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
         """A state table at an epoch that retention has dropped since its entry was read.

@@ -13,6 +13,7 @@ unsorted, until there are so many that scanning them would take noticeable time.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -168,6 +169,16 @@ class IntervalTable:
             with self._all_or_nothing():
                 self._sort()
             self._unsure = False
+
+    def outgrown(self, entries: Sequence[Entry], first: int) -> bool:
+        """Whether the epochs from ``first`` on take less than a quarter of the memory, loaded by themselves."""
+        newest = next((entry.tables[self._table] for entry in reversed(entries) if self._table in entry.tables), None)
+        if newest is None or newest.keyframe is None or newest.keyframe > first:
+            return False
+        rows = self._rows_at_keyframe(entries, newest.keyframe)
+        after = entries[bisect_right(entries, newest.keyframe, key=lambda entry: entry.epoch) :]
+        changes = sum(entry.tables[self._table].changes for entry in after if self._table in entry.tables)
+        return rows + changes < self.versions // 4
 
     def _lacking(self, entries: Sequence[Entry], first: int) -> int:
         """The approximate number of changelog rows to read for the epochs from ``first`` on."""

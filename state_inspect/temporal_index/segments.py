@@ -2,7 +2,7 @@
 
 A question about a past epoch loads the epochs that are read from the same keyframe, not all those up to the newest one.
 So what it costs depends on the distance between keyframes, not on how many epochs were captured. The live table has the
-newest epoch; it follows new epochs, and reaches as far back as it was asked to.
+newest epoch; it follows new epochs, and reaches as far back as it was asked to, until that takes much memory.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 
 # Values in the past tables together, about 250 MB. Those used last are kept.
 _MOST_VALUES = 25_000_000
+# Values in the live table, of which most are versions that were replaced before the newest keyframe.
+_MOST_LIVE = 10_000_000
 # A difference needs two tables, and the next one often a neighbour of theirs.
 _KEPT = 3
 
@@ -81,12 +83,18 @@ class Segments:
                 return past
         with self._growing:
             found, opened = self._live, False
-            if found is None or found.generation < manifest.generation:
+            if found is None or found.generation < manifest.generation or self._outgrown(found, manifest, first):
                 found, opened = self._opened(manifest.generation), True
                 self._live = found
             if newest is not None and not found.covers(first, newest.epoch if last is None else last):
                 found.cover(manifest.entries, first, opened=opened)
             return found
+
+    def _outgrown(self, live: IntervalTable, manifest: Manifest, first: int) -> bool:
+        """Whether a live table that followed many epochs is to start again at the newest keyframe."""
+        newest = manifest.newest
+        follows = newest is not None and live.low is not None and live.high < newest.epoch
+        return follows and live.values > _MOST_LIVE and live.outgrown(manifest.entries, first)
 
     def _opened(self, generation: int) -> IntervalTable:
         table = self._opener(generation)

@@ -108,6 +108,26 @@ def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkey
     assert held.lookup(key="a") == {"key": "a", "value": 2}
 
 
+def test_the_live_table_starts_again_when_it_has_become_large(
+    history: ss.History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that follows a query for months needs no more memory. What is held can be read, and all is found."""
+    monkeypatch.setattr(segments, "_MOST_LIVE", 0)
+    folder, states, spans = Path(history.recorded.layout.root), [*STATES], []
+    held = history.live()
+    for epoch in range(len(STATES), len(STATES) + 25):
+        states.append({"a": epoch})
+        write(folder, states, keyframe_every=5)
+        history.recorded.advance()
+        assert history.live().table().lookup(key="a") == {"key": "a", "value": epoch}
+        low, high = loaded(history)[0]
+        spans.append(high - (low or 0))
+    assert max(spans) < 20
+    assert held.table().lookup(key="a") == {"key": "a", "value": len(STATES) - 1}
+    assert len(history.key_history(key="a")) == len(states)
+    assert history.growth()["rows"].tolist() == [len(state or {}) for state in states]
+
+
 def test_parts_make_room_when_the_index_is_full(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading is tried once more without them; if there are none, the error says what to do."""
     assert value(history, 2) == 2
