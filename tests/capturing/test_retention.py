@@ -42,7 +42,7 @@ POLICIES = st.fixed_dictionaries(
     {},
     optional={"last": st.integers(1, 8), "one_in": st.integers(1, 5), "since": st.integers(0, 14)},
 ).filter(bool)
-EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 Policy = dict[str, int]
 

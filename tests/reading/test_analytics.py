@@ -25,7 +25,7 @@ from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
 from streamstate.snapshots.registry import register
 
-EXAMPLES = settings(max_examples=20, deadline=None)
+EXAMPLES = settings(max_examples=12, deadline=None)
 
 
 def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", partitions: Any = None) -> ss.Snapshot:

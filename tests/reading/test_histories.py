@@ -24,7 +24,7 @@ STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
     lambda h: h[-1] is not None
 )
-EXAMPLES = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_state(table: ss.StateTable) -> State:
