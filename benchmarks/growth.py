@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Measurement
-from benchmarks.plot import grown
+from benchmarks.plot import publish
 from benchmarks.replayed import Stepped
 from benchmarks.size import Size
 from benchmarks.workload import finished
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SMALLEST = 10_000
-_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 # Epochs before the measured ones: the JVM compiles what runs often.
 _WARM_UP = 5
 
@@ -40,8 +38,7 @@ def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
     seconds = {keys: statistics.median(times[_WARM_UP:]) for keys, times in took.items()}
     if size.keys >= 10_000_000:
         figures = [{"keys": keys, "seconds": round(median, 4)} for keys, median in seconds.items()]
-        (_DOCS / "growth.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        grown(_DOCS / "growth.json", _DOCS / "growth.svg")
+        publish("growth", figures)
     for keys in sizes[1:]:
         setting = f"{_SMALLEST:,} changes an epoch"
         yield Measurement(

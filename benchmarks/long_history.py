@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.long_store import QUERY, TABLE, key_name, write_long_store
-from benchmarks.plot import asked_about
+from benchmarks.plot import publish
 from benchmarks.size import Size
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _FEW = 100
 _FULL = 10_000
-_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 _RUNS = 5
 _MOVES = 30
 
@@ -67,8 +66,7 @@ def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Itera
         drawn[question] = {epochs: round(seconds, 3) for epochs, (seconds, _) in took.items()}
         yield from _compared(question, took, size.epochs, setting)
     if size.epochs >= _FULL:
-        (_DOCS / "long_history.json").write_text(json.dumps(drawn, indent=1) + "\n", encoding="utf-8")
-        asked_about(_DOCS / "long_history.json", _DOCS / "long_history.svg")
+        publish("long_history", drawn)
     yield _searched(stores[size.epochs], size, setting)
     yield from _moved(stores, size.epochs, setting)
     yield from _bytes(stores[size.epochs], setting)

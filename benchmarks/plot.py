@@ -74,8 +74,21 @@ def _drawn(picture: Path, panels: int) -> Iterator[Any]:
     plt.close(plot)
 
 
+_PLOTS = {"growth": grown, "long_history": asked_about, "soak": soaked}
+
+
+def publish(name: str, figures: object) -> None:
+    """Put figures and their plot into the docs."""
+    (_DOCS / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    _plot(name)
+
+
+def _plot(name: str) -> None:
+    figures = _DOCS / f"{name}.json"
+    _PLOTS[name](figures, figures.with_suffix(".svg"))
+
+
 if __name__ == "__main__":
-    for draw, name in ((grown, "growth"), (asked_about, "long_history"), (soaked, "soak")):
-        figures = _DOCS / f"{name}.json"
-        if figures.exists():
-            draw(figures, figures.with_suffix(".svg"))
+    for found in _PLOTS:
+        if (_DOCS / f"{found}.json").exists():
+            _plot(found)

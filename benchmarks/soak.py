@@ -24,7 +24,7 @@ import psutil
 
 import streamstate as ss
 from benchmarks.harness import Measurement
-from benchmarks.plot import soaked
+from benchmarks.plot import publish
 from benchmarks.size import Size
 from benchmarks.workload import unload_state
 from streamstate.command_line import main as command
@@ -40,7 +40,6 @@ _QUICKENED = 100
 _SAMPLES = 50
 _PAUSE = 0.2
 _FULL = 10_000
-_DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 
 
 def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
@@ -61,8 +60,7 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
     asked = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     rows = _joined(samples, asked)
     if size.epochs >= _FULL:
-        (_DOCS / "soak.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        soaked(_DOCS / "soak.json", _DOCS / "soak.svg")
+        publish("soak", rows)
     # The processes have loaded what they need, and files are swept, after the first of ten parts.
     part = max(len(rows) // 10, 1)
     first, last = rows[part : 2 * part], rows[-part:]
