@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,11 +21,18 @@ _READ_ERRORS = (errno.EIO, errno.EMFILE)
 
 @dataclass(frozen=True)
 class Seen:
-    """A capture without a fault, from whose calls faults are drawn."""
+    """A run without a fault, such as a capture, from whose calls faults are drawn."""
 
     changes: list[Call]
     reads: int
     seconds: float
+
+    @classmethod
+    def recorded(cls, folder: Path, run: Callable[[Path, Kind], tuple[list[Call], float]]) -> Seen:
+        """Run twice, each in a folder of its own; the run returns the calls of a kind, and how long it took."""
+        reads, _ = run(folder / "reads", Kind.READ)
+        changes, seconds = run(folder / "changes", CHANGES)
+        return cls(changes, len(reads), seconds)
 
 
 @dataclass(frozen=True)

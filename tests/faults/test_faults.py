@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ from faults.drawing import Drawn, Seen, at_every_commit, draw_fault
 from faults.files import faulty, orphans, unfinished
 from faults.inspection import Findings, inspect
 from faults.queries import Workload
-from faults.shim import CHANGES, Call, Control, Fault, Kind
+from faults.shim import Call, Control, Fault, Kind
 from faults.zygote import Ending, Job, Zygote
 from streamstate.errors import NotAStoreError, UnknownQueryError
 
@@ -22,10 +23,7 @@ from streamstate.errors import NotAStoreError, UnknownQueryError
 @pytest.fixture(scope="session")
 def seen(zygote: Zygote, workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """The calls of a capture without a fault, recorded in a second run with a warm JVM."""
-    folder = tmp_path_factory.mktemp("seen")
-    reads, _ = _seen(zygote, workload, folder / "reads", Kind.READ)
-    changes, seconds = _seen(zygote, workload, folder / "changes", CHANGES)
-    return Seen(changes, len(reads), seconds)
+    return Seen.recorded(tmp_path_factory.mktemp("seen"), partial(_seen, zygote, workload))
 
 
 def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tuple[list[Call], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,17 +13,14 @@ from faults.conftest import FULL, SEED, Processes, Whole
 from faults.drawing import Drawn, Seen, draw_fault
 from faults.files import faulty, orphans
 from faults.inspection import inspect
-from faults.shim import CHANGES, Action, Call, Control, Fault, Kind
+from faults.shim import Action, Call, Control, Fault, Kind
 from faults.zygote import Job, Zygote
 
 
 @pytest.fixture(scope="session")
 def merging(zygote: Zygote, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """The calls of merging without a fault."""
-    folder = tmp_path_factory.mktemp("merging")
-    reads, _ = _calls(zygote, whole, folder / "reads", Kind.READ)
-    changes, seconds = _calls(zygote, whole, folder / "changes", CHANGES)
-    return Seen(changes, len(reads), seconds)
+    return Seen.recorded(tmp_path_factory.mktemp("merging"), partial(_calls, zygote, whole))
 
 
 def _calls(zygote: Zygote, whole: Whole, store: Path, counted: Kind) -> tuple[list[Call], float]:
