@@ -13,8 +13,9 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.maintenance import compact
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.registry import register
 

@@ -30,9 +30,9 @@ from streamstate.snapshots.delta import Place, append_once, open_or_create, open
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.entries import TableEntry
 from streamstate.snapshots.keyframes import keyframe_file
 from streamstate.snapshots.list_lengths import ListLengths, Log
-from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import CHANGE, EPOCH, Columns, Shape, StateSource
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateRows

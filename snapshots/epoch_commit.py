@@ -22,8 +22,9 @@ from streamstate.snapshots.commit_times import CommitTimes
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain
 from streamstate.snapshots.duckdb_sql import database_errors
+from streamstate.snapshots.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableCounts, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateReader, no_state

@@ -33,10 +33,11 @@ from streamstate.snapshots.delta.data_files import DataFile, delete_files, write
 from streamstate.snapshots.delta.log_checks import seal_missing
 from streamstate.snapshots.delta.maintenance import GRACE, removals
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.epoch_range import epoch_items
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query

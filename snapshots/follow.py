@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
 
 # How often to look whether the commit log has changed: cheap on a disk, not on an object store.
 _LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0

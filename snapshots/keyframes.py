@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,8 +16,9 @@ from streamstate.snapshots.delta.commits import required, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 from streamstate.snapshots.delta.reusable_files import Prepared
+from streamstate.snapshots.entries import TableEntry, TableFacts
 from streamstate.snapshots.layout import RETENTION
-from streamstate.snapshots.manifest import TableEntry, generation_of
+from streamstate.snapshots.manifest import generation_of
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
 # The newest keyframe that a capture wrote beside an epoch's commit, and its rows.
@@ -86,8 +87,8 @@ def marked_rows(table: DeltaTable, epoch: int | None) -> int | None:
     return version_of(table, _MARKED_ROWS) if known else None
 
 
-def keyframes_in(version: TableVersion, live: Mapping[int, int | None]) -> list[int]:
-    """Of some epochs with their numbers of live keys, those with a complete keyframe in files of its own, ascending.
+def keyframes_in(version: TableVersion, facts: TableFacts) -> list[int]:
+    """The epochs of a manifest with a complete keyframe in files of its own, ascending.
 
     The manifest names a keyframe from the next epoch on; a reader of the keyframe's own epoch finds it here. Merging
     files may have left a part of it in files of its own, so one whose number of rows is unknown does not count.
@@ -102,8 +103,8 @@ def keyframes_in(version: TableVersion, live: Mapping[int, int | None]) -> list[
             rows_at[first] += rows or 0
 
     def expected(epoch: int) -> int | None:
-        known = live.get(epoch)
-        return marked_rows(version.table, epoch) if known is None and epoch in live else known
+        known = facts.rows_at(epoch)
+        return marked_rows(version.table, epoch) if known is None and facts.has(epoch) else known
 
     return sorted(epoch for epoch, rows in rows_at.items() if expected(epoch) == rows)
 

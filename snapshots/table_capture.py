@@ -13,9 +13,9 @@ from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, Ta
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.maintenance import sweep
+from streamstate.snapshots.entries import TableCounts, TableEntry
 from streamstate.snapshots.executors.writer import ExecutorWriter
 from streamstate.snapshots.keyframes import marked_rows, marks_of
-from streamstate.snapshots.manifest import TableCounts, TableEntry
 from streamstate.snapshots.merging import merge_log
 from streamstate.snapshots.operators import Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures

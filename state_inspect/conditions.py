@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidSQLError, StreamStateError
 from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import TIME
-from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_columns, invalid_key, key_condition, key_of

@@ -33,7 +33,7 @@ def first_epoch_in_files(query: RecordedQuery, table: str, predicate: str) -> in
     """
     log = query.change_log(table)
     search = _Search(query.name, log, f"({predicate_sql(predicate, log.columns, table)})")
-    captured = [entry.epoch for entry in log.entries if entry.captured]
+    captured = log.entries.captured
     after = -1
     while (found := search.first_written(after)) is not None:
         at = bisect_left(captured, found)
@@ -57,10 +57,10 @@ class _Search:
         self.condition = condition
         self._name = f"{query}/{log.table}"
         self._log = log
-        starts = [run.first for run in runs_of(log.entries, log.table) if run.starts_at_keyframe]
+        starts = [run.first for run in runs_of(log.facts) if run.starts_at_keyframe]
         known = f"_change = '{KEYFRAME}' AND {EPOCH} IN ({', '.join(map(str, starts)) or 'NULL'})"
         self._written = f"(_change = '{PUT}' OR {known})"
-        newest = max((entry.epoch for entry in log.entries if entry.captured), default=-1)
+        newest = max(log.entries.captured, default=-1)
         self._files = [
             file
             for file in log.version.files(EPOCH)

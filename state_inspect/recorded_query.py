@@ -19,8 +19,9 @@ from streamstate.snapshots.change_log import beginnings, check_generation, key_c
 from streamstate.snapshots.consistent_read import read_once
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.entries import Entries, Entry, TableFacts
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableCounts
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
@@ -66,13 +67,18 @@ class ChangeLog:
 
     table: str
     version: TableVersion
-    entries: tuple[Entry, ...]
+    entries: Entries
     """The manifest, ascending by epoch."""
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The types of all columns."""
         return self.version.schema
+
+    @property
+    def facts(self) -> TableFacts:
+        """What the manifest says of the table."""
+        return self.entries.facts(self.table)
 
     @property
     def key_columns(self) -> list[str]:
@@ -101,12 +107,11 @@ class ChangeLog:
 
     def keyframe(self, epoch: int) -> int | None:
         """The keyframe that reading an epoch starts from; None for the table's beginning."""
-        found = next((entry for entry in self.entries if entry.epoch == epoch and self.table in entry.tables), None)
-        if found is None:
+        if not self.facts.has(epoch):
             raise UnknownEpochError(
                 f"Epoch {epoch} was dropped by retention while it was being read.\nRetry with an epoch that is kept."
             )
-        return found.tables[self.table].keyframe
+        return self.facts.keyframe_of(epoch)
 
 
 class RecordedQuery:
@@ -116,9 +121,8 @@ class RecordedQuery:
     """
 
     # Kept until the manifest has new epochs.
-    _explained: tuple[list[Entry], Causes] | None = None
-    _described: tuple[list[Entry], dict[str, ChangeLog]] | None = None
-    _listed: tuple[list[Entry], list[int], list[str]] | None = None
+    _explained: tuple[Entries, Causes] | None = None
+    _described: tuple[Entries, dict[str, ChangeLog]] | None = None
 
     def __init__(
         self, layout: Layout, name: str, index: Index, lineage: Lineage, related: Callable[[str], QueryHistory]
@@ -130,40 +134,31 @@ class RecordedQuery:
         self.related = related
         self._manifest = Manifest(layout, name)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> Entries:
         """The manifest's rows, with those of new epochs."""
-        return list(read_once(self._manifest, self._newest_entries))
+        return read_once(self._manifest, self._newest_entries)
 
     @property
-    def known_entries(self) -> list[Entry]:
+    def known_entries(self) -> Entries:
         """The manifest's rows as of the last read; loading an interval table may have read them again."""
         return self._manifest.entries
 
     def captured(self) -> list[int]:
         """Numbers of the captured epochs, ascending."""
-        return list(self._lists()[1])
+        return list(self.entries().captured)
 
     def tables(self) -> list[str]:
         """Names of all state tables that any epoch has."""
-        return list(self._lists()[2])
-
-    def _lists(self) -> tuple[list[Entry], list[int], list[str]]:
-        """The manifest's rows, the captured epochs and the state tables; made again only if there are new epochs."""
-        entries = read_once(self._manifest, self._newest_entries)
-        known = self._listed
-        if known is None or known[0] is not entries:
-            captured = [entry.epoch for entry in entries if entry.captured]
-            tables = dict.fromkeys(table for entry in entries for table in entry.tables)
-            self._listed = known = entries, captured, list(tables)
-        return known
+        return list(self.entries().tables)
 
     def begins_by(self, epoch: int) -> bool:
         """Whether the query has an epoch of its own by then; a fork shares earlier epochs with its parent."""
-        return any(entry.captured and entry.epoch <= epoch for entry in self.entries())
+        captured = self.entries().captured
+        return bool(captured) and captured[0] <= epoch
 
     def live_entry(self) -> Entry:
         """The newest captured epoch; raises if none is captured yet."""
-        newest = next((entry for entry in reversed(self.entries()) if entry.captured), None)
+        newest = self.entries().newest
         if newest is None:
             raise UnknownEpochError(
                 f"No epoch of {self.name} is captured yet.\nWait for the first epoch, or capture one."
@@ -181,17 +176,19 @@ class RecordedQuery:
     def entry_at_time(self, moment: datetime) -> Entry:
         """The epoch that was the newest committed one at a moment; raises if a missing epoch may have been newer."""
         entries = self.entries()
-        known = [entry for entry in entries if entry.captured and entry.committed_at]
-        before = [entry for entry in known if entry.committed_at and entry.committed_at <= moment]
+        times = zip(entries.epochs.tolist(), entries.is_captured.tolist(), entries.values("committed_at"), strict=True)
+        known = [(epoch, time) for epoch, captured, time in times if captured and time]
+        before = [epoch for epoch, time in known if time <= moment]
         if not before:
-            raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.{_first(known)}")
-        found = before[-1]
-        after = next((entry for entry in entries if entry.epoch > found.epoch), None)
+            first = f"\nIts first captured epoch, {known[0][0]}, was committed at {known[0][1]}." if known else ""
+            raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.{first}")
+        at = entries.first_at(before[-1])
+        found, after = entries[at], entries[at + 1] if at + 1 < len(entries) else None
         if after is not None and not (after.captured and after.epoch == found.epoch + 1):
             why = "retention dropped the epochs after" if after.epoch > found.epoch + 1 else "there is a gap after"
             raise UnknownEpochError(
                 f"Cannot tell which epoch of {self.name} was current at {moment.isoformat()}: {why} epoch"
-                f" {found.epoch}.\n{_nearest(found.epoch + 1, [entry.epoch for entry in known])}"
+                f" {found.epoch}.\n{_nearest(found.epoch + 1, [epoch for epoch, _ in known])}"
             )
         return found
 
@@ -226,7 +223,7 @@ class RecordedQuery:
 
         A history that is loaded, or soon read, is one part.
         """
-        epochs = [entry.epoch for entry in self._manifest.entries if entry.captured]
+        epochs = self._manifest.entries.captured
         if not epochs or self.is_soon_read(table, after):
             whole = self.interval_table(table, after)
             yield HistoryPart(whole, after, whole.high)
@@ -246,12 +243,14 @@ class RecordedQuery:
 
     def _ends_of_parts(self, table: str, epochs: Sequence[int], after: int) -> list[int]:
         """The epochs after each of which a part has enough changes, and the newest epoch."""
-        ends, changes, most = [], 0, _IN_A_PART // len(self.columns(table).columns)
-        for entry in self._manifest.entries[bisect_right(self._manifest.entries, after, key=lambda one: one.epoch) :]:
-            facts = entry.tables.get(table)
-            changes += 0 if facts is None else facts.changes
-            if entry.captured and changes >= most:
-                ends.append(entry.epoch)
+        facts, ends, changes = self._manifest.entries.facts(table), [], 0
+        most = _IN_A_PART // len(self.columns(table).columns)
+        places = slice(facts.between(after, epochs[-1]).start, None)
+        columns = (column[places].tolist() for column in (facts.epochs, facts.is_captured, facts.changes))
+        for epoch, captured, added in zip(*columns, strict=True):
+            changes += added
+            if captured and changes >= most:
+                ends.append(epoch)
                 changes = 0
         return [*ends, epochs[-1]]
 
@@ -290,20 +289,15 @@ class RecordedQuery:
 
     def _changes(self, table: str, after: int, upto: int) -> int:
         """The changes of a state table after an epoch, up to another."""
-        entries = self._manifest.entries
-        places = [bisect_right(entries, epoch, key=lambda entry: entry.epoch) for epoch in (after, upto)]
-        between = (entry.tables.get(table) for entry in entries[places[0] : places[1]])
-        return sum(facts.changes for facts in between if facts is not None)
+        return self._manifest.entries.facts(table).changes_between(after, upto)
 
     def _rows_to_read(self, table: str, epoch: int) -> int:
         """How many rows of the changelog, roughly, the state of a table at an epoch is read from."""
-        counts = TableCounts(self._manifest.entries, table)
-        entry = self.entry(epoch)
-        keyframe = entry.tables[table].keyframe if table in entry.tables else None
+        facts = self._manifest.entries.facts(table)
+        keyframe = facts.keyframe_of(epoch)
         if keyframe is None:
-            return self._changes(table, -1, epoch)
-        rows = counts.rows_at(keyframe)
-        return (rows or 0) + self._changes(table, keyframe, epoch)
+            return facts.changes_between(-1, epoch)
+        return (facts.rows_at(keyframe) or 0) + facts.changes_between(keyframe, epoch)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
         """The temporal index of a state table at an entry's epoch, even if retention has dropped the epoch since.
@@ -378,39 +372,30 @@ class RecordedQuery:
             version = TableVersion(place, required(place))
             try:
                 check_generation(version, generation)
-                return ChangeLog(table, version, tuple(self._manifest.entries))
+                return ChangeLog(table, version, self._manifest.entries)
             except OvertakenError:
                 # Retention has rewritten the changelog since the manifest was read.
                 self._manifest.refresh()
                 if self._manifest.generation == generation:
                     raise
 
-    def _newest_entries(self) -> list[Entry]:
+    def _newest_entries(self) -> Entries:
         self._manifest.refresh()
         return self._manifest.entries
 
     def _stays(self, entry: Entry) -> bool:
         """Whether retention has kept an entry's epoch, as far as is known."""
         entries = self._manifest.entries
-        at = bisect_left(entries, entry.epoch, key=lambda known: known.epoch)
-        return entry.generation == self._manifest.generation or (at < len(entries) and entries[at].epoch == entry.epoch)
+        return entry.generation == self._manifest.generation or entries.of(entry.epoch) is not None
 
-    def _captured_entry(self, entries: list[Entry], epoch: int) -> Entry:
-        at = bisect_left(entries, epoch, key=lambda entry: entry.epoch)
-        found = entries[at] if at < len(entries) and entries[at].epoch == epoch else None
+    def _captured_entry(self, entries: Entries, epoch: int) -> Entry:
+        found = entries.of(epoch)
         if found is not None and found.captured:
             return found
-        captured = [entry.epoch for entry in entries if entry.captured]
         why = "is not captured" if found is None else "was gone from Spark's checkpoint before it could be captured"
         if found is None and entries and 0 <= epoch < entries[-1].epoch:
             why = "was dropped by retention"
-        raise UnknownEpochError(f"Epoch {epoch} of {self.name} {why}.\n{_nearest(epoch, captured)}")
-
-
-def _first(known: list[Entry]) -> str:
-    if not known:
-        return ""
-    return f"\nIts first captured epoch, {known[0].epoch}, was committed at {known[0].committed_at}."
+        raise UnknownEpochError(f"Epoch {epoch} of {self.name} {why}.\n{_nearest(epoch, entries.captured)}")
 
 
 def _nearest(epoch: int, captured: list[int]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError
 from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.state_table import StateTable

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOG = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]

@@ -14,10 +14,10 @@ from streamstate.snapshots.changelog_writer import LogPosition, TableLog, record
 from streamstate.snapshots.delta import commit_once
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.maintenance import sweep
+from streamstate.snapshots.entries import TableEntry
 from streamstate.snapshots.executors import reports
 from streamstate.snapshots.executors.reports import require_valid
 from streamstate.snapshots.executors.tasks import Batches, TableTask, write_changes, write_compared, write_keyframe
-from streamstate.snapshots.manifest import TableEntry
 from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.state_reader import StateFrame, StateReader

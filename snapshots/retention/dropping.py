@@ -28,9 +28,10 @@ from streamstate.snapshots.delta.commits import remember_removed
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.maintenance import GRACE, removals, sweep
 from streamstate.snapshots.delta.reading import Committed, TableVersion
+from streamstate.snapshots.entries import Entry, as_rows
 from streamstate.snapshots.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, as_rows, make_manifest, read_entries, with_kept_keyframes
+from streamstate.snapshots.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
 from streamstate.snapshots.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows

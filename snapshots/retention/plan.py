@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.entries import Entry
 
 # As for a capture's keyframes: with fewer rows a keyframe saves readers no time.
 _SMALLEST_KEYFRAME = 50_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.duckdb_sql import listed, same
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.recorded_query import HistoryPart

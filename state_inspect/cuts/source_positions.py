@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.source_progress import FILES, by_source
 
 Positions: TypeAlias = "dict[Hashable, Hashable]"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamstate.snapshots.change_log import operator_of
 from streamstate.snapshots.duckdb_sql import quoted, same
-from streamstate.snapshots.manifest import Entry
+from streamstate.snapshots.entries import Entries
 from streamstate.snapshots.operators import HASH, NO_KEY, POSITION
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
 from streamstate.state_inspect.differences.diff_sql import Columns
@@ -69,20 +69,16 @@ class Causes:
     def __init__(
         self,
         index: Index,
-        entries: Sequence[Entry],
+        entries: Entries,
         columns: Callable[[str], Columns],
         versions_of: Callable[[str, pa.Table, int, int], IntervalTable],
     ) -> None:
         self._index = index
         self._columns = columns
         self._versions_of = versions_of
-        self._epochs = [entry.epoch for entry in entries]
-        self._entries = entries
-        self._tables = list(dict.fromkeys(name for entry in entries for name in entry.tables))
-
-    @cached_property
-    def _facts(self) -> dict[int, EpochFacts]:
-        return dict(_epoch_facts(self._entries))
+        self._epochs = entries.epochs.tolist()
+        self._facts = _EpochFactsOf(entries)
+        self._tables = entries.tables
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
         """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
@@ -257,38 +253,41 @@ def _session_end(table: IntervalTable) -> str:
     return "NULL::BIGINT"
 
 
-def _epoch_facts(entries: Sequence[Entry]) -> Iterator[tuple[int, EpochFacts]]:
-    only = len({_operator_id(name) for entry in entries for name in entry.tables}) == 1
-    before: Entry | None = None
-    for entry in entries:
-        if entry.captured:
-            single = entry.epoch == 0 or (before is not None and before.captured and before.epoch == entry.epoch - 1)
-            yield (
-                entry.epoch,
-                EpochFacts(
-                    entry.epoch,
-                    watermark=_watermark(entry),
-                    began=None if entry.began_at is None else _ms(entry.began_at),
-                    # Another operator may emit rows that it held back, although nothing was read.
-                    no_input=only and single and _read_nothing(entry, before),
-                    single=single,
-                    only_operator=only,
-                ),
-            )
-        before = entry
+class _EpochFactsOf:
+    """What the rules need to know of the captured epochs, each found out when it is asked for."""
 
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._known: dict[int, EpochFacts | None] = {}
 
-def _read_nothing(entry: Entry, before: Entry | None) -> bool:
-    """Whether an epoch ends at the offsets of the previous one in every source."""
-    unchanged = entry.offsets is not None and before is not None and entry.offsets == before.offsets
-    return entry.input_rows == 0 or unchanged
+    @cached_property
+    def _is_only_operator(self) -> bool:
+        return len({_operator_id(name) for name in self._entries.tables}) == 1
 
+    def get(self, epoch: int) -> EpochFacts | None:
+        if epoch not in self._known:
+            self._known[epoch] = self._found(epoch)
+        return self._known[epoch]
 
-def _watermark(entry: Entry) -> int | None:
-    """The watermark in milliseconds, 0 if there was none; None if Spark had purged it."""
-    if entry.watermark is not None:
-        return _ms(entry.watermark)
-    return None if entry.offsets is None else 0
+    def _found(self, epoch: int) -> EpochFacts | None:
+        entries = self._entries
+        at = entries.first_at(epoch)
+        if at == len(entries) or entries.epochs[at] != epoch or not entries.is_captured[at]:
+            return None
+        single = epoch == 0 or (at > 0 and bool(entries.is_captured[at - 1]) and entries.epochs[at - 1] == epoch - 1)
+        offsets, began, watermark = (entries.values(name) for name in ("offsets", "began_at", "watermark"))
+        unchanged = at > 0 and offsets[at] is not None and offsets[at] == offsets[at - 1]
+        read_nothing = entries.values("input_rows")[at] == 0 or unchanged
+        return EpochFacts(
+            epoch,
+            # No watermark, unless Spark had purged it.
+            watermark=_ms(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
+            began=None if began[at] is None else _ms(began[at]),
+            # Another operator may emit rows that it held back, although nothing was read.
+            no_input=self._is_only_operator and single and read_nothing,
+            single=single,
+            only_operator=self._is_only_operator,
+        )
 
 
 def _ms(moment: datetime) -> int:

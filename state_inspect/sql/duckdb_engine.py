@@ -163,7 +163,7 @@ def _history_in_files(log: ChangeLog, epoch: int) -> _Rows:
     columns = [PARTITION, *log.columns]
     spans = ", ".join(
         f"({first}, {last}, {starts}, {'NULL' if gap is None else gap})"
-        for first, last, starts, gap in spans_until(log.entries, log.table, epoch)
+        for first, last, starts, gap in spans_until(log.facts, epoch)
     )
     keys = ", ".join(f"files.{quoted(name)}" for name in log.key_columns)
     following = f"lead({EPOCH}) OVER (PARTITION BY spans._first, {keys} ORDER BY {EPOCH})"

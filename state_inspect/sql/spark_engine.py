@@ -192,7 +192,7 @@ def _history(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
 
     A version that is valid before a gap ends at the gap; after it, the changelog starts again with a keyframe.
     """
-    spans = spans_until(log.entries, log.table, epoch)
+    spans = spans_until(log.facts, epoch)
     known = spark.createDataFrame(spans, "_first LONG, _last LONG, _restarts BOOLEAN, _gap LONG")
     rows = _log(spark, log, None, epoch).join(F.broadcast(known), F.col(EPOCH).between(F.col("_first"), F.col("_last")))
     is_keyframe, restarts = F.col(CHANGE) == KEYFRAME, F.col("_restarts")

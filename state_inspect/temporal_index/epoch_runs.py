@@ -2,86 +2,89 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import Any
 
-from streamstate.snapshots.manifest import Entry
+import numpy as np
+
+from streamstate.snapshots.entries import TableFacts
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """Epochs of one state table between two gaps; retention may have dropped some of them."""
 
-    first: int
-    last: int
+    epochs: np.ndarray[Any, np.dtype[np.int64]]
+    """Ascending."""
+    bases: np.ndarray[Any, np.dtype[np.int64]]
+    """For each epoch where reading it starts: its keyframe, or the first epoch if the run begins with an empty
+    table."""
+    starts_at_keyframe: bool
+    """Whether it begins with a keyframe, because the changes before it are not known."""
     before: int | None = None
     """The last epoch before the gap that precedes the run."""
-    keyframes: dict[int, int | None] = field(default_factory=dict)
-    """For each epoch the keyframe that reading it starts from; None for the table's beginning."""
 
     @property
-    def starts_at_keyframe(self) -> bool:
-        """Whether it begins with a keyframe, because the changes before it are not known."""
-        return self.keyframes[self.first] == self.first
+    def first(self) -> int:
+        """Its first epoch."""
+        return int(self.epochs[0])
+
+    @property
+    def last(self) -> int:
+        """Its last epoch."""
+        return int(self.epochs[-1])
 
     def base(self, epoch: int) -> int:
-        """Where reading an epoch starts: its keyframe, or the first epoch of a run that begins with an empty table."""
-        keyframe = self.keyframes[epoch]
-        return self.first if keyframe is None else keyframe
-
-    def newest(self, epoch: int) -> int:
-        """Its newest epoch up to one, which it does not begin after."""
-        return epoch if epoch in self.keyframes else max(known for known in self.keyframes if known <= epoch)
+        """Where reading an epoch starts, or the newest before it; the run does not begin after it."""
+        return int(self.bases[np.searchsorted(self.epochs, epoch, side="right") - 1])
 
     def keyframe_at(self, base: int) -> int | None:
         """The keyframe to read at a base; None if the run begins with an empty table."""
         return base if base > self.first or self.starts_at_keyframe else None
 
+    def upto(self, last: int) -> Run:
+        """The run without the epochs after one."""
+        kept = slice(int(np.searchsorted(self.epochs, last, side="right")))
+        return Run(self.epochs[kept], self.bases[kept], self.starts_at_keyframe, self.before)
 
-def runs_of(entries: Sequence[Entry], table: str, held: Sequence[int] = ()) -> list[Run]:
+
+def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[Run]:
     """The runs of a state table, ascending.
 
     Args:
-        entries: the manifest.
-        table: the state table.
-        held: keyframes in its changelog, ascending; entries may name an older one.
+        facts: what the manifest says of it.
+        held: keyframes in its changelog, ascending; the manifest may name an older one.
     """
+    places = np.flatnonzero(facts.is_captured & facts.is_there)
+    if not len(places):
+        return []
+    gaps = np.cumsum(~facts.is_captured)[places]
+    in_log = np.array(held, np.int64)
     runs: list[Run] = []
-    broken = True
-    for entry in entries:
-        if not entry.captured:
-            broken = True
-        elif table in entry.tables:
-            if broken:
-                runs.append(Run(entry.epoch, entry.epoch, runs[-1].last if runs else None))
-            runs[-1].last = entry.epoch
-            runs[-1].keyframes[entry.epoch] = _newest(entry.tables[table].keyframe, held, runs[-1].first, entry.epoch)
-            broken = False
+    for of_run in np.split(places, np.flatnonzero(np.diff(gaps)) + 1):
+        epochs, keyframes = facts.epochs[of_run], facts.keyframes[of_run]
+        first = int(epochs[0])
+        known = np.concatenate([[-1], in_log[np.searchsorted(in_log, first) :]])
+        keyframes = np.maximum(keyframes, known[np.searchsorted(known, epochs, side="right") - 1])
+        starts = bool(keyframes[0] == first)
+        runs.append(Run(epochs, np.where(keyframes < 0, first, keyframes), starts, runs[-1].last if runs else None))
     return runs
 
 
-def spans_until(entries: Sequence[Entry], table: str, epoch: int) -> list[tuple[int, int, bool, int | None]]:
+def spans_until(facts: TableFacts, epoch: int) -> list[tuple[int, int, bool, int | None]]:
     """The runs up to an epoch: first and last epoch, whether it starts at a keyframe, and the gap that ends it."""
-    runs = [run for run in runs_of(entries, table) if run.first <= epoch]
+    runs = [run for run in runs_of(facts) if run.first <= epoch]
     return [
         (run.first, min(run.last, epoch), run.starts_at_keyframe, None if run is runs[-1] else run.last + 1)
         for run in runs
     ]
 
 
-def _newest(named: int | None, held: Sequence[int], first: int, epoch: int) -> int | None:
-    """The newest keyframe of a run that an epoch can be read from."""
-    at = bisect_right(held, epoch)
-    if at == 0 or held[at - 1] < first:
-        return named
-    return held[at - 1] if named is None else max(named, held[at - 1])
-
-
 def base(runs: Sequence[Run], epoch: int) -> int:
     """Where reading an epoch starts; for an epoch before the first, the beginning of the table."""
     run = next((run for run in reversed(runs) if run.first <= epoch), None)
-    return runs[0].first if run is None else run.base(run.newest(epoch))
+    return runs[0].first if run is None else run.base(epoch)
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,9 @@ def part_of(runs: Sequence[Run], first: int, last: int) -> Part:
     held = [run for run in runs if run.first <= last]
     if not held:  # the table did not exist yet
         return Part(first, last, [], set(), is_newest=False)
-    keyframe = held[-1].base(held[-1].newest(last))
-    high = max(epoch for epoch in held[-1].keyframes if held[-1].base(epoch) == keyframe)
+    newest = held[-1]
+    high = int(newest.epochs[newest.bases == newest.base(last)].max())
     low = min(first, base(runs, first))
-    chosen = [replace(run, last=min(run.last, high)) for run in held if run.last >= low]
+    chosen = [run.upto(high) for run in held if run.last >= low]
     starts = {run.first for run in chosen if run.starts_at_keyframe}
     return Part(low, max(high, last), chosen, starts, is_newest=high == runs[-1].last)

@@ -17,8 +17,9 @@ from streamstate.errors import IndexFullError, InvalidArgumentError
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.duckdb_sql import embedded
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Entry, Manifest, log_version_of
+from streamstate.snapshots.manifest import Manifest, log_version_of
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations

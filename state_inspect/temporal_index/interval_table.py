@@ -13,7 +13,6 @@ unsorted, until there are so many that scanning them would take noticeable time.
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,9 +31,9 @@ from streamstate.snapshots.change_log import (
 from streamstate.snapshots.delta.commits import update
 from streamstate.snapshots.delta.reading import TableVersion, cannot_read
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
+from streamstate.snapshots.entries import Entries, TableFacts
 from streamstate.snapshots.key_scan import KeyScan
 from streamstate.snapshots.keyframes import keyframes_in, marked_rows
-from streamstate.snapshots.manifest import Entry, TableCounts
 from streamstate.snapshots.operators import HASH, PARTITION
 from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
@@ -129,7 +128,7 @@ class IntervalTable:
         begins = self.low is not None and (self.low <= first or (self._whole and first < 0))
         return not self._unsure and begins and self.high >= last
 
-    def cover(self, entries: Sequence[Entry], first: int, *, opened: bool = False) -> None:
+    def cover(self, entries: Entries, first: int, *, opened: bool = False) -> None:
         """Load the epochs from ``first`` on that the index lacks.
 
         Args:
@@ -146,8 +145,9 @@ class IntervalTable:
         if self._unsure:
             with contextlib.suppress(duckdb.Error):
                 self._db.execute("ROLLBACK")
+        facts = entries.facts(self._table)
         if self.low is not None and (
-            self._unsure or self._version.schema != self.schema or self._far_back(entries, first)
+            self._unsure or self._version.schema != self.schema or self._far_back(facts, first)
         ):
             # A restarted query added a column, or much more is missing than is loaded.
             first = min(first, self.low)
@@ -155,11 +155,11 @@ class IntervalTable:
         if self.low is None:
             self._know_columns()
         # Keyframes matter only for older epochs; loading new epochs need not look at all files.
-        held = self._keyframes(entries) if self.low is None or first < self.low else []
-        runs = runs_of(entries, self._table, held)
+        held = self._keyframes(facts) if self.low is None or first < self.low else []
+        runs = runs_of(facts, held)
         if not runs:
             return
-        self._expected = self._lacking(entries, first)
+        self._expected = self._lacking(facts, first)
         with self._all_or_nothing():
             low, high = self._load(runs, first)
         self.low, self.high = low, high
@@ -170,37 +170,31 @@ class IntervalTable:
                 self._sort()
             self._unsure = False
 
-    def outgrown(self, entries: Sequence[Entry], first: int) -> bool:
+    def outgrown(self, entries: Entries, first: int) -> bool:
         """Whether the epochs from ``first`` on take less than a quarter of the memory, loaded by themselves."""
-        newest = next((entry.tables[self._table] for entry in reversed(entries) if self._table in entry.tables), None)
-        if newest is None or newest.keyframe is None or newest.keyframe > first:
-            return False
-        rows = self._rows_at_keyframe(entries, newest.keyframe)
-        after = entries[bisect_right(entries, newest.keyframe, key=lambda entry: entry.epoch) :]
-        changes = sum(entry.tables[self._table].changes for entry in after if self._table in entry.tables)
-        return rows + changes < self.versions // 4
+        facts = entries.facts(self._table)
+        keyframe = int(facts.keyframes[facts.is_there][-1]) if facts.is_there.any() else -1
+        rows = self._rows_at_keyframe(facts, keyframe) + facts.changes_between(keyframe, int(facts.epochs[-1]))
+        return 0 <= keyframe <= first and rows < self.versions // 4
 
-    def _lacking(self, entries: Sequence[Entry], first: int) -> int:
+    def _lacking(self, facts: TableFacts, first: int) -> int:
         """The approximate number of changelog rows to read for the epochs from ``first`` on."""
-        own = [entry for entry in entries if self._table in entry.tables and entry.epoch >= first]
-        lacking = [entry.tables[self._table].changes for entry in own if not self._has(entry.epoch)]
-        base = own[0].tables[self._table].keyframe if self.low is None and own else None
-        return sum(lacking) + (0 if base is None else self._rows_at_keyframe(entries, base))
+        own = facts.is_there & (facts.epochs >= first)
+        if self.low is not None:
+            return int(facts.changes[own & ((facts.epochs < self.low) | (facts.epochs > self.high))].sum())
+        base = int(facts.keyframes[own][0]) if own.any() else -1
+        return int(facts.changes[own].sum()) + (0 if base < 0 else self._rows_at_keyframe(facts, base))
 
-    def _rows_at_keyframe(self, entries: Sequence[Entry], keyframe: int) -> int:
+    def _rows_at_keyframe(self, facts: TableFacts, keyframe: int) -> int:
         """How many rows a keyframe has; 0 if nobody has counted them."""
-        known = TableCounts(entries, self._table).rows_at(keyframe)
+        known = facts.rows_at(keyframe)
         return (marked_rows(self._version.table, keyframe) if known is None else known) or 0
 
-    def _has(self, epoch: int) -> bool:
-        return self.low is not None and self.low <= epoch <= self.high
-
-    def _far_back(self, entries: Sequence[Entry], first: int) -> bool:
+    def _far_back(self, facts: TableFacts, first: int) -> bool:
         """Whether reading everything again is less work than adding the epochs from ``first`` on."""
         if self.low is None or self.low <= first:
             return False
-        lacking = (entry for entry in entries if first <= entry.epoch < self.low and self._table in entry.tables)
-        return sum(entry.tables[self._table].changes for entry in lacking) > self.versions // 2
+        return facts.changes_between(first - 1, self.low - 1) > self.versions // 2
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -229,17 +223,16 @@ class IntervalTable:
         self._db.execute("ROLLBACK")
         self._unsure = False
 
-    def part(self, entries: Sequence[Entry], first: int, last: int) -> Part:
+    def part(self, entries: Entries, first: int, last: int) -> Part:
         """The epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
 
         Raises:
             OvertakenError: as :meth:`cover`.
         """
         check_generation(self._version, self.generation)
-        part = part_of(runs_of(entries, self._table, self._keyframes(entries)), first, last)
-        own = [entry for entry in entries if part.low <= entry.epoch <= part.high and self._table in entry.tables]
-        changes = sum(entry.tables[self._table].changes for entry in own)
-        self._expected = changes + self._rows_at_keyframe(entries, part.low)
+        facts = entries.facts(self._table)
+        part = part_of(runs_of(facts, self._keyframes(facts)), first, last)
+        self._expected = facts.changes_between(part.low - 1, part.high) + self._rows_at_keyframe(facts, part.low)
         return part
 
     def load(self, part: Part) -> None:
@@ -266,12 +259,10 @@ class IntervalTable:
         self.beginnings = beginnings(self.schema)
         """For columns that were added later, the epoch from which on they exist."""
 
-    def _keyframes(self, entries: Sequence[Entry]) -> list[int]:
-        known = {entry.epoch: entry.tables[self._table] for entry in entries if self._table in entry.tables}
-        found = keyframes_in(self._version, {epoch: facts.rows for epoch, facts in known.items()})
+    def _keyframes(self, facts: TableFacts) -> list[int]:
+        found = keyframes_in(self._version, facts)
         # What an epoch is read from is complete.
-        named = {facts.keyframe for facts in known.values() if facts.keyframe is not None}
-        return sorted({*found, *named})
+        return sorted({*found, *facts.keyframes[facts.keyframes >= 0].tolist()})
 
     def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
         """Load what is missing; returns the oldest and the newest epoch loaded."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from streamstate.errors import OvertakenError
-from streamstate.snapshots.manifest import Entry, Manifest
+from streamstate.snapshots.entries import Entries
+from streamstate.snapshots.manifest import Manifest
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 # Values in the past tables together, about 250 MB. Those used last are kept.
@@ -107,7 +108,7 @@ class Segments:
         return live is not None and live.generation >= manifest.generation and live.covers(first, first)
 
     def _past_table(
-        self, generation: int, entries: Sequence[Entry], first: int, last: int, *, keep: bool
+        self, generation: int, entries: Entries, first: int, last: int, *, keep: bool
     ) -> IntervalTable | None:
         """A table of past epochs; None if it would have the newest one, and so be the live one."""
         if (found := self._found(generation, first, last)) is not None:

@@ -12,8 +12,9 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.commits import Handle
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

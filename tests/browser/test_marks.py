@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import CAPTURED
-from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.registry import ForkPoint
 from streamstate.widgets.browser.marks import APART, SliderMark, slider_marks
 

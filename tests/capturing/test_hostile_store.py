@@ -16,8 +16,9 @@ from synthetic import write
 import streamstate as ss
 from streamstate.errors import UntrustedStoreError
 from streamstate.snapshots.delta.maintenance import sweep
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 from streamstate.snapshots.retention.tidying import compact
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from streamstate.snapshots import manifest as module
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 
 
 def entry(epoch: int) -> Entry:
@@ -16,7 +18,7 @@ def entry(epoch: int) -> Entry:
     return Entry(epoch, CAPTURED, run_id="run", tables={"op0": TableEntry(None, epoch, None)})
 
 
-def same(one: list[Entry], other: list[Entry]) -> bool:
+def same(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
     """Whether entries are equal, also in what comparing them leaves out."""
     return [repr(entry) for entry in one] == [repr(entry) for entry in other]
 
@@ -37,10 +39,10 @@ def test_own_rows_are_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     manifest = Manifest(Layout.at(tmp_path), "q")
     manifest.append([entry(0)], "app")
 
-    def refuse(*_arguments: object) -> list[Entry]:
+    def refuse(*_arguments: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(module, "read_entries", refuse)
+    monkeypatch.setattr(module, "read_rows", refuse)
     manifest.append([entry(1)], "app")
     manifest.refresh()
     assert [entry.epoch for entry in manifest.entries] == [0, 1]

@@ -20,8 +20,8 @@ from synthetic import write
 import streamstate as ss
 from streamstate.errors import CheckpointError, ForkError, InvalidArgumentError
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import CAPTURED
-from streamstate.snapshots.manifest import Entry
 from streamstate.snapshots.state_comparison import StateAt, state_differences
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 

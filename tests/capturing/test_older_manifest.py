@@ -8,8 +8,9 @@ import pyarrow as pa
 from synthetic import START
 
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.entries import Entry, as_rows
 from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, as_rows
+from streamstate.snapshots.manifest import Manifest
 
 
 def test_a_manifest_without_the_processing_time(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.entries import Entry, TableEntry, as_rows
 from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles
 from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry, as_rows
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.retention.dropping import keep
 from streamstate.snapshots.source_progress import sources_after
 

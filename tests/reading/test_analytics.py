@@ -21,8 +21,9 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 
 EXAMPLES = settings(max_examples=12, deadline=None)

@@ -14,8 +14,9 @@ import pytest
 import streamstate as ss
 from streamstate.snapshots.change_log import Operator, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Entry, Manifest, TableEntry
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 

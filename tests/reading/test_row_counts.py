@@ -13,8 +13,8 @@ from synthetic import State, write
 import streamstate as ss
 from streamstate.snapshots.delta.commits import commit_once, required
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.entries import TableCounts, TableEntry
 from streamstate.snapshots.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
-from streamstate.snapshots.manifest import TableCounts, TableEntry
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview.drawing import OverviewDrawing
@@ -112,7 +112,8 @@ def test_the_most_rows_follow_from_the_last_count(history: ss.History) -> None:
     """Every change since may have added a row."""
     counts = TableCounts(history.recorded.entries(), "op0")
     assert counts.most() == 1 + 2 + 2 + 1
-    assert (counts.rows_at(0), counts.rows_at(1), counts.rows_at(9)) == (1, None, None)
+    facts = history.recorded.entries().facts("op0")
+    assert (facts.rows_at(0), facts.rows_at(1), facts.rows_at(9)) == (1, None, None)
     assert counts.changes_since(1) == 3
     assert (counts.counted_since(None), counts.counted_since(0), counts.counted_since(1)) == (1, 1, None)
 
@@ -143,6 +144,6 @@ def test_a_keyframe_beside_its_epoch_counts_if_it_is_complete(history: ss.Histor
     )
     version = TableVersion(place, required(place))
     assert marked_rows(version.table, 3) == rows
-    assert keyframes_in(version, {0: 1, 3: None}) == ([3] if rows == 2 else [])
+    assert keyframes_in(version, history.recorded.entries().facts("op0")) == ([3] if rows == 2 else [])
     assert keyframe_rows(version) == {3: 2}
     assert history.live().rows() == {"op0": 2}

@@ -11,7 +11,7 @@ from browser.stores import HOSTILE, Written, flights, more_flights
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownTableError
-from streamstate.snapshots.manifest import Entry, TableEntry
+from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
 from streamstate.widgets import Focus, QueryDashboard
 from streamstate.widgets.dashboard import spread as spreading

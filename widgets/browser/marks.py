@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from streamstate.widgets.number_text import ranges
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.registry import ForkPoint
 
 APART = 100

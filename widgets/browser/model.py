@@ -21,7 +21,7 @@ from streamstate.widgets.values import timestamp
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.registry import ForkPoint
     from streamstate.state_inspect import History, Snapshot, StateTable
 

@@ -15,8 +15,8 @@ from streamstate.widgets.timeline.epochs import seconds_between, watermark_lag
 from streamstate.widgets.values import timestamp
 
 if TYPE_CHECKING:
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.follow import CaptureStatus
-    from streamstate.snapshots.manifest import Entry
     from streamstate.widgets.dashboard.spread import StateSpread
 
 _PYTHON = "Traceback (most recent call last):"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.manifest import TableCounts
+from streamstate.snapshots.entries import TableCounts
 from streamstate.snapshots.registry import required_query
 from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
@@ -20,7 +20,7 @@ from streamstate.widgets.model import Focus, ViewModel, chosen_table
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.state_inspect import History
 
 PAUSE = 2.0

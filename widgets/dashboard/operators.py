@@ -16,7 +16,7 @@ from streamstate.snapshots.source_progress import by_source
 from streamstate.widgets.number_text import amount, size, span
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
 
 _FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}

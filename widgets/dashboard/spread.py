@@ -12,7 +12,7 @@ from streamstate.widgets.number_text import amount, percent
 from streamstate.widgets.values import Cell, cell, records
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.state_inspect import History
 
 EPOCHS = 20

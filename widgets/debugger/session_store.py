@@ -12,7 +12,7 @@ from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.values import timestamp
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.state_inspect import History, Store
     from streamstate.widgets.debugger.session import SessionState
     from streamstate.widgets.diffs.actions import DiffSelection

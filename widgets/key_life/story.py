@@ -17,7 +17,7 @@ from streamstate.widgets.values import canonical, number, plain, row_tuples, tim
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
 
 OWN = 3
 """Columns of a key history before the values: epoch, change, commit time. The last column is the cause."""

@@ -14,7 +14,7 @@ from streamstate.errors import StreamStateError
 
 if TYPE_CHECKING:
     from streamstate.snapshots.delta.sizes import TableSize
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.registry import Branch
     from streamstate.state_inspect import Store
 

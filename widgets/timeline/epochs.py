@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from streamstate.snapshots.commit_times import OFFSETS
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.registry import ForkPoint
 
 Number = int | float

@@ -15,7 +15,7 @@ from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, f
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.manifest import Entry
+    from streamstate.snapshots.entries import Entry
     from streamstate.state_inspect import History
 
 LIMIT = 500
