@@ -1,7 +1,7 @@
 """A query of 10,000 epochs that is followed, and asked all the time: lag, look-ups, memory and files stay the same.
 
 The follower's clock is quickened a hundred times: what it does every ten minutes it does every six seconds, what it
-keeps for an hour it keeps for 36 seconds, and for a quarter of an hour what it keeps for a day.
+keeps for an hour it keeps for 36 seconds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ from benchmarks.size import Size
 from benchmarks.workload import unload_state
 from streamstate.command_line import main as command
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.delta.log_checks import shorten
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from streamstate.snapshots.delta import Place
+
 _QUERY = "load"
 _QUICKENED = 100
+_FORGETS = {"delta.deletedFileRetentionDuration": f"interval {2 * 3600 // _QUICKENED} seconds"}
 _SAMPLES = 50
 _PAUSE = 0.2
 _FULL = 10_000
@@ -51,7 +55,9 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
     query = _started(spark, checkpoint, size)
     try:
         _wait(checkpoint, 1)
-        ss.capture(checkpoint, store, _QUERY)
+        # Its log names the files that left a table for as long as two hours last.
+        with patch.dict("streamstate.snapshots.delta.commits._CONFIGURATION", _FORGETS):
+            ss.capture(checkpoint, store, _QUERY)
         with _process("follow", checkpoint, store) as follower, _process("ask", store, answers, size.keys):
             samples = _sampled(checkpoint, store, follower, size.epochs)
     finally:
@@ -155,9 +161,12 @@ def _follow(checkpoint: str, store: str) -> None:
         current = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
         return current | {path for path, since in known.items() if now - since < kept}
 
+    def shortened(place: Place, kept: timedelta, newest: int) -> int:
+        return shorten(place, kept / _QUICKENED, newest)
+
     with (
         patch("streamstate.snapshots.epoch_commit._SWEEP_SECONDS", 600 / _QUICKENED),
-        patch("streamstate.snapshots.delta.maintenance._LOG_KEPT", timedelta(days=1) / _QUICKENED),
+        patch("streamstate.snapshots.delta.maintenance.shorten", shortened),
         patch("streamstate.snapshots.delta.maintenance._held", held),
     ):
         sys.exit(command(["follow", checkpoint, store, "--name", _QUERY, "--quiet"]))

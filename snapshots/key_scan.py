@@ -79,16 +79,22 @@ class KeyScan:
 
     def _of_group(self, opened: pq.ParquetFile, group: int) -> pa.Table | None:
         """The rows of a row group; None if it has none."""
-        needed = {EPOCH, CHANGE, *(path.split(".")[0] for path in self._wanted)}
-        rows = opened.read_row_group(group, columns=sorted(needed), use_threads=False)
+        names = [name for name in opened.schema_arrow.names if name in self._schema.names]
+        first = {EPOCH, CHANGE, *(path.split(".")[0] for path in self._wanted)}
+
+        def read(columns: list[str]) -> pa.Table:
+            return opened.read_row_group(group, columns=columns, use_threads=False)
+
+        rows = read([name for name in names if name in first])
         kept = self._has_epoch(rows)
         for path, (values, _) in self._wanted.items():
             kept = pc.and_(kept, pc.is_in(_leaf(rows, path), value_set=values))
         places = pc.indices_nonzero(kept)
         if not len(places):
             return None
-        names = [name for name in opened.schema_arrow.names if name in self._schema.names]
-        return opened.read_row_group(group, columns=names, use_threads=False).take(places)
+        found, rest = rows.take(places), [name for name in names if name not in first]
+        others = read(rest).take(places) if rest else pa.table({})
+        return pa.table([*found.columns, *others.columns], names=[*found.column_names, *rest])
 
     def _has_epoch(self, rows: pa.Table) -> pa.ChunkedArray:
         epochs, of_keyframe = rows[EPOCH], pc.equal(rows[CHANGE], KEYFRAME)

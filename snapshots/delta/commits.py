@@ -169,14 +169,19 @@ def remember_removed(place: Place, kept: timedelta) -> Table:
     """Have a table's log name the files that left it for some time, and an hour more, or for longer if it does so."""
     table = required(place)
     hours = int(kept.total_seconds() // 3600) + 1
-    found = re.fullmatch(r"interval (\d+) hours?", table.metadata().configuration.get(_REMEMBERS) or "")
-    if found is None or int(found[1]) < hours:
+    if _REMEMBERS not in table.metadata().configuration or remembered(table) < timedelta(hours=hours):
         with _read_errors(place), contextlib.suppress(CommitFailedError):  # another process is doing the same
             table.alter.set_table_properties(
                 {_REMEMBERS: f"interval {hours} hours"}, post_commithook_properties=NO_HOOKS
             )
         seal_missing(place)
     return required(place)
+
+
+def remembered(table: DeltaTable) -> timedelta:
+    """How long a table's log names the files that left it: an hour more than they are kept."""
+    found = re.fullmatch(r"interval (\d+) hours?", table.metadata().configuration.get(_REMEMBERS) or "")
+    return timedelta(hours=2 if found is None else int(found[1]))
 
 
 def append_once(

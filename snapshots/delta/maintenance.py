@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from streamstate.snapshots.delta.commits import FENCE, commit_once, empty_commit, open_table, required
+from streamstate.snapshots.delta.commits import FENCE, commit_once, empty_commit, open_table, remembered, required
 from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, delete_files, is_ours
 from streamstate.snapshots.delta.log_checks import seal_missing, shorten
 from streamstate.snapshots.delta.place import LOG, Place
@@ -45,8 +45,6 @@ _SMALL = 1 << 20
 _SORTED_ROW_GROUP = 16 * 1024
 # Files that compaction or retention took out of the table, for readers that still look at an older version.
 GRACE = timedelta(hours=1)
-# What is read again of a table that was opened before: the entries since. Handles are opened anew more often than that.
-_LOG_KEPT = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -174,12 +172,16 @@ def _worth_merging(version: TableVersion, by: str, merging: Merging) -> list[Com
     return chosen[::-1] if len(chosen) >= _MANY or (len(chosen) > 1 and enough(rows, size)) else []
 
 
-def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:
+def sweep(place: Place, grace: timedelta | None = None) -> list[str]:
     """Remove files that no version holds, files that left the table before the grace period, and old log entries.
+
+    Opening a table lists its log. So entries are kept only as long as the log names the files that left the table: what
+    an older version was read from is gone by then.
 
     Args:
         place: the table; if it does not exist, nothing is done.
-        grace: how long a file that left the table is kept for its readers, in whole hours.
+        grace: how long a file that left the table is kept for its readers, in whole hours; by default an hour, or as
+            long as retention asked for.
 
     Returns:
         The removed data files.
@@ -189,7 +191,8 @@ def sweep(place: Place, grace: timedelta = GRACE) -> list[str]:
         return []
     seal_missing(place)
     _sweep_log(place)
-    shorten(place, _LOG_KEPT, table.version())
+    shorten(place, remembered(table), table.version())
+    grace = remembered(table) - timedelta(hours=1) if grace is None else grace
     found = _files(place)
     if not found - _held(table, grace) or not empty_commit(place, table, FENCE):
         return []

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,6 +23,9 @@ from streamstate.snapshots.operators import CHANGE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+# Small files of which so many are read, so many at a time.
+_MANY, _FILES_AT_ONCE = 8, 4
 
 
 @dataclass(frozen=True)
@@ -129,14 +133,19 @@ class TableVersion:
             schema = self.schema
             wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
             chosen = [file for file in self.files(by) if file.may_hold(first, None)]
-            pieces = (self._rows(file, by, first, wanted) for file in chosen)
+            if len(chosen) < _MANY:
+                pieces = [self._rows(file, by, first, wanted) for file in chosen]
+            else:
+                with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+                    pieces = list(pool.map(lambda file: self._rows(file, by, first, wanted), chosen))
             return pa.concat_tables([wanted.empty_table(), *pieces])
 
     def _rows(self, file: Committed, by: str, first: int | None, wanted: pa.Schema) -> pa.Table:
         """The rows of a file from a value on; without a dataset, which takes longer to load than a small file."""
         with pq.ParquetFile(verified(self.place, file.path, file.size)) as opened:
-            rows = opened.read([name for name in opened.schema_arrow.names if name in wanted.names or name == by])
-        if first is not None:
+            needed = [name for name in opened.schema_arrow.names if name in wanted.names or name == by]
+            rows = opened.read(needed, use_threads=False)
+        if first is not None and (file.least is None or file.least < first):
             rows = rows.filter(pc.greater_equal(rows[by], first))
         return fitted(rows, wanted)
 

@@ -347,30 +347,46 @@ def test_columns_can_be_added_and_widened(place: Place) -> None:
         open_or_create(place, pa.schema([("k", pa.list_(pa.int64()))]), "")
 
 
+def removes(place: Place) -> int:
+    """The files that left the table, in its newest log checkpoint."""
+    assert place.folder is not None
+    newest = max((place.folder / "_delta_log").glob("*.checkpoint.parquet"))
+    return int(pq.read_table(newest)["remove"].combine_chunks().is_valid().to_numpy(zero_copy_only=False).sum())
+
+
+def leave(place: Place, hours_ago: int) -> str:
+    """Let the first file leave the table as if that had been some hours ago; returns its name."""
+    table = required(place)
+    at = int((time.time() - hours_ago * 3600) * 1000)
+    file = TableVersion(place, table).files("n")[0]
+    table.create_write_transaction([RemoveAction(file.path, False, at, file.size, {})], "append", table.schema())
+    required(place).create_checkpoint()
+    return file.path
+
+
 def test_the_log_forgets_files_that_left_long_ago(place: Place) -> None:
     """Otherwise opening the table would take longer with every file that was merged; a longer grace is respected."""
-
-    def removes() -> int:
-        assert place.folder is not None
-        newest = max((place.folder / "_delta_log").glob("*.checkpoint.parquet"))
-        return int(pq.read_table(newest)["remove"].combine_chunks().is_valid().to_numpy(zero_copy_only=False).sum())
-
-    def leave(hours_ago: int) -> None:
-        table = required(place)
-        at = int((time.time() - hours_ago * 3600) * 1000)
-        gone = [RemoveAction(file.path, False, at, file.size, {}) for file in TableVersion(place, table).files("n")[:1]]
-        table.create_write_transaction([*gone], "append", table.schema())
-        required(place).create_checkpoint()
-
     for version in range(5):
         add(place, version)
-    leave(3)
-    assert removes() == 0
-    leave(1)
-    assert removes() == 1
+    leave(place, 3)
+    assert removes(place) == 0
+    leave(place, 1)
+    assert removes(place) == 1
     remember_removed(place, timedelta(hours=30))
-    leave(29)
-    assert removes() == 2
+    leave(place, 29)
+    assert removes(place) == 2
     remember_removed(place, timedelta(hours=1))
     required(place).create_checkpoint()
-    assert removes() == 2
+    assert removes(place) == 2
+
+
+def test_a_sweep_keeps_what_a_longer_grace_promised(place: Place) -> None:
+    """Also one by a capture, which knows nothing of the grace that retention was given."""
+    for version in range(5):
+        add(place, version)
+    remember_removed(place, timedelta(hours=30))
+    kept = [leave(place, 3), leave(place, 29)]
+    gone = leave(place, 40)
+    assert sweep(place) == [gone]
+    assert place.folder is not None
+    assert all((place.folder / path).exists() for path in kept)
