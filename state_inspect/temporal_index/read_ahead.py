@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,14 +39,17 @@ class ReadAhead:
             if self._wanted and self._thread is None:
                 self._thread = BackgroundThread(self._run, "streamstate-read-ahead")
                 self._thread.start()
+                atexit.register(self.stop)  # DuckDB aborts a process that ends while a thread is in a query
 
     def stop(self) -> None:
         """Stop loading, and wait until the thread has ended."""
         self.want("", [])
         with self._lock:
-            thread = self._thread
+            thread, loading = self._thread, self._loading
         if thread is not None:
             thread.join()
+        if loading is not None:
+            loading[1].wait()
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -60,4 +64,5 @@ class ReadAhead:
                 self._loading = self._wanted.pop(0), Running()
             else:
                 self._thread = None
+                atexit.unregister(self.stop)
             return self._loading

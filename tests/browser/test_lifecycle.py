@@ -106,9 +106,11 @@ def test_a_running_cell_does_not_block_the_view(lab: Lab, growing: Written, tmp_
     shown.at(3)
     shown.go(0)
     if not SUBSHELLS:
+        expect(shown.view.locator(".stale")).to_be_visible()
         expect(shown.view.get_by_text("The kernel is busy.")).to_be_visible()
         end.touch()
     shown.at(0)
+    expect(shown.view.locator(".stale")).to_have_count(0)
     expect(shown.view.get_by_text("The kernel is busy.")).to_be_hidden()
     end.touch()
     lab.wait_idle()

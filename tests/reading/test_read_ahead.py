@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -84,3 +86,29 @@ def test_loading_can_be_stopped(history: ss.History) -> None:
         history.live().table()
     live.wait()
     assert history.live().table().lookup(key="a") == {"key": "a", "value": 29}
+
+
+_ENDS = """
+import subprocess
+import sys
+import threading
+import duckdb
+from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
+from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
+
+database, begun = duckdb.connect(), threading.Event()
+
+def load(table, epoch):
+    with interruptible(database):
+        begun.set()
+        database.execute("SELECT count(*) FROM range(1_000_000_000_000) WHERE random() > 2")
+
+ReadAhead(load).want("t", [1])
+begun.wait()
+"""
+
+
+def test_a_process_may_end_while_it_reads_ahead() -> None:
+    """Python would end the thread within DuckDB, which aborts the process."""
+    ended = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -104,7 +104,7 @@ class DiffDrawing:
     """Everything that a drawing needs.
 
     ``keys`` are those of the rows, ``moved`` those of the movers. ``others`` are the epochs of the second side, if it
-    is of another query.
+    is of another query. ``explained`` is whether the rows have their causes.
     """
 
     name: str
@@ -120,6 +120,7 @@ class DiffDrawing:
     movers: Movers | None = None
     keys: Sequence[Mapping[str, Any]] = ()
     moved: Sequence[Mapping[str, Any]] = ()
+    explained: bool = True
 
     @property
     def total(self) -> int:

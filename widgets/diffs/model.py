@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.epoch_names import relative_epoch
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
@@ -21,7 +22,7 @@ from streamstate.widgets.diffs.rows import (
     movers_chart,
     record_row,
 )
-from streamstate.widgets.model import Focus, ViewModel, chosen_row, chosen_table, clicked, first_row
+from streamstate.widgets.model import Drawing, Focus, ViewModel, chosen_row, chosen_table, clicked, first_row
 from streamstate.widgets.values import row_tuples, timestamp
 from streamstate.widgets.view import View
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.differences.held_rows import HeldRows
 
 Keys = list[Mapping[str, Any]]
+_PENDING = "…"
+"""Instead of causes that are not known yet."""
 
 
 class DiffModel(ViewModel[DiffSelection]):
@@ -63,8 +66,14 @@ class DiffModel(ViewModel[DiffSelection]):
         if self.history.captured():
             chosen_table(self.history, selection.table)
 
-    def view(self, selection: DiffSelection) -> DiffDrawing:
-        """What differs between the two epochs."""
+    @consistent_read()
+    def quick(self, selection: DiffSelection) -> Drawing:
+        """The drawing without causes that take long to find; the next drawing has them."""
+        view = self.view(selection, whole=False)
+        return Drawing(view.message(), view, unfinished=not view.explained)
+
+    def view(self, selection: DiffSelection, *, whole: bool = True) -> DiffDrawing:
+        """What differs between the two epochs; without ``whole``, causes that take long to find are left out."""
         with self._lock:
             captured, second_captured = self.history.captured(), self.second_history.captured()
             if not captured or not second_captured:
@@ -73,7 +82,8 @@ class DiffModel(ViewModel[DiffSelection]):
             a, b = resolved(selection.a, captured), resolved(selection.b, second_captured)
             diff, held = self._compared(a[1], b[1], name)
             columns = _columns(diff)
-            page, keys = _page(held, columns, selection)
+            explained = whole or self._explains_soon(diff)
+            page, keys = _page(held, columns, selection, causes=explained)
             movers, moved = _movers(held, columns, selection.mover)
             return DiffDrawing(
                 name=self.name,
@@ -89,6 +99,7 @@ class DiffModel(ViewModel[DiffSelection]):
                 movers=movers,
                 keys=keys,
                 moved=moved,
+                explained=explained,
             )
 
     def acted(self, selection: DiffSelection, action: str, value: Any, kept: Any) -> DiffSelection:
@@ -152,6 +163,11 @@ class DiffModel(ViewModel[DiffSelection]):
             self._held = diff.held()
         return diff, self._held
 
+    def _explains_soon(self, diff: Diff) -> bool:
+        """Whether what happened to the keys between the epochs is loaded, or soon read."""
+        first, last = sorted((diff.a, diff.b))
+        return self.branches or self.history.recorded.is_soon_read(diff.table, first, last)
+
     def _side(self, history: History, asked: int, epoch: int, table: str) -> DiffSide:
         snapshot = history.at(epoch)
         committed, watermark = (
@@ -174,7 +190,9 @@ def _columns(diff: Diff) -> list[DiffColumn]:
     return columns
 
 
-def _page(held: HeldRows, columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple[DiffPage, Keys]:
+def _page(
+    held: HeldRows, columns: Sequence[DiffColumn], selection: DiffSelection, *, causes: bool
+) -> tuple[DiffPage, Keys]:
     matching = held.count(change=selection.change, contains=selection.text)
     start = first_row(selection.page, selection.size, matching)
     at, by_size = _sorted_by(columns, selection)
@@ -186,10 +204,13 @@ def _page(held: HeldRows, columns: Sequence[DiffColumn], selection: DiffSelectio
         order_by=at,
         by_size=by_size,
         descending=selection.descending,
+        causes=causes,
     )
     records = row_tuples(frame)
     keys = [key_of(record, columns) for record in records]
     rows = [record_row(record, columns) for record in records]
+    if not causes:
+        rows = [replace(row, cause=_PENDING) for row in rows]
     return DiffPage(rows, start, matching, chosen_row(keys, selection.key)), keys
 
 

@@ -1,6 +1,8 @@
 import { element } from "./dom.js";
 
-const PATIENCE = 700; // milliseconds an answer may take before the view says that it shows an older state
+// Milliseconds that an answer may take before the view fades, because it shows an older state, and before it says why.
+const SOON = 80;
+const PATIENCE = 700;
 
 // Numbers the actions of a page. A drawing answers all actions up to the number in its `handled`.
 export function requests(send) {
@@ -19,6 +21,7 @@ export function requests(send) {
 // arrives. A page keeps no state except what is being typed or dragged: the kernel's latest drawing wins.
 export function screen({ model, root, style }, name, draw) {
   let view = null;
+  let fading;
   let waiting;
   const busy = element(
     "div",
@@ -30,14 +33,19 @@ export function screen({ model, root, style }, name, draw) {
   root.append(element("style", {}, style), frame);
   const numbered = requests((content) => model.send(content));
 
-  function showWhetherBusy() {
-    busy.hidden = numbered.answered();
-    frame.classList.toggle("stale", !numbered.answered());
+  function fade(stale) {
+    clearTimeout(fading);
+    fading = undefined;
+    frame.classList.toggle("stale", stale);
+    frame.setAttribute("aria-busy", stale);
   }
   function act(action, value) {
     numbered.act(action, value, view.view);
+    fading ??= setTimeout(fade, SOON, true);
     clearTimeout(waiting);
-    waiting = setTimeout(showWhetherBusy, PATIENCE);
+    waiting = setTimeout(() => {
+      busy.hidden = numbered.answered();
+    }, PATIENCE);
   }
   model.on((content) => {
     if (content.kind === "library") return;
@@ -47,7 +55,9 @@ export function screen({ model, root, style }, name, draw) {
       view = content;
       numbered.drawn(content);
       draw(view);
-      if (numbered.answered()) showWhetherBusy();
+      fade(false);
+      if (numbered.answered()) busy.hidden = true;
+      else fading = setTimeout(fade, SOON, true);
     }
   });
   return { act, answered: numbered.answered, frame, busy, problem };
