@@ -11,12 +11,9 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -26,21 +23,17 @@ import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.plot import publish
 from benchmarks.size import Size
+from benchmarks.soak_processes import LOOK_UPS, QUICKENED
 from benchmarks.workload import unload_state
-from streamstate.command_line import main as command
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.delta.log_checks import shorten
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.delta import Place
 
 _QUERY = "load"
-_QUICKENED = 100
-_FORGETS = {"delta.deletedFileRetentionDuration": f"interval {2 * 3600 // _QUICKENED} seconds"}
+_FORGETS = {"delta.deletedFileRetentionDuration": f"interval {2 * 3600 // QUICKENED} seconds"}
 _SAMPLES = 50
 _PAUSE = 0.2
 _FULL = 10_000
@@ -58,7 +51,10 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
         # Its log names the files that left a table for as long as two hours last.
         with patch.dict("streamstate.snapshots.delta.commits._CONFIGURATION", _FORGETS):
             ss.capture(checkpoint, store, _QUERY)
-        with _process("follow", checkpoint, store) as follower, _process("ask", store, answers, size.keys):
+        with (
+            _process("follow", checkpoint, store, _QUERY) as follower,
+            _process("ask", store, answers, _QUERY, size.keys),
+        ):
             samples = _sampled(checkpoint, store, follower, size.epochs)
     finally:
         query.stop()
@@ -77,8 +73,8 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
 
 
 _FIGURES = {
-    "look-up of a key in the newest epoch": ("s", 1 / 1.2),
-    "look-up of a key at a past epoch": ("s", 1 / 1.2),
+    **dict.fromkeys(LOOK_UPS[:2], ("s", 1 / 1.2)),
+    LOOK_UPS[2]: ("s", None),  # most old epochs have to be loaded first, once there are many
     "memory of the follower": ("B", 1 / 1.1),
     "memory of the reader": ("B", 1 / 1.3),
     "files in the store": ("", None),
@@ -104,9 +100,9 @@ def _wait(checkpoint: Path, epoch: int) -> None:
 
 @contextmanager
 def _process(*what: object) -> Iterator[psutil.Process]:
-    """This module in a process of its own, which ends with the block."""
+    """A process of its own, which ends with the block."""
     words = [str(word) for word in what]
-    with subprocess.Popen([sys.executable, "-m", "benchmarks.soak", *words]) as process:
+    with subprocess.Popen([sys.executable, "-m", "benchmarks.soak_processes", *words]) as process:
         try:
             yield psutil.Process(process.pid)
             if process.poll() is not None:
@@ -145,49 +141,3 @@ def _joined(samples: list[dict[str, Any]], asked: list[dict[str, Any]]) -> list[
         if names:
             rows.append(sample | {name: statistics.median(answer[name] for answer in since) for name in names})
     return rows
-
-
-def _follow(checkpoint: str, store: str) -> None:
-    """``streamstate follow`` with a quick clock."""
-    left: dict[str, dict[str, float]] = {}
-
-    def held(table: DeltaTable, grace: timedelta) -> set[str]:
-        """As the function that it replaces, whose grace is in whole hours."""
-        now, known = time.monotonic(), left.get(table.table_uri, {})
-        paths = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-        names = [path.rsplit("/", 1)[-1] for path in paths]
-        left[table.table_uri] = known = {name: known.get(name, now) for name in names}
-        kept = grace.total_seconds() / _QUICKENED
-        current = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
-        return current | {path for path, since in known.items() if now - since < kept}
-
-    def shortened(place: Place, kept: timedelta, newest: int) -> int:
-        return shorten(place, kept / _QUICKENED, newest)
-
-    with (
-        patch("streamstate.snapshots.epoch_commit._SWEEP_SECONDS", 600 / _QUICKENED),
-        patch("streamstate.snapshots.delta.maintenance.shorten", shortened),
-        patch("streamstate.snapshots.delta.maintenance._held", held),
-    ):
-        sys.exit(command(["follow", checkpoint, store, "--name", _QUERY, "--quiet"]))
-
-
-def _ask(store: str, answers: str, keys: str) -> None:
-    """Look up keys at random, now and at past epochs; a line for each pair of questions."""
-    random, process, history = Random(2013), psutil.Process(), ss.open_store(store)[_QUERY]
-    with Path(answers).open("w", encoding="utf-8") as lines:
-        while True:
-            live, key = history.live(), f"key-{random.randrange(int(keys))}"
-            times = [time.perf_counter()]
-            for epoch in (live.epoch, random.randrange(live.epoch + 1)):
-                history.at(epoch).table().lookup(key=key)
-                times.append(time.perf_counter())
-            now, past = times[1] - times[0], times[2] - times[1]
-            answer = {"at": time.time(), "epoch": live.epoch, "memory of the reader": process.memory_info().rss}
-            answer |= {"look-up of a key in the newest epoch": now, "look-up of a key at a past epoch": past}
-            print(json.dumps(answer), file=lines, flush=True)
-            threading.Event().wait(_PAUSE)
-
-
-if __name__ == "__main__":
-    (_follow if sys.argv[1] == "follow" else _ask)(*sys.argv[2:])

@@ -42,6 +42,8 @@ from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVE
 
 # Unsorted rows that can be scanned in a few milliseconds.
 _UNSORTED = 2_000_000
+# Numbers in a block of DuckDB's, of 256 KiB.
+_BLOCK = 32_768
 
 
 class IntervalTable:
@@ -98,6 +100,11 @@ class IntervalTable:
     def values(self) -> int:
         """The number of values, those of the index's own columns included."""
         return self.versions * len(self._kinds)
+
+    @property
+    def footprint(self) -> int:
+        """The number of values for which it takes memory: at least a block of DuckDB's for each column."""
+        return max(self.versions, _BLOCK) * len(self._kinds)
 
     @property
     def columns(self) -> list[str]:

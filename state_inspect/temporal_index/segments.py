@@ -18,8 +18,9 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 
 # Values in the past tables together, about 250 MB. Those used last are kept.
 _MOST_VALUES = 25_000_000
-# Values in the live table, of which most are versions that were replaced before the newest keyframe.
-_MOST_LIVE = 10_000_000
+# Values in the live table, of which most are versions that were replaced before the newest keyframe. DuckDB compresses
+# them to a quarter and less, which a small past table is not worth.
+_MOST_LIVE = 25_000_000
 # A difference needs two tables, and the next one often a neighbour of theirs.
 _KEPT = 3
 
@@ -141,6 +142,6 @@ class Segments:
         with self._listing:
             alike = [old for old in self._past if old.generation == table.generation and old.schema == table.schema]
             self._past = [*alike, table]
-            values = sum(old.values for old in self._past)
+            values = sum(old.footprint for old in self._past)
             while values > _MOST_VALUES and len(self._past) > _KEPT:
-                values -= self._past.pop(0).values
+                values -= self._past.pop(0).footprint
