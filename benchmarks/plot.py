@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.soak_processes import LOOK_UPS
+
 _DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 _COLOURS = ("#1f6fb2", "#b2571f", "#2f8f4e", "#8a3fa0")
 
@@ -43,7 +45,7 @@ def soaked(figures: Path, picture: Path) -> None:
     rows = json.loads(figures.read_text(encoding="utf-8"))
     epochs = [row["epoch"] for row in rows]
     lines = (
-        ("milliseconds", 1e-3, ("look-up of a key in the newest epoch", "look-up of a key at a past epoch")),
+        ("milliseconds", 1e-3, LOOK_UPS),
         ("MiB", 2**20, ("memory of the follower", "memory of the reader")),
         ("files", 1, ("files in the store",)),
     )
