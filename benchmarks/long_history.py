@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import streamstate as ss
 from benchmarks.harness import Measurement
-from benchmarks.long_store import QUERY, TABLE, key_name, write_long_store
+from benchmarks.long_store import QUERY, TABLE, bytes_written, key_name, write_long_store
 from benchmarks.plot import publish
 from benchmarks.size import Size
 from streamstate.snapshots.delta.commits import required
@@ -148,14 +148,8 @@ def _bytes(store: Path, setting: str) -> Iterator[Measurement]:
     """The files that readers of the newest version read, and all that were written, compared with what was captured."""
     log = Layout.at(store).change_log(QUERY, TABLE)
     live = sum(file.size for file in TableVersion(log, required(log)).files(EPOCH))
-    written = captured = 0
-    for entry in (store / QUERY / TABLE / "_delta_log").glob("*.json"):
-        for line in entry.read_text(encoding="utf-8").splitlines():
-            added = json.loads(line).get("add")
-            if added is not None:
-                written += added["size"]
-                captured += added["size"] if added["dataChange"] else 0
-    sides = "live files", live, "as captured", captured
+    written = bytes_written(store)
+    sides = "live files", live, "as captured", written["captured"]
     yield Measurement("bytes on disk, merged", *sides, 1, setting, unit="B", wanted=1 / 1.2)
-    sides = "all files", written, "as captured", captured
+    sides = "all files", written["all"], "as captured", written["captured"]
     yield Measurement("bytes written", *sides, 1, setting, unit="B", wanted=1 / 4)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -66,8 +67,30 @@ def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_
         if epoch % _TIDIED == 0:
             merge_log(layout.change_log(QUERY, TABLE))
             compact(layout.manifest(QUERY), "epoch")
+    _written(path).write_text(json.dumps(_added(path)), encoding="utf-8")
     for place in (layout.change_log(QUERY, TABLE), layout.manifest(QUERY)):
         _age(place, epochs)
+
+
+def bytes_written(path: Path) -> Mapping[str, int]:
+    """The bytes of all files that were written to the changelog, and of those among them that were captured."""
+    found: Mapping[str, int] = json.loads(_written(path).read_text(encoding="utf-8"))
+    return found
+
+
+def _written(path: Path) -> Path:
+    return path.with_name(f"{path.name}.written.json")
+
+
+def _added(path: Path) -> Mapping[str, int]:
+    written = captured = 0
+    for entry in (path / QUERY / TABLE / LOG).glob("*.json"):
+        for line in entry.read_text(encoding="utf-8").splitlines():
+            added = json.loads(line).get("add")
+            if added is not None:
+                written += added["size"]
+                captured += added["size"] if added["dataChange"] else 0
+    return {"all": written, "captured": captured}
 
 
 def _age(place: Place, epochs: int) -> None:
