@@ -202,6 +202,11 @@ class Entries(Sequence[Entry]):
         at = self.first_at(epoch)
         return self[at] if at < len(self) and self.epochs[at] == epoch else None
 
+    def has_captured(self, epoch: int) -> bool:
+        """Whether the store has an epoch's state."""
+        at = self.first_at(epoch)
+        return at < len(self) and bool(self.epochs[at] == epoch and self.is_captured[at])
+
     def first_at(self, epoch: int) -> int:
         """The place of the first entry at an epoch or after it."""
         return int(np.searchsorted(self.epochs, epoch))

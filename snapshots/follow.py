@@ -29,6 +29,7 @@ from streamstate.snapshots.change_feed import Verify
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.folder_time import FolderTime
+from streamstate.snapshots.memory import give_back, plain_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -308,6 +309,8 @@ class Capture:
         poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
         pause = poll
         while not self._ending.wait(pause):
+            if plain_memory():
+                give_back()
             if self._nothing_new():
                 self._tidy(_TIDY_PAUSE)
                 continue

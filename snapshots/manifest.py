@@ -119,20 +119,17 @@ def log_version_of(place: Place, entry: Entry, query: str) -> Iterator[TableVers
         ) from error
 
 
-def with_kept_keyframes(entries: Sequence[Entry], before: Sequence[Entry]) -> list[Entry]:
+def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry]:
     """New entries to append to others, changed so that none reads from a keyframe that retention has dropped.
 
     The capture that made them may have read the log before retention rewrote it.
     """
-    captured = {entry.epoch for entry in before if entry.captured}
-    newest = max((entry.epoch for entry in before), default=-1)
-    last = next((entry for entry in reversed(before) if entry.captured), None)
+    last = before.newest
 
     def kept(name: str, table: TableEntry) -> TableEntry:
-        known = last.tables.get(name) if last else None
-        if known is None or table.keyframe in captured or (table.keyframe is not None and table.keyframe > newest):
-            return table
-        return replace(table, keyframe=known.keyframe)
+        known, keyframe = last.tables.get(name) if last else None, table.keyframe
+        stands = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
+        return table if known is None or stands else replace(table, keyframe=known.keyframe)
 
     return [
         replace(entry, tables={name: kept(name, table) for name, table in entry.tables.items()}) for entry in entries

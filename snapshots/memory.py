@@ -18,6 +18,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyarrow import MemoryPool
 
 _VARIABLES = {
     "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0",  # read when deltalake is loaded
@@ -59,14 +63,32 @@ def _turned_on() -> contextlib.ExitStack:
             os.environ[name] = value
             undo.callback(os.environ.pop, name, None)
 
-    import pyarrow as pa  # only now: it reads its variable when it is loaded
+    if _POOL in os.environ:
+        return undo
+    # Live views read a little, many times a minute, on several threads. Over 750 epochs a kernel grew by 64 MB with
+    # Arrow's own allocator, and by 30 MB with the C library's.
+    os.environ[_POOL] = "system"  # only for Arrow's start, which decides for code of Arrow's that is given no pool
+    try:
+        import pyarrow as pa
 
-    if _POOL not in os.environ:
-        # Live views read a little, many times a minute, on several threads. Over 750 epochs a kernel grew by 64 MB
-        # with Arrow's own allocator, and by 30 MB with the C library's.
-        undo.callback(pa.set_memory_pool, pa.default_memory_pool())
-        pa.set_memory_pool(pa.system_memory_pool())
+        before = pa.default_memory_pool()
+    finally:
+        del os.environ[_POOL]
+    undo.callback(pa.set_memory_pool, before if before.backend_name != "system" else _usual_pool())
+    pa.set_memory_pool(pa.system_memory_pool())
     return undo
+
+
+def _usual_pool() -> MemoryPool:
+    """The memory pool that Arrow uses unless it is told otherwise."""
+    import pyarrow as pa
+
+    pools: dict[str, Callable[[], MemoryPool]] = {
+        "mimalloc": pa.mimalloc_memory_pool,
+        "jemalloc": pa.jemalloc_memory_pool,
+        "system": pa.system_memory_pool,
+    }
+    return pools[pa.supported_memory_backends()[0]]()
 
 
 def keep_pandas_out() -> None:

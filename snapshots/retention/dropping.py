@@ -28,7 +28,7 @@ from streamstate.snapshots.delta.commits import remember_removed
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.maintenance import GRACE, removals, sweep
 from streamstate.snapshots.delta.reading import Committed, TableVersion
-from streamstate.snapshots.entries import Entry, as_rows
+from streamstate.snapshots.entries import Entries, Entry, as_rows
 from streamstate.snapshots.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
@@ -211,7 +211,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         replaced[:] = version.files("epoch")
         newest = max(entry.epoch for entry in plan.before)
         added = [entry for entry in read_entries(version) if entry.epoch > newest]
-        rows = [*entries, *with_kept_keyframes(added, entries)]
+        rows = [*entries, *with_kept_keyframes(added, Entries(as_rows(entries)))]
         return write_file(place, MANIFEST, as_rows(rows))
 
     make_manifest(place)  # one from an earlier version of streamstate lacks columns of the rows
