@@ -126,8 +126,11 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
     """
     last = before.newest
 
+    if last is None:
+        return list(entries)
+
     def kept(name: str, table: TableEntry) -> TableEntry:
-        known, keyframe = last.tables.get(name) if last else None, table.keyframe
+        known, keyframe = last.tables.get(name), table.keyframe
         stands = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
         return table if known is None or stands else replace(table, keyframe=known.keyframe)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,11 @@ def test_what_another_has_appended_first_counts(tmp_path: Path) -> None:
     other.refresh()
     assert [entry.epoch for entry in one.entries] == [0, 1, 2]
     assert same(one.entries, other.entries)
+
+
+def test_the_first_epoch_may_be_read_from_its_own_keyframe(tmp_path: Path) -> None:
+    """As after a gap, which no earlier entry describes."""
+    manifest = Manifest(Layout.at(tmp_path), "q")
+    first = replace(entry(1), tables={"op0": TableEntry(0, 0, 1)})
+    manifest.append([first], "app")
+    assert manifest.entries[0].tables == {"op0": TableEntry(0, 0, 1)}
