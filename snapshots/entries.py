@@ -160,6 +160,12 @@ class Entries(Sequence[Entry]):
         return found
 
     @cached_property
+    def commit_times(self) -> dict[int, datetime | None]:
+        """When each captured epoch was committed, by epoch."""
+        times = zip(self.epochs.tolist(), self.is_captured.tolist(), self.values("committed_at"), strict=True)
+        return {epoch: time for epoch, captured, time in times if captured}
+
+    @cached_property
     def tables(self) -> list[str]:
         """The names of all state tables that any epoch has, in the order in which they appeared."""
         names: list[str] = _maps(self._rows, "rows")[1].unique().to_pylist()
@@ -199,17 +205,17 @@ class Entries(Sequence[Entry]):
 
     def of(self, epoch: int) -> Entry | None:
         """An epoch's entry; None if there is none."""
-        at = self.first_at(epoch)
-        return self[at] if at < len(self) and self.epochs[at] == epoch else None
+        at = self.place(epoch)
+        return None if at is None else self[at]
 
     def has_captured(self, epoch: int) -> bool:
         """Whether the store has an epoch's state."""
-        at = self.first_at(epoch)
-        return at < len(self) and bool(self.epochs[at] == epoch and self.is_captured[at])
+        at = self.place(epoch)
+        return at is not None and bool(self.is_captured[at])
 
-    def first_at(self, epoch: int) -> int:
-        """The place of the first entry at an epoch or after it."""
-        return int(np.searchsorted(self.epochs, epoch))
+    def place(self, epoch: int) -> int | None:
+        """The place of an epoch's entry; None if there is none."""
+        return _place(self.epochs, epoch)
 
     def values(self, column: str) -> list[Any]:
         """A column of the manifest as Python values; null if the manifest is older than the column."""
@@ -228,12 +234,11 @@ class Entries(Sequence[Entry]):
             )
         return self._facts[table]
 
-    def followed_by(self, rows: pa.Table) -> Entries:
+    def followed_by(self, later: Entries) -> Entries:
         """These entries, and those of later epochs."""
-        found = Entries(pa.concat_tables([self._rows, rows], promote_options="default"), self.generation)
+        found = Entries(pa.concat_tables([self._rows, later._rows], promote_options="default"), self.generation)
         full = len(self) // _BLOCK
         found._made = {block: made for block, made in list(self._made.items()) if block < full}
-        later = Entries(rows, self.generation)
         found._facts = {table: facts.followed_by(later.facts(table)) for table, facts in self._facts.items()}
         return found
 
@@ -290,13 +295,18 @@ class TableFacts:
 
     def has(self, epoch: int) -> bool:
         """Whether the table existed at an epoch of the manifest."""
-        at = int(np.searchsorted(self.epochs, epoch))
-        return at < len(self.epochs) and self.epochs[at] == epoch and bool(self.is_there[at])
+        at = _place(self.epochs, epoch)
+        return at is not None and bool(self.is_there[at])
 
     def _of(self, epoch: int, column: _Integers) -> int | None:
-        at = int(np.searchsorted(self.epochs, epoch))
-        known = at < len(self.epochs) and self.epochs[at] == epoch and column[at] >= 0
-        return int(column[at]) if known else None
+        at = _place(self.epochs, epoch)
+        return None if at is None or column[at] < 0 else int(column[at])
+
+
+def _place(epochs: _Integers, epoch: int) -> int | None:
+    """The place of a value in ascending ones; None if it is not one of them."""
+    at = int(np.searchsorted(epochs, epoch))
+    return at if at < len(epochs) and epochs[at] == epoch else None
 
 
 def _maps(rows: pa.Table, column: str) -> tuple[_Integers, pa.Array, pa.Array]:

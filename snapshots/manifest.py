@@ -29,8 +29,6 @@ class Manifest:
         self.query = query
         """The query's name in the store."""
         self.entries = Entries(MANIFEST.empty_table())
-        self.generation = 0
-        """How many runs of retention the entries have been through."""
         self._place = layout.manifest(query)
         self._handle = Handle(self._place)
         self._version = -1
@@ -46,9 +44,13 @@ class Manifest:
             generation = generation_of(table)
             # Retention rewrites the rows that stay, so everything is read again after it.
             known = self.entries if generation == self.generation else ()
-            added = read_rows(TableVersion(self._place, table), known[-1].epoch + 1 if known else 0)
-            self.entries = known.followed_by(added) if known else Entries(added, generation)
-            self.generation, self._version = generation, table.version()
+            added = read_entries(TableVersion(self._place, table), known[-1].epoch + 1 if known else 0)
+            self.entries, self._version = known.followed_by(added) if known else added, table.version()
+
+    @property
+    def generation(self) -> int:
+        """How many runs of retention the entries have been through."""
+        return self.entries.generation
 
     @property
     def newest(self) -> Entry | None:
@@ -73,7 +75,7 @@ class Manifest:
             written = rows if stood < entries[-1].epoch else None
             if written is not None and self._handle.newest().version() == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
-                self.entries = self.entries.unmade().followed_by(written)
+                self.entries = self.entries.unmade().followed_by(Entries(written, self.generation))
                 self._version += 1
             self.refresh()
 
@@ -139,19 +141,14 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
     ]
 
 
-def read_entries(version: TableVersion) -> Entries:
-    """The entries of a version of the manifest."""
-    return Entries(read_rows(version), generation_of(version.table))
-
-
-def read_rows(version: TableVersion, first: int = 0) -> pa.Table:
-    """The rows of a version of the manifest from an epoch on.
+def read_entries(version: TableVersion, first: int = 0) -> Entries:
+    """The entries of a version of the manifest from an epoch on.
 
     Raises:
         UntrustedStoreError: a state table's name is not that of a file.
     """
-    rows = version.read("epoch", first)
-    for table in Entries(rows).tables:
+    entries = Entries(version.read("epoch", first), generation_of(version.table))
+    for table in entries.tables:
         if not is_base_name(table):
             raise UntrustedStoreError.name(version.place, "state table", table)
-    return rows
+    return entries

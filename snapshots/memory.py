@@ -68,6 +68,7 @@ def _turned_on() -> contextlib.ExitStack:
         return undo
     # Live views read a little, many times a minute, on several threads. Over 750 epochs a kernel grew by 64 MB with
     # Arrow's own allocator, and by 30 MB with the C library's.
+    is_loaded = "pyarrow" in sys.modules
     os.environ[_POOL] = "system"  # only for Arrow's start, which decides for code of Arrow's that is given no pool
     try:
         import pyarrow as pa
@@ -75,13 +76,13 @@ def _turned_on() -> contextlib.ExitStack:
         before = pa.default_memory_pool()
     finally:
         del os.environ[_POOL]
-    undo.callback(pa.set_memory_pool, before if before.backend_name != "system" else _usual_pool())
+    undo.callback(pa.set_memory_pool, before if is_loaded else _usual_pool())
     pa.set_memory_pool(pa.system_memory_pool())
     return undo
 
 
 def _usual_pool() -> MemoryPool:
-    """The memory pool that Arrow uses unless it is told otherwise."""
+    """Arrow's default memory pool, whatever the environment says."""
     import pyarrow as pa
 
     pools: dict[str, Callable[[], MemoryPool]] = {

@@ -176,13 +176,12 @@ class RecordedQuery:
     def entry_at_time(self, moment: datetime) -> Entry:
         """The epoch that was the newest committed one at a moment; raises if a missing epoch may have been newer."""
         entries = self.entries()
-        times = zip(entries.epochs.tolist(), entries.is_captured.tolist(), entries.values("committed_at"), strict=True)
-        known = [(epoch, time) for epoch, captured, time in times if captured and time]
+        known = [(epoch, time) for epoch, time in entries.commit_times.items() if time]
         before = [epoch for epoch, time in known if time <= moment]
         if not before:
             first = f"\nIts first captured epoch, {known[0][0]}, was committed at {known[0][1]}." if known else ""
             raise UnknownEpochError(f"No epoch of {self.name} was captured at {moment.isoformat()}.{first}")
-        at = entries.first_at(before[-1])
+        at: int = entries.epochs.tolist().index(before[-1])
         found, after = entries[at], entries[at + 1] if at + 1 < len(entries) else None
         if after is not None and not (after.captured and after.epoch == found.epoch + 1):
             why = "retention dropped the epochs after" if after.epoch > found.epoch + 1 else "there is a gap after"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from streamstate.errors import (
@@ -211,8 +212,9 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         replaced[:] = version.files("epoch")
         newest = max(entry.epoch for entry in plan.before)
         added = [entry for entry in read_entries(version) if entry.epoch > newest]
-        rows = [*entries, *with_kept_keyframes(added, Entries(as_rows(entries)))]
-        return write_file(place, MANIFEST, as_rows(rows))
+        kept = as_rows(entries)
+        rows = pa.concat_tables([kept, as_rows(with_kept_keyframes(added, Entries(kept)))])
+        return write_file(place, MANIFEST, rows)
 
     make_manifest(place)  # one from an earlier version of streamstate lacks columns of the rows
     stood = commit_once(

@@ -271,8 +271,8 @@ class _EpochFactsOf:
 
     def _found(self, epoch: int) -> EpochFacts | None:
         entries = self._entries
-        at = entries.first_at(epoch)
-        if at == len(entries) or entries.epochs[at] != epoch or not entries.is_captured[at]:
+        at = entries.place(epoch)
+        if at is None or not entries.is_captured[at]:
             return None
         single = epoch == 0 or (at > 0 and bool(entries.is_captured[at - 1]) and entries.epochs[at - 1] == epoch - 1)
         offsets, began, watermark = (entries.values(name) for name in ("offsets", "began_at", "watermark"))
@@ -280,7 +280,7 @@ class _EpochFactsOf:
         read_nothing = entries.values("input_rows")[at] == 0 or unchanged
         return EpochFacts(
             epoch,
-            # No watermark, unless Spark had purged it.
+            # 0 if there was none; None if Spark had purged it.
             watermark=_ms(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
             began=None if began[at] is None else _ms(began[at]),
             # Another operator may emit rows that it held back, although nothing was read.

@@ -66,9 +66,7 @@ def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Row]:
-    entries = query.known_entries
-    times = zip(entries.epochs.tolist(), entries.is_captured.tolist(), entries.values("committed_at"), strict=True)
-    committed = {epoch: time for epoch, captured, time in times if captured}
+    committed = query.known_entries.commit_times
     caused = query.causes().of(_key_rows(query, name, table, key), -1, table.high)
     changes = sorted((change for of_key in caused.values() for change in of_key), key=attrgetter("epoch"))
     for change in changes:

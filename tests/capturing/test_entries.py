@@ -40,7 +40,7 @@ def test_entries_are_what_was_written(written: list[Entry], cut: int, looked_at:
     if looked_at:
         assert first == written[:cut]
         assert first.facts("op0").table == "op0"
-    entries = first.followed_by(as_rows(written[cut:]))
+    entries = first.followed_by(Entries(as_rows(written[cut:]), 2))
     assert entries == written
     assert [*reversed(entries)] == written[::-1]
     assert entries[3:90:7] == written[3:90:7]
@@ -65,8 +65,9 @@ def test_columns_that_an_older_manifest_lacks_are_null() -> None:
     row = Entry(0, CAPTURED, captured_at=MOMENT, mode="real-time")
     old = as_rows([row]).drop_columns(["mode", "sources"])
     assert Entries(old).values("mode") == [None]
-    later = Entries(old).followed_by(as_rows([Entry(1, CAPTURED, captured_at=MOMENT, mode="real-time")]))
-    assert [one.mode for one in later] == later.values("mode") == [None, "real-time"]
+    later = Entries(as_rows([Entry(1, CAPTURED, captured_at=MOMENT, mode="real-time")]))
+    both = Entries(old).followed_by(later)
+    assert [one.mode for one in both] == both.values("mode") == [None, "real-time"]
 
 
 def test_no_entries() -> None:

@@ -43,7 +43,7 @@ def test_own_rows_are_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_arguments: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(module, "read_rows", refuse)
+    monkeypatch.setattr(module, "read_entries", refuse)
     manifest.append([entry(1)], "app")
     manifest.refresh()
     assert [entry.epoch for entry in manifest.entries] == [0, 1]
