@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.epoch_commit import CaptureReport
     from streamstate.snapshots.export import ExportReport, export
     from streamstate.snapshots.follow import Capture, CaptureStatus, follow
+    from streamstate.snapshots.query_plans.describe import describe
     from streamstate.snapshots.retention.dropping import RetentionReport, keep
     from streamstate.snapshots.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
@@ -79,6 +80,7 @@ __all__ = [
     "compact",
     "cut",
     "debug",
+    "describe",
     "drill",
     "export",
     "follow",
@@ -100,6 +102,7 @@ _HOMES = {
     "session": "streamstate.snapshots.spark.session",
     "capture": "streamstate.snapshots.capture",
     "compact": "streamstate.snapshots.retention.tidying",
+    "describe": "streamstate.snapshots.query_plans.describe",
     "Running": "streamstate.running",
     "start": "streamstate.starting",
     **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.advice"),

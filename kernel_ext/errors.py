@@ -156,6 +156,10 @@ class UnknownTableError(UnknownNameError):
     """The query has no state table of that name."""
 
 
+class NoResultError(UnknownNameError):
+    """The query's result is not known at an epoch, or cannot be computed from its state; the message says why."""
+
+
 class UnknownColumnError(UnknownNameError):
     """The state table has no column of that name."""
 

@@ -17,6 +17,7 @@ from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
+from streamstate.snapshots.query_plans.describe import record_running
 from streamstate.snapshots.registry import check_name_free, check_store, register
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def start_launch(
     ``say`` is called with lines for the user, such as where the query resumes.
     """
     from streamstate.operations.supervision import Supervised
-    from streamstate.snapshots.follow import follow
+    from streamstate.snapshots.follow import following
+    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
     from streamstate.snapshots.spark.session import advise
 
     spark = launch.frame.sparkSession
@@ -140,19 +142,22 @@ def start_launch(
     if undone is not None:
         say(f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before.")
     _announce(launch, checkpoint, say, was_running=was_running)
+    since = max(checkpoint.committed(), default=-1) + 1
     query = launch.start()
     try:
         # Registered at once, so that the store shows the query before its first capture.
-        register(Layout.at(store, storage_options), launch.name, str(query.id), launch.checkpoint)
+        layout = Layout.at(store, storage_options)
+        register(layout, launch.name, str(query.id), launch.checkpoint)
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
         followed = query if launch.restart is None else launch.checkpoint
-        capture = follow(followed, store, launch.name, every=every, spark=spark, storage_options=storage_options)
+        capture = following(followed, store, launch.name, every=every, spark=spark, storage_options=storage_options)
         supervised = None
         if launch.restart is not None:  # when supervision ends, so does the capture
             supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
     except BaseException:
         query.stop()
         raise
+    record_running(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
     handle = Running(
         launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every, supervised=supervised
     )

@@ -29,7 +29,9 @@ from streamstate.snapshots.change_feed import Verify
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.folder_time import FolderTime
+from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.memory import give_back, plain_memory
+from streamstate.snapshots.query_plans.describe import record_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +70,8 @@ def follow(
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
+    The plan of a query that runs in this process is recorded in the store, which then can show the query's result.
+
     Args:
         query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``, as for
             :func:`streamstate.capture`.
@@ -97,6 +101,30 @@ def follow(
         >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
         3
     """
+    capture = following(
+        query_or_checkpoint, store, name, every=every, verify=verify, spark=spark, storage_options=storage_options,
+        on_pass=on_pass,
+    )  # fmt: skip
+    if not isinstance(query_or_checkpoint, (str, os.PathLike)):
+        from streamstate.snapshots.query_plans.spark_plan import first_epoch, plan_of_query
+
+        since, layout = first_epoch(query_or_checkpoint), Layout.at(store, storage_options)
+        record_running(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
+    return capture
+
+
+def following(
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: Every = 1,
+    verify: Verify = "first",
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    on_pass: OnPass | None = None,
+) -> Capture:
+    """As :func:`follow`, for a caller that records the query's plan itself."""
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
         checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None

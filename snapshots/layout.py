@@ -29,6 +29,8 @@ QUERIES = pa.schema(
     ]
 )
 
+PLANS = pa.schema([("since", pa.int64()), ("recorded_at", TIME), ("plan", pa.string())])
+
 CAPTURED, GAP = "captured", "gap"
 
 RETENTION = "streamstate/retention"
@@ -75,6 +77,10 @@ class Layout:
     def manifest(self, query: str) -> Place:
         """The table of a query's epochs."""
         return self._place(f"{query}/_epochs")
+
+    def plans(self, query: str) -> Place:
+        """The table of a query's plans."""
+        return self._place(f"{query}/_plans")
 
     def change_log(self, query: str, table: str) -> Place:
         """The change log of a state table."""

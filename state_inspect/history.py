@@ -26,13 +26,19 @@ from streamstate.state_inspect.conditions import Condition, ConditionInPart, fir
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
-from streamstate.state_inspect.differences.key_history import inherited_key_history, key_history, key_life
+from streamstate.state_inspect.differences.key_history import (
+    inherited_key_history,
+    key_history,
+    key_life,
+    result_history,
+)
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
-from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
+from streamstate.state_inspect.results.results import result_plan, table_of_result, with_results
+from streamstate.state_inspect.snapshot import RESULT, Snapshot, choose_table, live_snapshot, snapshot_at
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 
@@ -145,18 +151,23 @@ class History:
         return snapshot_at(self, epoch)
 
     @consistent_read()
-    def diff(self, a: int | str | Snapshot, b: int | str | Snapshot, table: str | None = None) -> Diff:
-        """What differs in a state table from epoch ``a`` to epoch ``b``.
+    def diff(
+        self, a: int | str | Snapshot, b: int | str | Snapshot, table: str | None = None, *, result: bool = False
+    ) -> Diff:
+        """What differs in a state table, or in the query's result, from epoch ``a`` to epoch ``b``.
 
         Args:
             a: the epoch to compare from: a number, or ``"live - 10"``; or a snapshot of this query, of another query
                 of the same store such as a fork, or of another store.
             b: the epoch to compare to, in the same ways.
             table: may be left out if there is only one.
+            result: compare the rows that the query returns, as :meth:`Snapshot.result` does, of two epochs of one
+                query.
 
         Raises:
             UnknownEpochError, UnknownTableError, InvalidArgumentError: as :meth:`at` and :meth:`Snapshot.table`; also
                 if the snapshots belong to branches with different tables, or with different key columns.
+            NoResultError: as :meth:`Snapshot.result`; also if the plan changed between the two epochs.
 
         Example:
             >>> history.diff(10, 12)  # doctest: +SKIP
@@ -166,19 +177,27 @@ class History:
         """
         old, new = (side if isinstance(side, Snapshot) else self.at(side) for side in (a, b))
         if not same_branch(old.history, new.history):
+            if result:
+                raise InvalidArgumentError("result=True compares two epochs of one query; these are of two branches.")
             return branch_diff(old, new, table, history=self)
         history: QueryHistory = self if same_branch(old.history, self) else old.history
         query = history.recorded
         tables = list(dict.fromkeys(name for snapshot in (old, new) for name in snapshot.tables()))
-        chosen = choose_table(table, tables, query.name)
+        epochs = [old.epoch, new.epoch]
+        chosen = table_of_result(query, table, tables, new.epoch) if result else choose_table(table, tables, query.name)
         intervals = query.interval_tables(chosen, old.epoch, new.epoch)
         for snapshot in (old, new):
             query.check_kept(snapshot.epoch)
+        if result:
+            intervals = with_results(intervals, result_plan(query, chosen, epochs), chosen, new.epoch)
         sql = DiffSQL.between(intervals, old.epoch, new.epoch)
-        return Diff(query.index, sql, chosen, old.epoch, new.epoch, causes=query.causes(), history=history)
+        title = (RESULT if table is None else f"{chosen}.{RESULT}") if result else None
+        return Diff(query.index, sql, chosen, old.epoch, new.epoch, causes=query.causes(), history=history, title=title)
 
     @consistent_read()
-    def key_history(self, table: str | None = None, *, ancestors: Any = False, **key: Any) -> pd.DataFrame:
+    def key_history(
+        self, table: str | None = None, *, ancestors: Any = False, result: Any = False, **key: Any
+    ) -> pd.DataFrame:
         """Every change of one key, ascending by epoch.
 
         Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` if the changelog
@@ -190,15 +209,22 @@ class History:
             ancestors: for a fork, True to begin with the key's history in the queries that it was forked from. A last
                 column, ``query``, then names each row's query. If the fork's state was edited, a row of the fork at the
                 last shared epoch shows the new value.
+            result: True for the columns that the query returns, as :meth:`Snapshot.result` computes them. They are
+                missing while the row is not in the result.
             **key: a value for each key column; or ``key={…}``, for column names such as ``table`` or ``ancestors``.
 
         Raises:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid.
+            NoResultError: as :meth:`Snapshot.result`.
 
         Example:
             >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
             >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
         """
+        if result:
+            if ancestors:
+                raise InvalidArgumentError("result=True shows the query's own epochs; leave ancestors out.")
+            return result_history(self._recorded, table, key)
         return (inherited_key_history if ancestors else key_history)(self._recorded, table, key)
 
     @consistent_read()

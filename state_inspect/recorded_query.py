@@ -23,6 +23,7 @@ from streamstate.snapshots.entries import Entries, Entry, TableFacts
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.query_plans.plan_table import Plans
 from streamstate.snapshots.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index
@@ -132,6 +133,7 @@ class RecordedQuery:
         self.index = index
         self.lineage = lineage
         self.related = related
+        self.plans = Plans(layout, name)
         self._manifest = Manifest(layout, name)
 
     def entries(self) -> Entries:

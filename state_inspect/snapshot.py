@@ -8,13 +8,17 @@ from typing import Any, Self
 
 import pandas as pd
 
-from streamstate.errors import InvalidArgumentError, UnknownTableError
+from streamstate.errors import InvalidArgumentError, NoResultError, UnknownTableError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
 from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.results.results import result_plan, table_of_result, with_result
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+
+RESULT = "result"
+"""What the rows that a query returns are called, as a table."""
 
 
 class Snapshot:
@@ -28,6 +32,7 @@ class Snapshot:
         self._history = history
         self._entry = entry
         self._tables: dict[str, StateTable] = {}
+        self._results: dict[str, StateTable] = {}
 
     @property
     def history(self) -> QueryHistory:
@@ -108,6 +113,43 @@ class Snapshot:
             self._tables[chosen] = StateTable(index, intervals, chosen, self.epoch, history=self._history)
         return self._tables[chosen]
 
+    def result(self, table: str | None = None) -> StateTable:
+        """The rows that the query returns for this state, under its own column names.
+
+        They are computed from the state's columns: an average from its sum and its count. A column that only Spark can
+        compute, such as ``approx_count_distinct``, is text that says so.
+
+        Args:
+            table: the state table to compute it from; by default that of the operator that the query ends with. The
+                sides of a join are named; their rows have the query's column names, too.
+
+        Raises:
+            NoResultError: the query's plan is not known at this epoch (see :func:`streamstate.describe`), or the
+                result is more than a row for each row of the state.
+            EpochDroppedError: as :meth:`table`.
+
+        Example:
+            >>> history.live().result().head(2)  # doctest: +SKIP
+              carrier  average_delay
+            0      9E      16.439574
+            1      AA       8.569130
+        """
+        recorded = self._history.recorded
+        name = table_of_result(recorded, table, self.tables(), self.epoch)
+        if name not in self._results:
+            plan = result_plan(recorded, name, [self.epoch])
+            rows = with_result(self.table(name).intervals, plan, name, self.epoch)
+            title = RESULT if table is None else f"{name}.{RESULT}"
+            self._results[name] = StateTable(recorded.index, rows, title, self.epoch, history=self._history)
+        return self._results[name]
+
+    def has_result(self, table: str | None = None) -> bool:
+        """Whether :meth:`result` can be computed."""
+        try:
+            return bool(self.result(table).schema.names)
+        except NoResultError:
+            return False
+
     def intervals(self, name: str) -> IntervalTable:
         """The temporal index of a state table, for parts of streamstate that read it directly.
 
@@ -148,6 +190,7 @@ class Snapshot:
     def close(self) -> None:
         """Release the tables that were read. They are read again when needed."""
         self._tables.clear()
+        self._results.clear()
 
     def __repr__(self) -> str:
         counts = self.known_rows()

@@ -38,23 +38,27 @@ class StateTable:
         """The epoch."""
         self.history = history
         """The history it was read from."""
+        self._columns = table.columns_at(epoch)
 
     @property
     def key_columns(self) -> list[str]:
         """Names of the key columns, in the order on disk. Together they identify a row."""
-        return list(self._table.key_columns)
+        return [name for name in self._table.key_columns if name in self._columns]
 
     @property
     def value_columns(self) -> list[str]:
         """Names of the value columns, in the order on disk."""
-        return self._table.columns_at(self.epoch)[len(self._table.key_columns) :]
+        return [name for name in self._columns if name not in self._table.key_columns]
+
+    @property
+    def intervals(self) -> IntervalTable:
+        """The temporal index that the rows are read from."""
+        return self._table
 
     @property
     def schema(self) -> pa.Schema:
         """Names and Arrow types of the columns, keys first."""
-        return pa.schema(
-            [self._table.schema.field(name).remove_metadata() for name in self._table.columns_at(self.epoch)]
-        )
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._columns])
 
     def rows_sql(self) -> str:
         """The rows as SQL over the temporal index."""
@@ -112,7 +116,7 @@ class StateTable:
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         condition, parameters = self._filter(where, contains)
-        order = order_sql(self._table.key_columns, order_by, self._check_column, descending=descending)
+        order = order_sql(self._sorted_by, order_by, self._check_column, descending=descending)
         sql = f"SELECT * FROM ({self.rows_sql()}){condition} ORDER BY {order} LIMIT {limit} OFFSET {offset}"
         return to_pandas(self._typed(self._query(sql, parameters)))
 
@@ -226,8 +230,7 @@ class StateTable:
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table with the column types on disk, sorted by key."""
-        order = listed(self._table.key_columns)
-        return self._typed(self._query(f"{self.rows_sql()} ORDER BY {order}"))
+        return self._typed(self._query(f"{self.rows_sql()} ORDER BY {listed(self._sorted_by)}"))
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame, sorted by key."""
@@ -245,6 +248,11 @@ class StateTable:
             f"<StateTable {self.name} at epoch {self.epoch}: {self.count():,} rows,"
             f" key {', '.join(self.key_columns)}; {', '.join(self.value_columns) or 'no values'}>"
         )
+
+    @property
+    def _sorted_by(self) -> list[str]:
+        """The key columns; all columns if the rows do not have their whole key."""
+        return self.key_columns if len(self.key_columns) == len(self._table.key_columns) else self._columns
 
     def _typed(self, found: pa.Table) -> pa.Table:
         return found.cast(self.schema)

@@ -82,13 +82,15 @@ class Diff:
         history: QueryHistory,
         sides: tuple[QueryHistory, QueryHistory] | None = None,
         left_out: tuple[str, ...] = (),
+        title: str | None = None,
     ) -> None:
         self._index = index
         self._sql = sql
         self._table = sql.table
         self._causes = causes
-        self.table = name
-        """The state table."""
+        self._state = name
+        self.table = name if title is None else title
+        """The state table, or ``result``."""
         self.a = a
         """The epoch to compare from."""
         self.b = b
@@ -344,10 +346,11 @@ class Diff:
     def _caused(self, page: pa.Table) -> dict[int, list[Caused]]:
         if not page.num_rows:
             return {}
-        rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *self._table.key_columns])
-        first, last = sorted((self.a, self.b))
         # The causes of two branches use the branches' own tables.
-        return self._causes.of(KeyRows(self.table, cast("IntervalTable", self._table), rows), first, last)
+        state = self._table.state if isinstance(self._table, IntervalTable) else cast("IntervalTable", self._table)
+        rows = page.select(["_row", HASH, *self._sql.keys]).rename_columns(["_row", HASH, *state.key_columns])
+        first, last = sorted((self.a, self.b))
+        return self._causes.of(KeyRows(self._state, state, rows), first, last)
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:

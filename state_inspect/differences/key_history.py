@@ -21,6 +21,8 @@ from streamstate.state_inspect.differences.causes import KeyRows
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_key, invalid_key, key_condition, key_of, typed_key
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.results.result_columns import result_columns
+from streamstate.state_inspect.results.results import result_plan, table_of_result, with_result
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -41,7 +43,27 @@ def key_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any
     key = key_of(given, log.key_columns)
     check_key(key, log.key_columns, name)
     intervals = query.versions_of(name, typed_key(key, log.schema), -1)
-    changes = list(_changes(query, name, intervals, key))
+    return _of_changes(list(_changes(query, name, intervals, key)), intervals)
+
+
+def result_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> pd.DataFrame:
+    """As :func:`key_history`, with the columns that the query returns."""
+    newest = query.live_entry()  # raises if no epoch is captured
+    name = table_of_result(query, table, query.tables(), newest.epoch)
+    log = query.columns(name)
+    plan = result_plan(query, name, [newest.epoch, int(log.facts.epochs[log.facts.is_there][0])])
+    columns = result_columns(
+        plan, pa.schema([log.schema.field(column) for column in log.columns]), log.key_columns, name
+    )
+    names = list(columns.keys.values())
+    key = key_of(given, names)
+    check_key(key, names, name)
+    in_state = {column: key[shown] for column, shown in columns.keys.items()}
+    intervals = with_result(query.versions_of(name, typed_key(in_state, log.schema), -1), plan, name, newest.epoch)
+    return _of_changes(list(_changes(query, name, intervals, in_state)), intervals)
+
+
+def _of_changes(changes: Sequence[_Row], intervals: IntervalTable) -> pd.DataFrame:
     taken = ["epoch", "change", "committed_at", *intervals.value_columns]
     columns = [(field, [row[field.name] for row in changes]) for field in (_EPOCH, _CHANGE, _COMMITTED)]
     for at, value in enumerate(intervals.value_columns):
@@ -79,16 +101,17 @@ def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping
 
 def _key_rows(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> KeyRows:
     """The keys that have some values; the columns of their versions are called ``k0``, … and ``v0``, …."""
-    condition, parameters = key_condition(table, key)
-    sql = f"SELECT DISTINCT {listed([HASH, *table.key_columns])} FROM {table.relation} WHERE {condition}"
+    state = table.state
+    condition, parameters = key_condition(state, key)
+    sql = f"SELECT DISTINCT {listed([HASH, *state.key_columns])} FROM {state.relation} WHERE {condition}"
     try:
-        found = query.index.query(f"{sql} ORDER BY {listed(table.key_columns)}", parameters)
+        found = query.index.query(f"{sql} ORDER BY {listed(state.key_columns)}", parameters)
     except duckdb.Error as error:
-        raise invalid_key(key, table, error) from error
-    columns = [f"{quoted(column)} AS k{at}" for at, column in enumerate(table.key_columns)]
-    columns += [f"{quoted(column)} AS v{at}" for at, column in enumerate(table.value_columns)]
+        raise invalid_key(key, state, error) from error
+    columns = [f"{quoted(column)} AS k{at}" for at, column in enumerate(state.key_columns)]
+    columns += [f"{table.in_state(column)} AS v{at}" for at, column in enumerate(table.value_columns)]
     rows = found.append_column("_row", pa.array(range(found.num_rows), pa.int64()))
-    return KeyRows(name, table, rows, tuple(columns))
+    return KeyRows(name, state, rows, tuple(columns))
 
 
 def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> list[str]:

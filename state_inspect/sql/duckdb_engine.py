@@ -18,7 +18,7 @@ from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.duckdb_sql import listed, quoted
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.snapshot import RESULT, Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
 from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
 from streamstate.state_inspect.sql.user_data import DuckDBSource
@@ -104,14 +104,14 @@ def _is_volatile(tree: exp.Query) -> bool:
 
 
 def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
-    """A state table of a snapshot, its history or its changes."""
+    """A state table of a snapshot, its result, its history or its changes."""
     if kind == CHANGES:
         return _changes(query.change_log(table), snapshot.epoch)
     if kind == HISTORY:
         if not query.is_soon_read(table, -1):
             return _history_in_files(query.change_log(table), snapshot.epoch)
         return _history(query.interval_table(table, -1), snapshot.epoch)
-    state = snapshot.table(table)
+    state = snapshot.result(table) if kind == RESULT else snapshot.table(table)
     return _View([*state.key_columns, *state.value_columns], state.rows_sql(), state)
 
 

@@ -19,14 +19,21 @@ from pyspark.sql.window import Window
 from sqlglot import ErrorLevel
 from sqlglot.errors import SqlglotError
 
-from streamstate.errors import InvalidSQLError, SessionError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.errors import (
+    InvalidSQLError,
+    NoResultError,
+    SessionError,
+    StoreError,
+    StreamStateError,
+    UnknownColumnError,
+)
 from streamstate.snapshots.change_log import DELETE, KEYFRAME
 from streamstate.snapshots.delta.data_files import refuse_links
 from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.snapshot import RESULT, Snapshot
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
 from streamstate.state_inspect.sql.parse_tree import first_error
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb, check_for_spark
@@ -156,6 +163,11 @@ def _in_utc(rows: pa.Table) -> pa.Table:
 
 def read_in_spark(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
     """A state table of a snapshot, its history or its changes, which Spark reads from the changelog itself."""
+    if kind == RESULT:
+        raise NoResultError(
+            "The result is computed by DuckDB, not by engine='spark'.\n"
+            "Leave the engine out, or compute it from the state's own columns."
+        )
     return SparkRelation(query.change_log(table), snapshot.epoch, kind)
 
 

@@ -16,13 +16,15 @@ from sqlglot import exp
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownNameError
 from streamstate.state_inspect.epoch_names import FromLive, Moment, aware, epoch_named
 from streamstate.state_inspect.recorded_query import RecordedQuery
-from streamstate.state_inspect.snapshot import Snapshot, choose_table
+from streamstate.state_inspect.results.results import table_of_result
+from streamstate.state_inspect.snapshot import RESULT, Snapshot, choose_table
 from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
 from streamstate.state_inspect.sql.statement import Statement, definition, relations
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed
 from streamstate.state_inspect.sql.user_data import READERS, ArrowData, UserSource, check_paths, read_call, read_file
 
 HISTORY, CHANGES = "history", "changes"
+KINDS = HISTORY, CHANGES, RESULT
 """What may follow a table's name in a statement: ``delays.history``, ``delays.op0_left.changes``."""
 
 Travel = Callable[[str, "int | datetime | None"], Snapshot]
@@ -166,14 +168,16 @@ class _Binder(Generic[S]):
         chosen = None if chosen is None else {name.casefold(): name for name in tables}.get(chosen.casefold(), chosen)
         relation = ".".join(part for part in (query, chosen, kind) if part)
         self.bound.epochs[relation] = sorted({*self.bound.epochs.get(relation, []), snapshot.epoch})
+        if kind == RESULT:
+            chosen = table_of_result(recorded, chosen, tables, snapshot.epoch)
         return self._reading(recorded, snapshot, choose_table(chosen, tables, query), kind)
 
     def _parts(self, table: exp.Table) -> tuple[str, str | None, str | None]:
-        """The query, the table (None: its only one), and ``history`` or ``changes`` if the name ends with it."""
+        """The query, the table (None: its only one), and one of ``KINDS`` if the name ends with it."""
         parts = [part.name for part in table.parts]
         known = {name.casefold(): name for name in self._catalog.queries}
         query = known.get(parts[0].casefold())
-        kind = parts.pop().casefold() if parts[-1].casefold() in (HISTORY, CHANGES) and len(parts) > 1 else None
+        kind = parts.pop().casefold() if parts[-1].casefold() in KINDS and len(parts) > 1 else None
         if query is None or len(parts) > 2 or not isinstance(table.this, exp.Identifier):
             names = [*self._catalog.queries, *self._catalog.data]
             raise UnknownNameError.among("relation", ".".join(part.name for part in table.parts), names)

@@ -119,6 +119,19 @@ class IntervalTable:
         """SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
+    @property
+    def state(self) -> IntervalTable:
+        """The state's versions: the table itself, or for the versions of a result those that it is computed from."""
+        return self
+
+    def in_state(self, column: str) -> str:
+        """A column as SQL over the columns of :attr:`state`."""
+        return quoted(column)
+
+    def kind(self, column: str) -> str:
+        """DuckDB's type of a column."""
+        return self._kinds[column]
+
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """The SQL condition that a version belongs to a key, and its parameters; needs no full scan.
 

@@ -1,0 +1,85 @@
+"""Recording the plan of a query: of one that starts or runs here, or afterwards with :func:`describe`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans.plan_check import check_describes
+from streamstate.snapshots.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.registry import required_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MODES = ("append", "update", "complete")
+
+
+def describe(
+    store: str | Path,
+    name: str,
+    build_query: Callable[[], DataFrame],
+    *,
+    mode: str = "update",
+    since: int = 0,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Record the plan of a query that was captured without it, so that the store can show the query's result.
+
+    A query that :func:`streamstate.start`, ``%%stream`` or :func:`streamstate.follow` found running in their own
+    process needs no description.
+
+    Args:
+        store: the store.
+        name: the query's name in it.
+        build_query: returns the streaming DataFrame of the query. It is planned, not started.
+        mode: the query's output mode: "append", "update" or "complete".
+        since: the first epoch that ran with this plan.
+        storage_options: deltalake's options for a store in an object store.
+
+    Raises:
+        NotAStoreError, UnknownQueryError: the store or the query does not exist.
+        QueryError: ``build_query`` does not return the query\'s streaming DataFrame: it has other operators, or its
+            state other columns.
+        InvalidArgumentError: another argument is invalid.
+
+    Example:
+        >>> ss.describe("store", "delays", lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+    """
+    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+
+    layout = Layout.at(store, storage_options)
+    required_query(layout, name)
+    whole_number(since, "since", least=0)
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(_MODES[:-1])} or {_MODES[-1]}.")
+    frame = build_query()
+    if not getattr(frame, "isStreaming", False) or not hasattr(frame, "_jdf"):
+        raise QueryError(
+            f"build_query returned a value of type {type(frame).__name__}, not a streaming DataFrame.\\n"
+            "Return the DataFrame that the query was started from, without writeStream."
+        )
+    plan = plan_of_frame(frame, mode)
+    check_describes(layout, name, plan, since)
+    record_plan(layout, name, plan, since)
+
+
+def record_running(layout: Layout, name: str, plan: Callable[[], QueryPlan], since: int) -> None:
+    """Record the plan of a query that starts or runs here. A failure is logged: the query and its capture go on."""
+    try:
+        record_plan(layout, name, plan(), since)
+    except Exception as error:  # noqa: BLE001 (whatever Spark's planner raises, the query itself has been planned)
+        _say(name, error)
+
+
+def _say(name: str, error: Exception) -> None:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    logging.getLogger("streamstate").warning(
+        "The plan of %s was not recorded, so its result is not shown: %s", name, first
+    )

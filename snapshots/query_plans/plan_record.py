@@ -1,0 +1,124 @@
+"""The record of a query's plan, as text: how each column of the result follows from a state table's columns.
+
+An expression is a tree of JSON objects. ``is`` names the expression as Spark does (``Divide``, ``Cast``), ``of`` has its
+arguments. A leaf is a state column (``{"is": "State", "part": "value", "at": 2, "type": "long"}``, by position, because
+the names of buffers repeat), a literal, or a reason why there is no expression (``{"why": "…"}``). Nothing in a record is
+code: a store may come from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streamstate.errors import StoreError
+from streamstate.snapshots.changelog.table_format import SparkType
+
+FORMAT = 1
+_LONGEST = 5_000_000
+_DEEPEST = 200
+
+Expression = Mapping[str, Any]
+"""A tree of JSON objects."""
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A column, with its type as Spark's schemas have it in JSON."""
+
+    name: str
+    type: SparkType
+    expression: Expression = field(default_factory=dict, hash=False)
+    """What it is computed from; empty for a state column."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How the rows of one state table become rows of a result."""
+
+    keys: tuple[PlannedColumn, ...] | None
+    """The state's key columns in the order on disk; None if the expressions use none of them."""
+    values: tuple[PlannedColumn, ...]
+    """The state's value columns in the order on disk. A table may have further ones, which are Spark's own."""
+    same: tuple[int | None, ...] = ()
+    """For each key column, the number of the value column that always equals it, if there is one."""
+    columns: tuple[PlannedColumn, ...] = ()
+    """The result's columns, in the query's order."""
+    where: tuple[Expression, ...] = field(default=(), hash=False)
+    """Conditions; rows that do not meet them are not in the result."""
+    needs_spark: str | None = None
+    """Why the result is more than a row for each row of the state, such as a join with another table; else None."""
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """The plan of one or more runs of a query."""
+
+    mode: str
+    """The output mode: ``append``, ``update`` or ``complete``."""
+    spark: str
+    """The version of Spark that planned it."""
+    settings: Mapping[str, str]
+    """Settings of the session that expressions depend on."""
+    tables: Mapping[str, TablePlan]
+    """By state table. Tables of processors, whose columns already are the user's own, are left out."""
+
+    def to_json(self) -> str:
+        """The record as text; equal plans have equal texts."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> QueryPlan:
+        """Read a record.
+
+        Raises:
+            StoreError: the text is not a record, or one of a newer format.
+        """
+        try:
+            if len(text) > _LONGEST:
+                raise ValueError("it is too long")
+            data = json.loads(text)
+            if data["format"] > FORMAT:
+                raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
+            tables = {name: _table_plan(table) for name, table in data["tables"].items()}
+            return cls(str(data["mode"]), str(data["spark"]), dict(data["settings"]), tables)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error
+
+
+def _table_plan(data: Mapping[str, Any]) -> TablePlan:
+    keys = data["keys"]
+    plan = TablePlan(
+        None if keys is None else tuple(_column(column) for column in keys),
+        tuple(_column(column) for column in data["values"]),
+        tuple(None if at is None else int(at) for at in data["same"]),
+        tuple(_column(column) for column in data["columns"]),
+        tuple(dict(condition) for condition in data["where"]),
+        None if data["needs_spark"] is None else str(data["needs_spark"]),
+    )
+    for tree in (*(column.expression for column in plan.columns), *plan.where):
+        _check_depth(tree)
+    return plan
+
+
+def _column(data: Mapping[str, Any]) -> PlannedColumn:
+    return PlannedColumn(str(data["name"]), data["type"], dict(data["expression"]))
+
+
+def _check_depth(tree: Expression) -> None:
+    level: list[Expression] = [tree]
+    for _ in range(_DEEPEST):
+        level = [argument for node in level for argument in node.get("of", ())]
+        if not level:
+            return
+    raise ValueError("an expression is nested too deeply")
+
+
+def reasons(tree: Expression) -> Iterator[str]:
+    """Why parts of an expression are not there."""
+    if "why" in tree:
+        yield str(tree["why"])
+    for argument in tree.get("of", ()):
+        yield from reasons(argument)

@@ -1,0 +1,297 @@
+"""Reads the plan of a streaming query through Spark's own objects: what the result's columns are made of.
+
+Nothing is run and no file is written. Spark plans a batch as for a running query; above the node that saves an
+operator's state, the physical plan says how the state's columns become the result's. Names of buffers repeat, so columns
+are told apart by the numbers that Spark gives them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.names import unused
+from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
+_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
+_SESSION_SAVE = "SessionWindowStateStoreSaveExec"
+_SAVES = ("StateStoreSaveExec", _SESSION_SAVE)
+_DEDUPLICATES = ("StreamingDeduplicateExec", "StreamingDeduplicateWithinWatermarkExec")
+_JOIN = "StreamingSymmetricHashJoinExec"
+# Operators with state, in Spark's numbers from the top down. The others keep a user's own variables, or a count.
+_STATEFUL = (
+    *_SAVES,
+    *_DEDUPLICATES,
+    _JOIN,
+    "FlatMapGroupsInPandasWithStateExec",
+    "FlatMapGroupsWithStateExec",
+    "TransformWithStateExec",
+    "TransformWithStateInPySparkExec",
+    "StreamingGlobalLimitExec",
+)
+# What stands above a state and neither adds nor removes rows, nor changes columns.
+_PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
+_MOST_NODES = 20_000
+
+
+def plan_of_query(query: StreamingQuery) -> QueryPlan:
+    """The plan of a query that runs in this process."""
+    running = query._jsq.streamingQuery()
+    session = _session_of(query)
+    return _plan(session, running.analyzedPlan(), str(running.outputMode().toString()))
+
+
+def first_epoch(query: StreamingQuery) -> int:
+    """The first epoch that a query that runs in this process is known to have run with its plan."""
+    known = [int(progress["batchId"]) for progress in query.recentProgress]
+    return min(known, default=0)
+
+
+def plan_of_frame(frame: DataFrame, mode: str) -> QueryPlan:
+    """The plan of a streaming DataFrame as a query with an output mode; nothing is started."""
+    return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
+
+
+def _session_of(query: StreamingQuery) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    assert session is not None, "a query of this process has a session"
+    return session
+
+
+def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
+    physical = _planned(spark, analyzed, mode.capitalize())
+    nodes = list(_walk(physical))
+    stateful = [node for node in nodes if _kind(node) in _STATEFUL]
+    tables: dict[str, TablePlan] = {}
+    for number, node in enumerate(stateful):
+        kind, name = _kind(node), f"op{number}"
+        if kind in _SAVES:
+            tables[name] = _aggregate(physical, node, top=number == 0)
+        elif kind in _DEDUPLICATES:
+            tables[name] = _deduplicated(physical, node, top=number == 0)
+        elif kind == _JOIN:
+            for side in ("left", "right"):
+                tables[f"{name}_{side}"] = _joined(node, side)
+    settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
+    return QueryPlan(mode.lower(), spark.version, settings, tables)
+
+
+def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
+    """The physical plan of a batch. ``isFirstBatch=False``: nothing is read or written."""
+    jvm: Any = spark._jvm
+    java: Any = spark._jsparkSession
+    package = jvm.org.apache.spark.sql.execution.streaming.runtime
+    defaults = _scala_object(jvm, _RUNTIME + "IncrementalExecution")
+    empty, uuid = jvm.scala.Option.empty(), jvm.java.util.UUID.randomUUID
+    propagator = _scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
+    metadata = _scala_object(jvm, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
+    said = json.loads(metadata.apply(0, 0, java.conf()).json())
+    # Settings that nobody set come out as null, and planning fails on them.
+    said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
+    rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
+    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
+    execution = package.IncrementalExecution(
+        java, analyzed, output_mode, "none", uuid(), uuid(), 0, empty, metadata.apply(json.dumps(said)), propagator,
+        False, *rest,
+    )  # fmt: skip
+    return execution.sparkPlan()
+
+
+def _scala_object(jvm: Any, name: str) -> Any:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(f"{name}$", True, loader).getField("MODULE$").get(None)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    items = sequence.iterator()
+    while items.hasNext():
+        yield items.next()
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _number(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+def _walk(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _each(plan.children()):
+        yield from _walk(child)
+
+
+def _type(attribute: Any) -> Any:
+    return json.loads(str(attribute.dataType().json()))
+
+
+def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
+    """The state of an aggregation."""
+    output = list(_each(save.output()))
+    of_keys: tuple[PlannedColumn, ...] | None = None
+    same: tuple[int | None, ...]
+    if _kind(save) == _SESSION_SAVE:
+        # The value is the whole row. The state's key ends with the start of the session, which the row does not have.
+        known, values = _state_columns("value", output)
+        places = {_number(attribute): at for at, attribute in enumerate(_stored(output))}
+        same = (*(places.get(_number(key)) for key in _stored(_each(save.keyWithoutSessionExpressions()))), None)
+    else:
+        keys = list(_each(save.keyExpressions()))
+        numbers = {_number(key) for key in keys}
+        known, of_keys = _state_columns("key", keys)
+        of_values, values = _state_columns("value", [one for one in output if _number(one) not in numbers])
+        known |= of_values
+        same = (None,) * len(of_keys)
+    above = _above(physical, save)
+    # The state has the buffers under other numbers than the functions that evaluate them.
+    grouping = {_number(key) for key in _each(above[-1].groupingExpressions())}
+    buffers = [known[_number(one)] for one in output if _number(one) not in grouping]
+    at = 0
+    for aggregated in _each(above[-1].aggregateExpressions()):
+        function = aggregated.aggregateFunction()
+        own = [_number(buffer) for buffer in _each(function.aggBufferAttributes())]
+        known |= dict(zip(own, buffers[at : at + len(own)], strict=True))
+        at += len(own)
+        why = None if _is_declarative(function) else f"{function.prettyName()} needs Spark"
+        evaluated = {"why": why} if why else _expression(function.evaluateExpression(), known)
+        known[_number(aggregated.resultAttribute())] = evaluated
+    return _result(of_keys, values, same, known, above if top else above[-1:], above[0] if top else above[-1])
+
+
+def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
+    """The state of a deduplication, which has the key columns only."""
+    known, keys = _state_columns("key", list(_each(node.keyExpressions())))
+    above = _above(physical, node) if top else []
+    made = _result(keys, (), (None,) * len(keys), known, above, above[0] if above else node)
+    kept = tuple(column for column in made.columns if "why" not in column.expression)
+    return TablePlan(made.keys, made.values, made.same, kept, made.where, made.needs_spark)
+
+
+def _joined(join: Any, side: str) -> TablePlan:
+    """The state of a side of a join: its rows."""
+    node = getattr(join, side)()
+    output = _stored(list(_each(node.output())))
+    known, values = _state_columns("value", output)
+    places = {_number(attribute): at for at, attribute in enumerate(output)}
+    keys = list(_each(getattr(join, f"{side}Keys")()))
+    same = tuple(places.get(_number(key)) if _kind(key) == "AttributeReference" else None for key in keys)
+    return _result(None, values, same, known, [], node)
+
+
+def _stored(attributes: Iterable[Any]) -> list[Any]:
+    """The columns that a state table has: a void has no column."""
+    return [attribute for attribute in attributes if _type(attribute) != "void"]
+
+
+def _state_columns(part: str, attributes: Sequence[Any]) -> tuple[dict[int, Expression], tuple[PlannedColumn, ...]]:
+    known: dict[int, Expression] = {
+        _number(one): {"is": "Literal", "type": "void", "value": None} for one in attributes if _type(one) == "void"
+    }
+    columns = []
+    for at, attribute in enumerate(_stored(attributes)):
+        kind = _type(attribute)
+        known[_number(attribute)] = {"is": "State", "part": part, "at": at, "type": kind}
+        columns.append(PlannedColumn(str(attribute.name()), kind))
+    return known, tuple(columns)
+
+
+def _above(physical: Any, node: Any) -> list[Any]:
+    """The nodes above one, from the top down."""
+    path: list[Any] = []
+
+    def leads(plan: Any) -> bool:
+        if plan.equals(node):
+            return True
+        path.append(plan)
+        if any(leads(child) for child in _each(plan.children())):
+            return True
+        path.pop()
+        return False
+
+    leads(physical)
+    return path
+
+
+def _result(
+    keys: tuple[PlannedColumn, ...] | None,
+    values: tuple[PlannedColumn, ...],
+    same: tuple[int | None, ...],
+    known: dict[int, Expression],
+    above: Sequence[Any],
+    root: Any,
+) -> TablePlan:
+    """What the nodes above a state make of its columns, which are ``known`` by their numbers."""
+    where: list[Expression] = []
+    needs_spark = None
+    for node in reversed(above):
+        kind = _kind(node)
+        if kind == "ProjectExec":
+            _define(known, node.projectList())
+        elif kind.endswith("AggregateExec") and node is above[-1]:
+            _define(known, node.resultExpressions())
+        elif kind == "FilterExec":
+            where.append(_expression(node.condition(), known))
+        elif kind.endswith("EvalPythonExec"):
+            known |= {_number(made): {"why": "a Python function needs Spark"} for made in _each(node.resultAttrs())}
+        elif kind not in _PASSES:
+            needs_spark = f"{kind.removesuffix('Exec')} needs Spark"
+            break
+    columns: list[PlannedColumn] = []
+    for attribute in _each(root.output()):
+        found = known.get(_number(attribute), {"why": needs_spark or "it is not in the state"})
+        name = unused(str(attribute.name()), [column.name for column in columns])
+        columns.append(PlannedColumn(name, _type(attribute), found))
+    return TablePlan(keys, values, same, tuple(columns), tuple(where), needs_spark)
+
+
+def _define(known: dict[int, Expression], expressions: Any) -> None:
+    for expression in _each(expressions):
+        known[_number(expression)] = _expression(expression, known)
+
+
+def _is_declarative(function: Any) -> bool:
+    """Whether an aggregate function's value is an expression over its buffers."""
+    kind = function.getClass()
+    while kind is not None:
+        if str(kind.getSimpleName()) == "DeclarativeAggregate":
+            return True
+        kind = kind.getSuperclass()
+    return False
+
+
+def _expression(expression: Any, known: Mapping[int, Expression]) -> Expression:
+    """An expression, with columns replaced by what they are."""
+    nodes = json.loads(str(expression.toJSON()))
+    if len(nodes) > _MOST_NODES:
+        return {"why": "its expression is too long"}
+    return _tree(iter(nodes), known)
+
+
+def _tree(nodes: Iterator[Mapping[str, Any]], known: Mapping[int, Expression]) -> Expression:
+    """The next expression of a list that Spark has flattened from the top down."""
+    node = next(nodes)
+    kind = str(node["class"]).rpartition(".")[2]
+    arguments = [_tree(nodes, known) for _ in range(int(node["num-children"]))]
+    if kind == "AttributeReference":
+        return known.get(int(node["exprId"]["id"]), {"why": f"{node['name']} is not in the state"})
+    if kind == "Alias":
+        return arguments[0]
+    tree: dict[str, Any] = {"is": kind}
+    if arguments:
+        tree["of"] = arguments
+    if "dataType" in node:
+        tree["type"] = node["dataType"]
+    if kind == "Literal":
+        tree["value"] = node["value"]
+    if kind in ("GetStructField", "GetArrayStructFields"):
+        tree["at"] = int(node["ordinal"])
+    return tree

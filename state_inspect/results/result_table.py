@@ -1,0 +1,76 @@
+"""The versions of a result's rows: an interval table whose columns are the query's own.
+
+The rows are computed from the state's when they are read, so that nothing more is loaded or kept.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from streamstate.snapshots.duckdb_sql import listed, quoted
+from streamstate.snapshots.operators import HASH, PARTITION
+from streamstate.state_inspect.results.result_columns import ResultColumns
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
+
+
+class ResultTable(IntervalTable):
+    """A view of an interval table.
+
+    Key columns that the result does not have can be used, but are not shown.
+
+    Args:
+        state: the state's versions.
+        columns: the result's columns.
+    """
+
+    def __init__(self, state: IntervalTable, columns: ResultColumns) -> None:
+        self._state = state
+        self.result = columns
+        self.generation, self.starts, self.low, self.high = state.generation, state.starts, state.low, state.high
+        self.counts = {} if columns.where else state.counts
+        self.beginnings = {}
+        self._kinds = {columns.keys[key]: state.kind(key) for key in state.key_columns}
+        self.key_columns = [columns.keys[key] for key in state.key_columns]
+        self.value_columns = [name for name in columns.schema.names if name not in self.key_columns]
+        hidden = [(key, name) for key, name in columns.keys.items() if name not in columns.schema.names]
+        self.schema = pa.schema(
+            [*columns.schema, *(state.schema.field(key).remove_metadata().with_name(name) for key, name in hidden)]
+        )
+        selected = [f"{sql} AS {quoted(name)}" for sql, name in zip(columns.sql, columns.schema.names, strict=True)]
+        selected += [f"{quoted(key)} AS {quoted(name)}" for key, name in hidden]
+        where = f" WHERE {' AND '.join(columns.where)}" if columns.where else ""
+        # The state's own columns keep their names inside, where a result's column of the same name does not hide them.
+        self.relation = (
+            f"(SELECT {', '.join([HASH, '_valid_from', '_valid_to', PARTITION, *selected])}"
+            f" FROM {state.relation}{where})"
+        )
+
+    @property
+    def state(self) -> IntervalTable:
+        """The state's versions."""
+        return self._state
+
+    @property
+    def versions(self) -> int:
+        """The number of the state's versions."""
+        return self._state.versions
+
+    def columns_at(self, epoch: int) -> list[str]:
+        """The result's columns, in the query's order."""
+        return list(self.result.schema.names)
+
+    def at(self, epoch: int) -> str:
+        """SQL for the rows at an epoch."""
+        return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether the index has all epochs from ``first`` to ``last``."""
+        return self._state.covers(first, last)
+
+    def in_state(self, column: str) -> str:
+        """A column as SQL over the columns of the state; missing while the row is not in the result."""
+        for key, name in self.result.keys.items():
+            if name == column:
+                return quoted(key)
+        sql = self.result.sql[self.result.schema.names.index(column)]
+        return f"CASE WHEN {' AND '.join(self.result.where)} THEN {sql} END" if self.result.where else sql

@@ -1,0 +1,368 @@
+"""Results computed from captured state, compared with what the query itself returned, and with batch queries."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+import streamstate as ss
+from results.functions import COMPUTED, OPAQUE, SCHEMA, columns, rows
+from streamstate.errors import NoResultError, QueryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCHS = 3
+Build = Callable[["DataFrame"], "DataFrame"]
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one file per epoch."""
+    folder = tmp_path_factory.mktemp("files")
+    for epoch in range(EPOCHS):
+        frame = spark.createDataFrame(rows(200, epoch), SCHEMA).coalesce(1)
+        frame.write.parquet(str(folder / f"_{epoch}"))
+        [part] = (folder / f"_{epoch}").glob("part*")
+        part.rename(folder / f"{epoch}.parquet")
+    return folder
+
+
+def streamed(spark: SparkSession, files: Path) -> DataFrame:
+    """The files, one per epoch."""
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(files)).withWatermark("ts", "2 days")
+
+
+def captured(
+    spark: SparkSession, files: Path, folder: Path, build: Build, mode: str = "complete"
+) -> tuple[ss.History, dict[int, list[tuple[Any, ...]]], list[str]]:
+    """A query's history, the rows that it returned in each epoch, and their columns."""
+    returned: dict[int, list[tuple[Any, ...]]] = {}
+    frame = build(streamed(spark, files))
+
+    def keep(batch: DataFrame, epoch: int) -> None:
+        returned[epoch] = [tuple(row) for row in batch.collect()]
+
+    writer = frame.writeStream.outputMode(mode).option("checkpointLocation", str(folder / "checkpoint"))
+    writer.foreachBatch(keep).trigger(availableNow=True).start().awaitTermination()
+    ss.capture(folder / "checkpoint", folder / "store", "q")
+    ss.describe(folder / "store", "q", lambda: build(streamed(spark, files)), mode=mode)
+    return ss.open_store(folder / "store")["q"], returned, frame.columns
+
+
+def exactly(value: Any) -> Any:
+    """A value as text that tells apart what is not the same bit for bit."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else repr(value)
+    if isinstance(value, dict):
+        return tuple(map(exactly, value.values()))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(exactly, value))
+    return repr(value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value)
+
+
+def compared(table: ss.StateTable, expected: list[tuple[Any, ...]], columns: list[str]) -> None:
+    """Compare a result, bit for bit, except for columns that say that they need Spark."""
+    found = table.to_arrow()
+    assert found.column_names == columns
+    told = {name for name in columns if "needs Spark" in str(found[name].to_pylist()[:1])}
+    kept = [at for at, name in enumerate(columns) if name not in told]
+    ours = Counter(exactly([list(row.values())[at] for at in kept]) for row in found.to_pylist())
+    assert ours == Counter(exactly([row[at] for at in kept]) for row in expected)
+
+
+QUERIES: dict[str, Build] = {
+    "computed": lambda source: source.groupBy("g", F.col("h").alias("hh")).agg(*columns(COMPUTED)),
+    "opaque": lambda source: source.groupBy("g").agg(*columns(OPAQUE)),
+    "windows": lambda source: source.groupBy(F.window("ts", "1 hour").alias("hour"), F.upper("g").alias("who")).agg(
+        F.avg("x").alias("average")
+    ),
+    "sliding windows": lambda source: source.groupBy(F.window("ts", "2 hours", "1 hour"), "h").count(),
+    "having": lambda source: (
+        source.groupBy("g")
+        .agg(F.avg("y").alias("m"), F.count("*").alias("n"))
+        .where("n > 20 and m > 1")
+        .select((F.col("m") * 2).alias("twice"), F.concat(F.lit("g="), "g").alias("label"))
+    ),
+    "sessions": lambda source: source.groupBy(F.session_window("ts", "5 minutes").alias("visit"), "h").agg(
+        F.count("*").alias("n"), F.sum("i").alias("total")
+    ),
+    "no key": lambda source: source.agg(F.count("*").alias("n"), F.max("x").alias("m")),
+    "cube": lambda source: source.cube("g", "h").agg(F.count("*").alias("n"), F.grouping_id().alias("level")),
+    "expressions as keys": lambda source: source.groupBy(
+        F.lit(1).alias("one"), "g", F.col("g").alias("again"), (F.col("h") + 1).alias("next")
+    ).agg(F.sum("h").alias("sum")),
+    "a struct as key": lambda source: source.groupBy(F.struct("g", "h").alias("key")).agg(F.first("s").alias("first")),
+    "sorted": lambda source: source.groupBy("g").count().orderBy(F.desc("count")),
+    "names that repeat": lambda source: source.groupBy("g").agg(F.sum("h").alias("count"), F.count("*").alias("sum")),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_result_equals_what_the_query_returned(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Bit for bit, at every epoch, except for columns that need Spark."""
+    history, returned, names = captured(spark, files, tmp_path, QUERIES[name])
+    assert sorted(returned) == history.captured()
+    for epoch, expected in returned.items():
+        compared(history.at(epoch).result(), expected, names)
+    told = [name for name in names if "needs Spark" in str(history.live().result().to_arrow()[name].to_pylist()[:1])]
+    assert told == ([] if name != "opaque" else [name for name in OPAQUE if name != "mean"])
+
+
+_KEYS = ["g", "h", "b", "h % 2 as odd", "upper(s) as big", "window(ts, '6 hours') as w"]
+_HAVING = [None, "count(*) > 5", "max(i) is not null", "sum(n) > 0 or min(h) = 0"]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    keys=st.lists(st.sampled_from(_KEYS), min_size=0, max_size=3, unique=True),
+    names=st.lists(st.sampled_from(sorted(COMPUTED)), min_size=1, max_size=6, unique=True),
+    having=st.sampled_from(_HAVING),
+    scale=st.sampled_from(["", "h + 1", "coalesce(i, 0) * 2"]),
+)
+def test_random_queries_equal_batch_queries(
+    spark: SparkSession,
+    files: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    keys: list[str],
+    names: list[str],
+    having: str | None,
+    scale: str,
+) -> None:
+    """Rows that arrive in another order may change the last bits of floating-point numbers, and what is first."""
+    names = [name for name in names if name not in ("fi", "la", "anyv", "mb", "nb")]
+
+    def build(source: DataFrame) -> DataFrame:
+        made = columns({name: COMPUTED[name] for name in names})
+        if scale:
+            made.append(F.expr(f"sum({scale})").alias("scaled"))
+        made.append(F.count("*").alias("rows"))
+        if having:
+            made.append(F.expr(having).alias("kept"))
+        found = source.groupBy(*map(F.expr, keys)).agg(*made)
+        return found.where("kept").drop("kept") if having else found
+
+    history, _, shown = captured(spark, files, tmp_path_factory.mktemp("random"), build)
+    for epoch in history.captured():
+        batch = spark.read.schema(SCHEMA).parquet(*[str(files / f"{before}.parquet") for before in range(epoch + 1)])
+        expected = [tuple(row) for row in build(batch).collect()]
+        found = history.at(epoch).result().to_arrow()
+        assert found.column_names == shown
+        ours = sorted((roughly(list(row.values())) for row in found.to_pylist()), key=str)
+        theirs = sorted((roughly(row) for row in expected), key=str)
+        assert ours == theirs, f"epoch {epoch}"
+
+
+def roughly(value: Any) -> Any:
+    """A value whose doubles have nine digits."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else f"{value + 0.0:.9g}" if abs(value) > 1e-9 else "0"
+    if isinstance(value, dict):
+        return tuple(map(roughly, value.values()))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(roughly, value))
+    return exactly(value)
+
+
+@pytest.fixture(scope="module")
+def delays(spark: SparkSession, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a query whose result is known."""
+    folder = tmp_path_factory.mktemp("delays")
+
+    def build(source: DataFrame) -> DataFrame:
+        found = source.groupBy(F.coalesce("g", F.lit("none")).alias("carrier"))
+        return found.agg(F.avg("y").alias("average_delay"), F.count("*").alias("flights"))
+
+    captured(spark, files, folder, build, mode="update")
+    return folder / "store"
+
+
+def test_sql_has_the_result_at_any_epoch(delays: Path) -> None:
+    """A result is a relation like a state table, and can be joined with it."""
+    store = ss.open_store(delays)
+    now = store.sql("SELECT carrier, average_delay FROM q.result WHERE flights > 1 ORDER BY carrier")
+    table = store["q"].live().result().to_arrow()
+    assert now.to_arrow()["average_delay"].to_pylist() == table["average_delay"].to_pylist()
+    then = store.sql("SELECT sum(flights) AS n FROM q.result VERSION AS OF 1").to_arrow()
+    assert then["n"].to_pylist() == [400]
+    both = store.sql('SELECT r.carrier FROM q.op0.result r JOIN q s ON s."count" = r.flights').to_arrow()
+    assert both.num_rows >= table.num_rows
+    with pytest.raises(Exception, match="average_delay"):
+        store.sql("SELECT averag_delay FROM q.result").to_arrow()
+
+
+def test_the_result_is_not_computed_by_the_spark_engine(spark: SparkSession, delays: Path) -> None:
+    """The error says which engine computes it."""
+    with pytest.raises(NoResultError, match="DuckDB"):
+        ss.open_store(delays).sql("FROM q.result", engine="spark", spark=spark)
+
+
+def test_a_state_table_of_results(delays: Path) -> None:
+    """A result has the methods of a state table."""
+    snapshot = ss.open_store(delays)["q"].at(1)
+    table = snapshot.result()
+    assert (table.key_columns, table.value_columns) == (["carrier"], ["average_delay", "flights"])
+    assert table.schema.field("average_delay").type == pa.float64()
+    row = table.lookup(carrier="a")
+    assert row is not None
+    assert row["average_delay"] == table.page(where="carrier = 'a'")["average_delay"][0]
+    assert table.lookup(carrier="nobody") is None
+    assert table.count() == 5
+    assert table.count(where="flights > 1000") == 0
+    top = table.page(limit=1, order_by="average_delay", descending=True)
+    assert top["average_delay"][0] == max(table.to_pandas()["average_delay"])
+    assert list(table.lookup_many([{"carrier": "b"}, {"carrier": "a"}])["carrier"]) == ["b", "a"]
+    assert table.summary()["column"].tolist() == ["carrier", "average_delay", "flights"]
+    assert snapshot.has_result()
+    assert repr(table).startswith("<StateTable result at epoch 1: 5 rows, key carrier; average_delay, flights>")
+
+
+def test_a_diff_of_results(delays: Path) -> None:
+    """Differences, their causes and the largest movers are those of the query's columns."""
+    history = ss.open_store(delays)["q"]
+    diff = history.diff(0, 2, result=True)
+    assert (diff.key_columns, diff.value_columns) == (["carrier"], ["average_delay", "flights"])
+    page = diff.page(limit=1)
+    before, after = (history.at(epoch).result().lookup(carrier=page["carrier"][0]) for epoch in (0, 2))
+    assert before is not None
+    assert after is not None
+    assert page["average_delay_delta"][0] == after["average_delay"] - before["average_delay"]
+    assert page["_cause"][0] == "input"
+    assert list(page["_epochs"][0]) == [1, 2]
+    assert diff.counts == history.diff(0, 2).counts
+    moved = diff.to_pandas().assign(by=lambda rows: (rows["average_delay_new"] - rows["average_delay_old"]).abs())
+    assert diff.movers("average_delay", n=1)["carrier"][0] == moved.sort_values("by")["carrier"].iloc[-1]
+
+
+def test_the_history_of_a_key_in_the_result(delays: Path) -> None:
+    """Each change has the values that the query returned."""
+    history = ss.open_store(delays)["q"]
+    found = history.key_history(carrier="a", result=True)
+    assert found.columns.tolist() == ["epoch", "change", "committed_at", "average_delay", "flights", "cause"]
+    assert found["epoch"].tolist() == [0, 1, 2]
+    expected = [history.at(epoch).result().lookup(carrier="a") for epoch in range(3)]
+    assert found["average_delay"].tolist() == [row and row["average_delay"] for row in expected]
+
+
+def test_rows_that_do_not_meet_a_condition_are_not_in_the_result(
+    spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    """They enter and leave the result in a diff."""
+    history, returned, names = captured(spark, files, tmp_path, QUERIES["having"])
+    counts = [history.at(epoch).result().count() for epoch in history.captured()]
+    assert counts == [len(rows) for _, rows in sorted(returned.items())]
+    table = history.live().result()
+    assert (table.key_columns, table.value_columns) == ([], names)
+    entered = history.diff(0, 2, result=True)
+    assert entered.counts["added"] - entered.counts["removed"] == counts[2] - counts[0]
+
+
+def test_deduplication_and_joins_have_the_querys_names(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """The sides of a join are named; there is no result of the join itself."""
+    history, _, _ = captured(
+        spark, files, tmp_path / "unique", lambda source: source.dropDuplicates(["g", "h"]).select("g", "h"), "append"
+    )
+    assert history.live().result().to_arrow().num_rows == history.live().table().count()
+    assert history.live().result().key_columns == ["g", "h"]
+
+    def joined(source: DataFrame) -> DataFrame:
+        other = streamed(spark, files).select(F.col("n").alias("number"), F.col("ts").alias("time"), "d")
+        left = source.select((F.col("n") + 0).alias("n"), "ts", "g")
+        return left.join(other, F.expr("n = number and ts = time"))
+
+    history, _, _ = captured(spark, files, tmp_path / "joined", joined, "append")
+    right = history.live().result("op0_right")
+    assert right.to_arrow().column_names == ["number", "time", "d"]
+    assert right.count() == history.live().table("op0_right").count()
+    assert history.live().result("op0_left").to_arrow().column_names == ["n", "ts", "g"]
+    rows = ss.open_store(tmp_path / "joined" / "store").sql("SELECT number FROM q.op0_right.result").to_arrow()
+    assert rows.num_rows == right.count()
+    with pytest.raises(NoResultError, match=r"Name one: .*op0_left"):
+        history.live().result()
+
+
+def test_each_epoch_uses_its_own_plan(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Also by a history that was opened before the plan changed."""
+    history, _, _ = captured(spark, files, tmp_path, QUERIES["sorted"])
+    assert history.live().result().to_arrow().column_names == ["g", "count"]
+
+    def renamed() -> DataFrame:
+        return streamed(spark, files).groupBy("g").agg((F.count("*") * 10).alias("tens"))
+
+    ss.describe(tmp_path / "store", "q", renamed, since=2)
+    for each in (history, ss.open_store(tmp_path / "store")["q"]):
+        assert each.at(1).result().to_arrow().column_names == ["g", "count"]
+        assert each.at(2).result().to_arrow().column_names == ["g", "tens"]
+        with pytest.raises(NoResultError, match="another way"):
+            each.diff(0, 2, result=True)
+        assert each.diff(0, 1, result=True).value_columns == ["count"]
+
+
+def test_a_started_query_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Its plan is recorded when it starts."""
+    frame = streamed(spark, files).groupBy("g").agg(F.avg("y").alias("average"))
+    running = ss.start(frame, "q", tmp_path / "store", trigger="available-now")
+    running.wait(timeout=60)
+    running.stop()
+    history = ss.open_store(tmp_path / "store")["q"]
+    assert history.at(0).result().to_arrow().column_names == ["g", "average"]
+
+
+def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Its plan is read from the running query."""
+    frame = streamed(spark, files).groupBy("g").agg(F.avg("y").alias("average"))
+    query = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "cp"))
+    started = query.start()
+    capture = ss.follow(started, tmp_path / "store", "q")
+    started.processAllAvailable()
+    capture.wait(2, timeout=60)
+    started.stop()
+    capture.stop()
+    assert ss.open_store(tmp_path / "store")["q"].at(0).result().value_columns == ["average"]
+
+
+def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Another query is refused, and nothing is recorded of it."""
+    frame = streamed(spark, files).groupBy("g").agg(F.avg("y").alias("average"))
+    frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "cp")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    ss.capture(tmp_path / "cp", tmp_path / "store", "q")
+    history = ss.open_store(tmp_path / "store")["q"]
+    with pytest.raises(NoResultError, match=r"ss\.describe"):
+        history.live().result()
+    assert not history.live().has_result()
+    source = streamed(spark, files)
+    for build, message in (
+        (lambda: source.groupBy("h").agg(F.avg("y").alias("average")), "not the query q: op0 has the columns"),
+        (lambda: source.dropDuplicates(["g"]).groupBy("g").agg(F.avg("y")), "not the query q: it has the state tables"),
+        (lambda: source.select("g"), "not the query q"),
+        (lambda: spark.range(3), "not a streaming DataFrame"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            ss.describe(tmp_path / "store", "q", build)
+    with pytest.raises(ss.StreamStateError, match="mode"):
+        ss.describe(tmp_path / "store", "q", lambda: frame, mode="always")
+    with pytest.raises(ss.StreamStateError, match="nobody"):
+        ss.describe(tmp_path / "store", "nobody", lambda: frame)
+
+
+def test_what_only_spark_can_do_says_so(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """A join above the state makes rows that the state does not have."""
+    names = spark.createDataFrame([("a", "Ana")], "g string, name string")
+    history, _, _ = captured(
+        spark, files, tmp_path, lambda source: source.groupBy("g").count().join(names, "g"), "complete"
+    )
+    with pytest.raises(NoResultError, match="needs Spark"):
+        history.live().result()
+    assert not history.live().has_result()
