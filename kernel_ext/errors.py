@@ -8,6 +8,7 @@ StreamStateError
 ├── UnknownNameError (LookupError): no such name or epoch
 │   ├── UnknownQueryError
 │   ├── UnknownTableError
+│   ├── NoResultError
 │   ├── UnknownColumnError
 │   ├── UnknownEpochError
 │   └── UnknownCutError
@@ -70,6 +71,7 @@ __all__ = [
     "NameTakenError",
     "NewerCheckpointError",
     "NewerStoreError",
+    "NoResultError",
     "NoStateError",
     "NotACheckpointError",
     "NotAStoreError",

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError, choices
+from streamstate.errors import InvalidArgumentError, UnknownColumnError, choices
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
@@ -37,8 +37,19 @@ from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
-from streamstate.state_inspect.results.results import result_plan, table_of_result, with_results
-from streamstate.state_inspect.snapshot import RESULT, Snapshot, choose_table, live_snapshot, snapshot_at
+from streamstate.state_inspect.results.results import (
+    RESULT,
+    result_plan,
+    results_shown,
+    shown_columns,
+    state_of,
+    table_of_result,
+    with_result,
+    with_results,
+)
+from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
+from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 
@@ -160,7 +171,7 @@ class History:
             a: the epoch to compare from: a number, or ``"live - 10"``; or a snapshot of this query, of another query
                 of the same store such as a fork, or of another store.
             b: the epoch to compare to, in the same ways.
-            table: may be left out if there is only one.
+            table: may be left out if there is only one; ``"result"`` is the same as ``result=True``.
             result: compare the rows that the query returns, as :meth:`Snapshot.result` does, of two epochs of one
                 query.
 
@@ -175,6 +186,8 @@ class History:
             >>> history.diff(45, store["what_if"].at(45))  # doctest: +SKIP
             <Diff of op0 from delays at epoch 45 to what_if at epoch 45: 0 added, 0 removed, 7 changed>
         """
+        table, named = state_of(table)
+        result = result or named
         old, new = (side if isinstance(side, Snapshot) else self.at(side) for side in (a, b))
         if not same_branch(old.history, new.history):
             if result:
@@ -221,7 +234,8 @@ class History:
             >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
             >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
         """
-        if result:
+        table, named = state_of(table)
+        if result or named:
             if ancestors:
                 raise InvalidArgumentError("result=True shows the query's own epochs; leave ancestors out.")
             return result_history(self._recorded, table, key)
@@ -352,8 +366,8 @@ class History:
             17
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = choose_table(table, self.tables(), self.name)
-        if not key and not self._recorded.is_soon_read(chosen, -1):
+        chosen = self._condition_table(predicate, table, key)
+        if not key and not state_of(chosen)[1] and not self._recorded.is_soon_read(chosen, -1):
             return first_epoch_in_files(self._recorded, chosen, predicate)
         condition = self._condition(predicate, chosen, key)
         return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
@@ -380,10 +394,10 @@ class History:
             >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = choose_table(table, self.tables(), self.name)
+        chosen = self._condition_table(predicate, table, key)
         parts, index = self._condition_in_parts(predicate, chosen, key), self._recorded.index
         if per_key:
-            names = self._recorded.columns(chosen).key_columns
+            names = shown_columns(self._recorded, chosen).key_columns
             return spans_per_key(parts, index, self._recorded.known_entries, names)
         return spans(parts, index, self._recorded.known_entries)
 
@@ -478,20 +492,61 @@ class History:
         chosen = None if epochs is None else epoch_list(epochs, self.captured())
         return Comparison(compared_epochs(self, other, chosen, _table_list(tables)))
 
+    def results(self) -> list[str]:
+        """Names of the results whose columns differ from those of the state that they are computed from.
+
+        A result without all columns of its key is left out, because its rows cannot be told apart. ``result`` is that
+        of the query; a side of a join is ``op0_left.result``. They can be named wherever a state table can.
+
+        Example:
+            >>> history.results()  # doctest: +SKIP
+            ['result']
+        """
+        return results_shown(self._recorded)
+
+    def _condition_table(self, predicate: str, table: str | None, key: dict[str, Any]) -> str:
+        """The table that a condition is about; without a name the result, if it has the columns, else the state."""
+        if table is None and RESULT in self.results():
+            columns = shown_columns(self._recorded, RESULT)
+            try:
+                predicate_sql(predicate, columns.columns, RESULT)
+                check_columns(key_of(key, columns.key_columns), columns.key_columns, RESULT)
+            except UnknownColumnError:
+                pass
+            else:
+                return RESULT
+        return table if table is not None and state_of(table)[1] else choose_table(table, self.tables(), self.name)
+
     def _condition(self, predicate: str, table: str, key: dict[str, Any]) -> Condition:
-        columns = self._recorded.columns(table)
+        columns = shown_columns(self._recorded, table)
         given = key_of(key, columns.key_columns)
         check_columns(given, columns.key_columns, table)
-        versions = self._recorded.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
-        return Condition(predicate, table, versions, key)
+        state, is_result = state_of(table)
+        if not is_result:
+            versions = self._recorded.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
+            return Condition(predicate, table, versions, key)
+        return Condition(
+            predicate, table, self._of_result(state, lambda name: self._recorded.interval_table(name, -1)), key
+        )
+
+    def _of_result(self, state: str | None, versions: Callable[[str], IntervalTable]) -> IntervalTable:
+        """Versions of the result at all epochs, computed from those of the state."""
+        epochs = self._recorded.entries().captured
+        name = table_of_result(self._recorded, state, self.tables(), epochs[-1])
+        plan = result_plan(self._recorded, name, [epochs[-1], epochs[0]])
+        return with_result(versions(name), plan, name, epochs[-1])
 
     def _condition_in_parts(self, predicate: str, table: str, key: dict[str, Any]) -> Iterator[ConditionInPart]:
         if key:
             condition = self._condition(predicate, table, key)
             yield ConditionInPart(condition, -1, condition.table.high)
-        else:
-            for part in self._recorded.parts(table):
-                yield ConditionInPart(Condition(predicate, table, part.table, {}), part.first, part.last)
+            return
+        state, is_result = state_of(table)
+        if is_result:
+            state = table_of_result(self._recorded, state, self.tables(), self._recorded.live_entry().epoch)
+        for part in self._recorded.parts(state or table):
+            rows = self._of_result(state, part.has) if is_result else part.table
+            yield ConditionInPart(Condition(predicate, table, rows, {}), part.first, part.last)
 
     @consistent_read()
     def __repr__(self) -> str:

@@ -61,6 +61,10 @@ class HistoryPart:
     last: int
     """Its last epoch."""
 
+    def has(self, _table: str) -> IntervalTable:
+        """Its table, for what asks for one by name."""
+        return self.table
+
 
 @dataclass(frozen=True)
 class ChangeLog:

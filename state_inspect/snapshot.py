@@ -13,12 +13,9 @@ from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
 from streamstate.state_inspect.recorded_query import QueryHistory
-from streamstate.state_inspect.results.results import result_plan, table_of_result, with_result
+from streamstate.state_inspect.results.results import RESULT, result_plan, state_of, table_of_result, with_result
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
-
-RESULT = "result"
-"""What the rows that a query returns are called, as a table."""
 
 
 class Snapshot:
@@ -99,13 +96,16 @@ class Snapshot:
         """One state table.
 
         Args:
-            name: the table's name; may be left out if there is only one.
+            name: the table's name; may be left out if there is only one. ``"result"`` is :meth:`result`.
 
         Raises:
             UnknownTableError: the table does not exist at this epoch.
             InvalidArgumentError: the name is left out and there are several tables.
             EpochDroppedError: retention has dropped the epoch, and the grace period of its files is over.
         """
+        state, is_result = state_of(name)
+        if is_result:
+            return self.result(state)
         chosen = choose_table(name, self.tables(), self._history.name)
         # Held, so that a table that was read once stays readable after retention drops the epoch.
         if chosen not in self._tables:

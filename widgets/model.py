@@ -185,9 +185,14 @@ class ViewModel(ABC, Generic[S]):
         """Drop what is cached between drawings, because nobody watches."""
 
 
+def tables_shown(history: History) -> list[str]:
+    """What can be shown of a query: the results that have other columns than its state, then its state tables."""
+    return [*history.results(), *history.tables()]
+
+
 def chosen_table(history: History, name: str | None) -> str:
-    """The state table with this name; the query's first if it is None."""
-    tables = history.tables()
+    """The table with this name; if it is None, the query's result, or its first state table."""
+    tables = tables_shown(history)
     if name is not None and name not in tables:
         raise UnknownTableError.among("table", name, tables, where=f"in {history.name!r}")
     return name or tables[0]

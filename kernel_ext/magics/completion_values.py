@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
     from streamstate.state_inspect import History, Store
     from streamstate.state_inspect.recorded_query import ChangeLog
+    from streamstate.state_inspect.results.results import ShownColumns
 
 EPOCHS = 100
 """How many epochs to offer, the newest first."""
@@ -67,26 +68,27 @@ class CompletionValues:
         found = []
         for name in [query for query in store.queries() if query.startswith(begun.partition(".")[0])][:_TABLES_OF]:
             inside = begun.startswith(f"{name}.")
-            tables = store[name].tables()
+            tables = self.tables(name)
             found += [] if inside else [name]
             found += [f"{name}.{table}" for table in tables] if inside or len(tables) > 1 else []
         return found
 
     def tables(self, query: str) -> list[str]:
         """The state tables of a query."""
-        return self._history(query).tables()
+        history = self._history(query)
+        return [*history.results(), *history.tables()]
 
     def columns(self, relation: str) -> list[str]:
         """The columns of a relation such as ``delays.op0.changes``, after those that a history or a changelog adds."""
         query, table, kind = self._parts(relation)
-        log = self._history(query).recorded.change_log(table)
-        own = {"history": ["_valid_from", "_valid_to", "_partition"], "changes": log.all_columns[:3]}
+        log = _shown(self._history(query), table)
+        own = {"history": ["_valid_from", "_valid_to", "_partition"], "changes": ["_epoch", "_change", "_partition"]}
         return [*own.get(kind, []), *log.columns]
 
     def key_columns(self, relation: str) -> list[str]:
         """The key columns of a relation."""
         query, table, _kind = self._parts(relation)
-        return self._history(query).recorded.change_log(table).key_columns
+        return _shown(self._history(query), table).key_columns
 
     def values(self, relation: str, column: str, begun: str) -> list[str]:
         """A few values of a column that begin with a text, sorted, as written after ``--key COLUMN=``."""
@@ -131,10 +133,14 @@ class CompletionValues:
         return [(name, value) for name, value in reversed(named) if not name.startswith("_")]
 
     def _parts(self, relation: str) -> tuple[str, str, str]:
-        """A relation's query, its state table, and ``history`` or ``changes`` if it is one of those."""
+        """A relation's query, its table, and ``history`` or ``changes`` if it is one of those."""
         query, *rest = relation.split(".")
         kind = rest.pop() if rest and rest[-1] in ("history", "changes") else ""
-        return query, rest[0] if rest else self._history(query).tables()[0], kind
+        return query, ".".join(rest) or self._default_table(query, kind), kind
+
+    def _default_table(self, query: str, kind: str) -> str:
+        """What ``%state NAME`` shows: the result, where it is known."""
+        return (self._history(query).tables() if kind else self.tables(query))[0]
 
     def _history(self, query: str) -> History:
         store = self._store(query or None)
@@ -150,8 +156,16 @@ def _makes_query(value: object) -> bool:
     return function or bool(getattr(value, "isStreaming", False))
 
 
+def _shown(history: History, table: str) -> ShownColumns:
+    from streamstate.state_inspect.results.results import shown_columns
+
+    return shown_columns(history.recorded, table)
+
+
 def _key_values(history: History, table: str, column: str, begun: str) -> list[str]:
     """Values of a column that begin with a text, sorted: a bounded number of rows is looked at."""
+    shown = _shown(history, table)
+    table, column = shown.state, shown.state_keys.get(column, column)
     log = history.recorded.change_log(table)
     if column not in log.columns or pa.types.is_nested(log.version.schema.field(column).type):
         return []

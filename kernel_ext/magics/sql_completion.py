@@ -122,8 +122,11 @@ class StoreNames(CompletionValues):
             return found + [f"{relation}.{kind}" for relation in [*queries, *found] for kind in _KINDS]
         return [*found, *(name for name in self.frames() if name not in found)]
 
+    def _default_table(self, query: str, kind: str) -> str:
+        return self._history(query).tables()[0]
+
     def columns(self, relation: str) -> list[str]:
-        """The columns of a state table or a DataFrame."""
+        """The columns of a state table, a result or a DataFrame."""
         query = relation.partition(".")[0].casefold()
         known = {name.casefold(): name for name in self.queries()}
         if query in known:

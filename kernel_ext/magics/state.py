@@ -54,6 +54,7 @@ def _parser() -> MagicParser:
         epilog="Examples:\n"
         "  %state\n"
         "  %state delays\n"
+        "  %state delays.op0                 (Spark's own columns instead of the query's)\n"
         "  %state delays --at 12 --top 5 --by count\n"
         "  %state delays --where \"carrier = 'UA' and count > 10\"\n"
         "  %state delays --key carrier=UA --key origin=JFK --history\n"
@@ -62,7 +63,11 @@ def _parser() -> MagicParser:
         '  late = %state delays --at 12 --where "max > 60"',
     )
     parser.add(
-        "relation", metavar="NAME[.TABLE]", nargs="?", completes="relation", help="a query, or one of its tables"
+        "relation",
+        metavar="NAME[.TABLE]",
+        nargs="?",
+        completes="relation",
+        help="a query, or one of its tables",
     )
     parser.add(
         "--at",
@@ -119,7 +124,9 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
 def _answer(
     notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None, moment: datetime | None
 ) -> Any:
-    """What the line asks for."""
+    """What the line asks for; without a table the query's result, where it is known."""
+    if table is None and not (args.timeline or args.dashboard) and history.captured():
+        table = next(iter(history.results()), None)
     if args.diff:
         before, after = args.diff
         return history.diff(before, after, table=table)

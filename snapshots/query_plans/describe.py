@@ -45,7 +45,7 @@ def describe(
 
     Raises:
         NotAStoreError, UnknownQueryError: the store or the query does not exist.
-        QueryError: ``build_query`` does not return the query\'s streaming DataFrame: it has other operators, or its
+        QueryError: ``build_query`` does not return the query's streaming DataFrame: it has other operators, or its
             state other columns.
         InvalidArgumentError: another argument is invalid.
 

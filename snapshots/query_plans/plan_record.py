@@ -1,9 +1,9 @@
 """The record of a query's plan, as text: how each column of the result follows from a state table's columns.
 
-An expression is a tree of JSON objects. ``is`` names the expression as Spark does (``Divide``, ``Cast``), ``of`` has its
-arguments. A leaf is a state column (``{"is": "State", "part": "value", "at": 2, "type": "long"}``, by position, because
-the names of buffers repeat), a literal, or a reason why there is no expression (``{"why": "…"}``). Nothing in a record is
-code: a store may come from anywhere.
+An expression is a tree of JSON objects. ``is`` names the expression as Spark does (``Divide``, ``Cast``), ``of`` has
+its arguments. A leaf is a state column (``{"is": "State", "part": "value", "at": 2, "type": "long"}``, by position,
+because the names of buffers repeat), a literal, or a reason why there is no expression (``{"why": "…"}``). Nothing in a
+record is code: a store may come from anywhere.
 """
 
 from __future__ import annotations

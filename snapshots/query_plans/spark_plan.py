@@ -1,14 +1,15 @@
 """Reads the plan of a streaming query through Spark's own objects: what the result's columns are made of.
 
 Nothing is run and no file is written. Spark plans a batch as for a running query; above the node that saves an
-operator's state, the physical plan says how the state's columns become the result's. Names of buffers repeat, so columns
-are told apart by the numbers that Spark gives them.
+operator's state, the physical plan says how the state's columns become the result's. Names of buffers repeat, so
+columns are told apart by the numbers that Spark gives them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.names import unused
@@ -42,8 +43,11 @@ _MOST_NODES = 20_000
 
 def plan_of_query(query: StreamingQuery) -> QueryPlan:
     """The plan of a query that runs in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     running = query._jsq.streamingQuery()
-    session = _session_of(query)
+    session = SparkSession(SparkContext.getOrCreate(), running.sparkSession())
     return _plan(session, running.analyzedPlan(), str(running.outputMode().toString()))
 
 
@@ -56,14 +60,6 @@ def first_epoch(query: StreamingQuery) -> int:
 def plan_of_frame(frame: DataFrame, mode: str) -> QueryPlan:
     """The plan of a streaming DataFrame as a query with an output mode; nothing is started."""
     return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
-
-
-def _session_of(query: StreamingQuery) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    assert session is not None, "a query of this process has a session"
-    return session
 
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
@@ -85,7 +81,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
 
 
 def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
-    """The physical plan of a batch. ``isFirstBatch=False``: nothing is read or written."""
+    """The physical plan of a batch. Because it is not the first one, nothing is read or written."""
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
     package = jvm.org.apache.spark.sql.execution.streaming.runtime
@@ -98,16 +94,17 @@ def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
     said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
     rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
     output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
+    first_batch = False
     execution = package.IncrementalExecution(
         java, analyzed, output_mode, "none", uuid(), uuid(), 0, empty, metadata.apply(json.dumps(said)), propagator,
-        False, *rest,
+        first_batch, *rest,
     )  # fmt: skip
     return execution.sparkPlan()
 
 
 def _scala_object(jvm: Any, name: str) -> Any:
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(f"{name}$", True, loader).getField("MODULE$").get(None)
+    loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
+    return jvm.java.lang.Class.forName(f"{name}$", initialize, loader).getField("MODULE$").get(None)
 
 
 def _each(sequence: Any) -> Iterator[Any]:
@@ -164,16 +161,17 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
         why = None if _is_declarative(function) else f"{function.prettyName()} needs Spark"
         evaluated = {"why": why} if why else _expression(function.evaluateExpression(), known)
         known[_number(aggregated.resultAttribute())] = evaluated
-    return _result(of_keys, values, same, known, above if top else above[-1:], above[0] if top else above[-1])
+    return _result(
+        TablePlan(of_keys, values, same), known, above if top else above[-1:], above[0] if top else above[-1]
+    )
 
 
 def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
     """The state of a deduplication, which has the key columns only."""
     known, keys = _state_columns("key", list(_each(node.keyExpressions())))
     above = _above(physical, node) if top else []
-    made = _result(keys, (), (None,) * len(keys), known, above, above[0] if above else node)
-    kept = tuple(column for column in made.columns if "why" not in column.expression)
-    return TablePlan(made.keys, made.values, made.same, kept, made.where, made.needs_spark)
+    made = _result(TablePlan(keys, (), (None,) * len(keys)), known, above, above[0] if above else node)
+    return replace(made, columns=tuple(column for column in made.columns if "why" not in column.expression))
 
 
 def _joined(join: Any, side: str) -> TablePlan:
@@ -184,7 +182,7 @@ def _joined(join: Any, side: str) -> TablePlan:
     places = {_number(attribute): at for at, attribute in enumerate(output)}
     keys = list(_each(getattr(join, f"{side}Keys")()))
     same = tuple(places.get(_number(key)) if _kind(key) == "AttributeReference" else None for key in keys)
-    return _result(None, values, same, known, [], node)
+    return _result(TablePlan(None, values, same), known, [], node)
 
 
 def _stored(attributes: Iterable[Any]) -> list[Any]:
@@ -221,14 +219,7 @@ def _above(physical: Any, node: Any) -> list[Any]:
     return path
 
 
-def _result(
-    keys: tuple[PlannedColumn, ...] | None,
-    values: tuple[PlannedColumn, ...],
-    same: tuple[int | None, ...],
-    known: dict[int, Expression],
-    above: Sequence[Any],
-    root: Any,
-) -> TablePlan:
+def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any], root: Any) -> TablePlan:
     """What the nodes above a state make of its columns, which are ``known`` by their numbers."""
     where: list[Expression] = []
     needs_spark = None
@@ -250,7 +241,7 @@ def _result(
         found = known.get(_number(attribute), {"why": needs_spark or "it is not in the state"})
         name = unused(str(attribute.name()), [column.name for column in columns])
         columns.append(PlannedColumn(name, _type(attribute), found))
-    return TablePlan(keys, values, same, tuple(columns), tuple(where), needs_spark)
+    return replace(state, columns=tuple(columns), where=tuple(where), needs_spark=needs_spark)
 
 
 def _define(known: dict[int, Expression], expressions: Any) -> None:

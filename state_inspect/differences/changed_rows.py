@@ -12,6 +12,7 @@ from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.state_inspect.differences.diff_sql import REMOVED, DiffSQL
 from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.results.results import result_plan, state_of, table_of_result, with_results
 from streamstate.state_inspect.snapshot import snapshot_at
 from streamstate.state_inspect.state_table import filter_sql, order_sql, run_filtered
 
@@ -37,8 +38,15 @@ class ChangedRows:
     def __init__(self, history: QueryHistory, table: str, a: int, b: int) -> None:
         for epoch in (a, b):
             snapshot_at(history, epoch)  # raises if it is not captured
-        self._index = history.recorded.index
-        tables = history.recorded.interval_tables(table, a, b)
+        query = history.recorded
+        self._index = query.index
+        state, is_result = state_of(table)
+        if is_result:
+            name = table_of_result(query, state, query.tables(), b)
+            state_tables = query.interval_tables(name, a, b)
+            tables = with_results(state_tables, result_plan(query, name, [b, a]), name, b)
+        else:
+            tables = query.interval_tables(table, a, b)
         self._table = tables[1]
         self._sql = DiffSQL.between(tables, a, b)
         self._was = "_was"

@@ -42,6 +42,11 @@ _COMPARES = {
     "EqualNullSafe": "IS NOT DISTINCT FROM",
 }
 _JUNCTIONS = {"And": "AND", "Or": "OR"}
+_ALWAYS: dict[str, SparkType] = {
+    **dict.fromkeys([*_COMPARES, *_JUNCTIONS, "Not", "IsNull", "IsNotNull"], "boolean"),
+    "Sqrt": "double",
+    "IntegralDivide": "long",
+}
 _ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*"}
 # They change nothing but what Spark's optimizer knows, or the bits of NaN and -0.0 in a key.
 _TRANSPARENT = ("KnownNotNull", "KnownNullable", "KnownFloatingPointNormalized", "UnresolvedAlias", "Alias")
@@ -251,20 +256,13 @@ class _Translator:
 def type_of(tree: Expression) -> SparkType:
     """The type of an expression, as Spark's schemas have it in JSON."""
     kind, of = str(tree["is"]), list(tree.get("of", ()))
-    if "type" in tree:
-        found: SparkType = tree["type"]
+    found: SparkType | None = tree.get("type") or _ALWAYS.get(kind)
+    if found is None and kind == "GetStructField":
+        found = _field(type_of(of[0]), tree["at"])["type"]
+    if found is not None:
         return found
-    if kind in _COMPARES or kind in _JUNCTIONS or kind in ("Not", "IsNull", "IsNotNull"):
-        return "boolean"
     if kind in ("If", "CaseWhen"):
         return type_of(of[1])
-    if kind == "Sqrt":
-        return "double"
-    if kind == "IntegralDivide":
-        return "long"
-    if kind == "GetStructField":
-        field: SparkType = _field(type_of(of[0]), tree["at"])["type"]
-        return field
     if kind in (*_ARITHMETIC, "Divide") and _digits(type_of(of[0])):
         return _decimal_result(kind, _digits_of(of[0]), _digits_of(of[1]))
     if not of:

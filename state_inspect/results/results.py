@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -13,7 +14,88 @@ from streamstate.state_inspect.results.result_columns import ResultColumns, resu
 from streamstate.state_inspect.results.result_table import ResultTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
+RESULT = "result"
+"""What the rows that a query returns are called, as a table; those of a side of a join are ``op0_left.result``."""
+
 _TOP = "op0"
+
+
+def state_of(table: str | None) -> tuple[str | None, bool]:
+    """The state table that a name means (None: the query's), and whether it means the result computed from it."""
+    if table == RESULT:
+        return None, True
+    return (table.removesuffix(f".{RESULT}"), True) if table and table.endswith(f".{RESULT}") else (table, False)
+
+
+def results_shown(query: RecordedQuery) -> list[str]:
+    """The results of the newest epoch that have their key, and other columns than the state, by name."""
+    newest = query.entries().newest
+    plan = None if newest is None else query.plans.at(newest.epoch)
+    if newest is None or plan is None:
+        return []
+    found = []
+    for name, planned in plan.tables.items():
+        if name in newest.tables:
+            log = query.columns(name)
+            shown = log.columns_at(newest.epoch)
+            try:
+                columns = result_columns(
+                    planned, pa.schema([log.schema.field(column) for column in shown]), log.key_columns, name
+                )
+            except NoResultError:
+                continue
+            has_key = {*columns.keys.values()} <= {*columns.schema.names}
+            if has_key and columns.schema.names != shown:
+                found.append(RESULT if name == _TOP else f"{name}.{RESULT}")
+    return found
+
+
+def state_name(query: RecordedQuery, table: str) -> str:
+    """The state table that a table's rows come from: itself, or what a result is computed from."""
+    state, is_result = state_of(table)
+    return table_of_result(query, state, query.tables(), query.live_entry().epoch) if is_result else table
+
+
+@dataclass(frozen=True)
+class ShownColumns:
+    """The columns of a state table or of a result, as of the newest epoch."""
+
+    key_columns: list[str]
+    """In the order on disk."""
+    value_columns: list[str]
+    """In the order on disk, or the query's."""
+    schema: pa.Schema
+    """The types of all columns."""
+    state: str
+    """The state table."""
+    state_keys: Mapping[str, str]
+    """The state's name of each key column."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Key columns, then value columns."""
+        return [*self.key_columns, *self.value_columns]
+
+
+def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
+    """The columns of a state table or a result, without reading any rows."""
+    state, is_result = state_of(table)
+    if not is_result:
+        log = query.columns(table)
+        own = dict(zip(log.key_columns, log.key_columns, strict=True))
+        return ShownColumns(log.key_columns, log.value_columns, log.schema, table, own)
+    epoch = query.live_entry().epoch
+    name = table_of_result(query, state, query.tables(), epoch)
+    log = query.columns(name)
+    found = result_columns(result_plan(query, name, [epoch]), _schema(log.schema, log.columns), log.key_columns, name)
+    keys = list(found.keys.values())
+    hidden = [
+        log.schema.field(key).with_name(shown) for key, shown in found.keys.items() if shown not in found.schema.names
+    ]
+    types = [log.schema.field(key).with_name(shown) for key, shown in hidden]
+    values = [column for column in found.schema.names if column not in keys]
+    own = {shown: key for key, shown in found.keys.items()}
+    return ShownColumns(keys, values, pa.schema([*found.schema, *types]), name, own)
 
 
 def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
@@ -75,8 +157,11 @@ def with_results(
 
 def columns_of_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultColumns:
     """The columns of a result as SQL over those of the state."""
-    schema = pa.schema([table.schema.field(column) for column in table.columns_at(epoch)])
-    return result_columns(plan, schema, table.key_columns, name)
+    return result_columns(plan, _schema(table.schema, table.columns_at(epoch)), table.key_columns, name)
+
+
+def _schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(column) for column in columns])
 
 
 def _planned(query: RecordedQuery, epoch: int) -> dict[str, TablePlan]:

@@ -18,7 +18,8 @@ from streamstate.snapshots.delta.data_files import verified
 from streamstate.snapshots.duckdb_sql import listed, quoted
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.snapshot import RESULT, Snapshot
+from streamstate.state_inspect.results.results import RESULT
+from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
 from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
 from streamstate.state_inspect.sql.user_data import DuckDBSource

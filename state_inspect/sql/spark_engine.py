@@ -33,7 +33,8 @@ from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.snapshot import RESULT, Snapshot
+from streamstate.state_inspect.results.results import RESULT
+from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
 from streamstate.state_inspect.sql.parse_tree import first_error
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb, check_for_spark

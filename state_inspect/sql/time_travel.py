@@ -16,8 +16,8 @@ from sqlglot import exp
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownNameError
 from streamstate.state_inspect.epoch_names import FromLive, Moment, aware, epoch_named
 from streamstate.state_inspect.recorded_query import RecordedQuery
-from streamstate.state_inspect.results.results import table_of_result
-from streamstate.state_inspect.snapshot import RESULT, Snapshot, choose_table
+from streamstate.state_inspect.results.results import RESULT, table_of_result
+from streamstate.state_inspect.snapshot import Snapshot, choose_table
 from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
 from streamstate.state_inspect.sql.statement import Statement, definition, relations
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed

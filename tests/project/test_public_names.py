@@ -50,6 +50,7 @@ DOCUMENTED = {
     "compact",
     "cut",
     "debug",
+    "describe",
     "drill",
     "export",
     "follow",

@@ -26,7 +26,7 @@ def rows(count: int, seed: int) -> list[tuple[Any, ...]]:
             made.gauss(3, 5),
             made.choice([None, made.randrange(-100, 100)]),
             made.choice([None, Decimal(made.randrange(-(10**8), 10**8)).scaleb(-2)]),
-            dt.datetime(2024, 1, 1) + dt.timedelta(seconds=made.randrange(86_400)),
+            dt.datetime(2024, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=made.randrange(86_400)),
             made.choice(["x", "y", "zz", None]),
             made.choice([True, False, None]),
             made.randrange(-(10**12), 10**12),

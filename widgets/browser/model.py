@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.widgets.browser.actions import BrowserSelection, acted
 from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
 from streamstate.widgets.browser.marks import SliderMarks, slider_marks
 from streamstate.widgets.browser.rows import RowReader, key_panel, remember, shown_columns, table_at, whole_value
-from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked
+from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, tables_shown
 from streamstate.widgets.values import timestamp
 from streamstate.widgets.view import View
 
@@ -66,7 +67,8 @@ class BrowserModel(ViewModel[BrowserSelection]):
         """The drawing without counts that take long; the next drawing has them."""
         view = self.view(selection, whole=False)
         if view.epoch is not None and view.table is not None:
-            self._ahead.want(view.table, self.history.recorded.beside(view.table, view.epoch))
+            state = state_name(self.history.recorded, view.table)
+            self._ahead.want(state, self.history.recorded.beside(state, view.epoch))
         return Drawing(view.message(), view, unfinished=view.counting)
 
     def acted(self, selection: BrowserSelection, action: str, value: Any, kept: Any) -> BrowserSelection:
@@ -157,7 +159,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         names = None if window is None else {column.name for column in columns}
         return BrowserDrawing(
             name=self.history.name,
-            tables=self.history.tables(),
+            tables=tables_shown(self.history),
             table=name,
             columns=[*table.key_columns, *table.value_columns],
             captured=captured,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
+from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.drawing import (
@@ -165,6 +166,8 @@ def remember(cache: dict[Any, Any], at: object, value: object) -> None:
 def table_at(history: History, name: str, epoch: int) -> StateTable | None:
     """A state table at an epoch; None if it did not exist yet."""
     snapshot = history.at(epoch)
+    if state_of(name)[1]:
+        return snapshot.table(name) if snapshot.has_result(state_of(name)[0]) else None
     return snapshot.table(name) if name in snapshot.tables() else None
 
 

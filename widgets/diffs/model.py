@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.epoch_names import relative_epoch
+from streamstate.state_inspect.results.results import state_name
+from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
 from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
 from streamstate.widgets.diffs.rows import (
@@ -22,7 +24,16 @@ from streamstate.widgets.diffs.rows import (
     movers_chart,
     record_row,
 )
-from streamstate.widgets.model import Drawing, Focus, ViewModel, chosen_row, chosen_table, clicked, first_row
+from streamstate.widgets.model import (
+    Drawing,
+    Focus,
+    ViewModel,
+    chosen_row,
+    chosen_table,
+    clicked,
+    first_row,
+    tables_shown,
+)
 from streamstate.widgets.values import row_tuples, timestamp
 from streamstate.widgets.view import View
 
@@ -78,7 +89,7 @@ class DiffModel(ViewModel[DiffSelection]):
             captured, second_captured = self.history.captured(), self.second_history.captured()
             if not captured or not second_captured:
                 return DiffDrawing(self.name, selection)
-            name = chosen_table(self.history, selection.table)
+            name = self._table(selection)
             a, b = resolved(selection.a, captured), resolved(selection.b, second_captured)
             diff, held = self._compared(a[1], b[1], name)
             columns = _columns(diff)
@@ -88,7 +99,7 @@ class DiffModel(ViewModel[DiffSelection]):
             return DiffDrawing(
                 name=self.name,
                 selection=selection,
-                tables=self.history.tables(),
+                tables=self._tables(),
                 table=name,
                 captured=captured,
                 others=second_captured if self.branches else (),
@@ -117,7 +128,7 @@ class DiffModel(ViewModel[DiffSelection]):
         """The two epochs, the table and the key; while following the newest epoch, no epochs."""
         with self._lock:
             captured = self.history.captured()
-            table = selection.table or next(iter(self.history.tables()), None)
+            table = selection.table or next(iter(self._tables()), None)
         if selection.following or self.branches or not captured:
             return Focus(table=table, key=selection.key, live=selection.following and not self.branches)
         a, b = sorted(resolved(epoch, captured)[1] for epoch in (selection.a, selection.b))
@@ -126,7 +137,7 @@ class DiffModel(ViewModel[DiffSelection]):
     def focused(self, selection: DiffSelection, focus: Focus) -> DiffSelection:
         """The epochs, table and key of another view; a single epoch becomes the later of the two."""
         with self._lock:
-            captured, tables = self.history.captured(), self.history.tables()
+            captured, tables = self.history.captured(), self._tables()
         moved = selection
         if focus.table in tables and focus.table != (moved.table or tables[0]):
             moved = acted(moved, "table", focus.table, captured)
@@ -149,6 +160,15 @@ class DiffModel(ViewModel[DiffSelection]):
         with self._lock:
             self._drop()
 
+    def _tables(self) -> list[str]:
+        """What can be compared; the results of two branches may be computed in different ways."""
+        return self.history.tables() if self.branches else tables_shown(self.history)
+
+    def _table(self, selection: DiffSelection) -> str:
+        if selection.table is None and self.branches:
+            return self._tables()[0]
+        return chosen_table(self.history, selection.table)
+
     def _drop(self) -> None:
         if self._held is not None:
             self._held.close()
@@ -166,7 +186,9 @@ class DiffModel(ViewModel[DiffSelection]):
     def _explains_soon(self, diff: Diff) -> bool:
         """Whether what happened to the keys between the epochs is loaded, or soon read."""
         first, last = sorted((diff.a, diff.b))
-        return self.branches or self.history.recorded.is_soon_read(diff.table, first, last)
+        return self.branches or self.history.recorded.is_soon_read(
+            state_name(self.history.recorded, diff.table), first, last
+        )
 
     def _side(self, history: History, asked: int, epoch: int, table: str) -> DiffSide:
         snapshot = history.at(epoch)
@@ -174,7 +196,8 @@ class DiffModel(ViewModel[DiffSelection]):
             timestamp(moment) if isinstance(moment, dt.datetime) and moment.timestamp() > 0 else ""
             for moment in (snapshot.committed_at, snapshot.watermark)
         )
-        rows = snapshot.table(table).count() if table in snapshot.tables() else 0
+        shown = table_at(history, table, epoch)
+        rows = 0 if shown is None else shown.count()
         query = history.name if self.branches else ""
         return DiffSide(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
 

@@ -13,17 +13,27 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.keys import check_key, parse_value, value_text
+from streamstate.state_inspect.results.results import ShownColumns, shown_columns
+from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
 from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
 from streamstate.widgets.key_life.plots import GAPS, column_chart
 from streamstate.widgets.key_life.story import EpochRuns, Story, story_of
-from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, first_row
+from streamstate.widgets.model import (
+    SAVED_PAGES,
+    Drawing,
+    Focus,
+    ViewModel,
+    chosen_table,
+    clicked,
+    first_row,
+    tables_shown,
+)
 from streamstate.widgets.values import canonical, cell, key_text, plain, records
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History
-    from streamstate.state_inspect.recorded_query import ChangeLog
 
 RUNS = 300
 """The most runs of values in all plots together."""
@@ -54,7 +64,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         if self.history.captured():
             name = self._table_name(selection)
             if selection.key is not None:
-                check_key(selection.key, self.history.recorded.columns(name).key_columns, name)
+                check_key(selection.key, shown_columns(self.history.recorded, name).key_columns, name)
                 self.history.key_history(name, key=selection.key)
 
     def view(self, selection: KeySelection) -> KeyHistoryDrawing:
@@ -109,7 +119,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
     def _parsed(self, selection: KeySelection) -> KeySelection:
         """The key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
         with self._lock:
-            table = self.history.recorded.columns(self._table_name(selection))
+            table = shown_columns(self.history.recorded, self._table_name(selection))
         try:
             return replace(selection, key=_key_typed(table, selection.typed or ()), typed=None)
         except InvalidArgumentError:
@@ -119,8 +129,8 @@ class KeyLifeModel(ViewModel[KeySelection]):
         """The chosen table, or the first with such keys."""
         if selection.table is not None or not selection.key:
             return chosen_table(self.history, selection.table)
-        tables = self.history.tables()
-        columns = {name: {*self.history.recorded.columns(name).key_columns} for name in tables}
+        tables = tables_shown(self.history)
+        columns = {name: {*shown_columns(self.history.recorded, name).key_columns} for name in tables}
         return next((name for name in tables if columns[name] == {*selection.key}), tables[0])
 
     def _view(self, selection: KeySelection) -> KeyHistoryDrawing:
@@ -129,13 +139,13 @@ class KeyLifeModel(ViewModel[KeySelection]):
             waiting = "No epoch has been captured yet. The key's changes will appear here."
             return KeyHistoryDrawing(self.name, selection, why_empty=waiting)
         name = self._table_name(selection)
-        table = self.history.recorded.columns(name)
+        table = shown_columns(self.history.recorded, name)
         key = selection.key
         fitting = key if key is not None and {*key} == {*table.key_columns} else None
         blank = KeyHistoryDrawing(
             name=self.name,
             selection=selection,
-            tables=self.history.tables(),
+            tables=tables_shown(self.history),
             table=name,
             fields=_fields(table, fitting, selection.typed),
             typable=_typable(table),
@@ -160,7 +170,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         return self._cached[1]
 
 
-def _why_empty(selection: KeySelection, name: str, table: ChangeLog) -> str:
+def _why_empty(selection: KeySelection, name: str, table: ShownColumns) -> str:
     """Why no key is shown."""
     if selection.typed is not None:
         try:
@@ -204,13 +214,13 @@ def _page(story: Story, selection: KeySelection) -> KeyChangePage:
     return KeyChangePage(listed, start, total, now)
 
 
-def _typable(table: ChangeLog) -> bool:
+def _typable(table: ShownColumns) -> bool:
     """Whether each key column can be typed into a field."""
     kinds = [table.schema.field(name).type for name in table.key_columns]
     return not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds)
 
 
-def _fields(table: ChangeLog, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
+def _fields(table: ShownColumns, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
     """The key columns with the texts in their fields."""
     if key is None:
         texts = (typed or ())[: len(table.key_columns)]
@@ -218,7 +228,7 @@ def _fields(table: ChangeLog, key: Mapping[str, Any] | None, typed: Sequence[str
     return [KeyField(name, cell(key[name]), value_text(plain(key[name]))) for name in table.key_columns]
 
 
-def _key_typed(table: ChangeLog, typed: Sequence[str]) -> dict[str, Any]:
+def _key_typed(table: ShownColumns, typed: Sequence[str]) -> dict[str, Any]:
     """The key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
     texts = dict(zip_longest(table.key_columns, typed[: len(table.key_columns)], fillvalue=""))
     return {name: parse_value(text, table.schema.field(name)) for name, text in texts.items()}
@@ -226,9 +236,9 @@ def _key_typed(table: ChangeLog, typed: Sequence[str]) -> dict[str, Any]:
 
 def _alike(history: History, name: str, key: Mapping[str, Any]) -> list[str]:
     """Keys of the newest epoch that look similar to a missing key, in words."""
-    if name not in history.live().tables():
+    table = table_at(history, name, history.live().epoch)
+    if table is None:
         return []
-    table = history.live().table(name)
     found: dict[str, None] = {}
     for column, value in key.items():
         if isinstance(value, str) and value:

@@ -48,7 +48,7 @@ def _difference(history: History, address: Address) -> View[Any]:
 def _of_key(history: History, address: Address) -> View[Any]:
     if not address.key:
         raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row to see the history of its key.")
-    return KeyHistoryView(history, address.table or history.tables()[0], dict(address.key))
+    return KeyHistoryView(history, address.table, dict(address.key))
 
 
 SECTIONS = (
