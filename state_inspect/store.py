@@ -88,6 +88,7 @@ class Store:
         """Run SQL over the state tables. Only statements that read are allowed.
 
         A query with one state table is a relation by its name; ``delays.op0`` names one of several tables.
+        ``delays.result`` has the columns that the query returns (see :meth:`Snapshot.result`);
         ``delays.history`` has all versions with the epochs from and to which each was valid, ``delays.changes`` the
         changelog. ``VERSION AS OF 12``, ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF
         '2026-03-01T12:00:00+00:00'`` after a relation choose its epoch. The statement runs when the result is used;

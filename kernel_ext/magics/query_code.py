@@ -89,7 +89,7 @@ def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mod
     """The code of a query: the variable given, else what it was forked with, else what this notebook started."""
     known = _known_code(notebook, query)
     if given is not None:
-        return QueryCode(_builder(notebook, given), mode or (known.mode if known else "update"))
+        return QueryCode(builder(notebook, given), mode or (known.mode if known else "update"))
     if known is None:
         raise QueryError(
             f"The code of {query.name} is unknown, because this notebook did not start it.\n"
@@ -119,7 +119,7 @@ def _launched_code(launch: Launch) -> QueryCode:
     return QueryCode(lambda: launch.frame, launch.mode)
 
 
-def _builder(notebook: NotebookContext, name: str) -> Callable[[], DataFrame]:
+def builder(notebook: NotebookContext, name: str) -> Callable[[], DataFrame]:
     """A function that returns a streaming DataFrame, from a variable of the notebook."""
     value: Any = notebook.shell.user_ns.get(name)
     if getattr(value, "isStreaming", False):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamstate.errors import QueryError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, seconds
+from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.launch import MODES
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
+from streamstate.magics.query_code import builder
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
@@ -19,6 +21,7 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
+from streamstate.snapshots.query_plans.describe import describe
 from streamstate.snapshots.registry import check_store
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
@@ -131,6 +134,14 @@ def _attach_arguments(parser: MagicParser) -> None:
     add_store(parser, "where to write the snapshots (default: the last store used)")
     add_every(parser)
     parser.add("--wait", action="store_true", help="wait until everything committed by now is captured")
+    parser.add(
+        "--query",
+        metavar="VAR",
+        type=identifier,
+        completes="code",
+        help="the query's streaming DataFrame, or a function that returns it, to show the query's result",
+    )
+    parser.add("--mode", choices=MODES, help="the query's output mode, with --query (default: update)")
     add_output(parser, "keep the handle in a variable")
 
 
@@ -149,8 +160,13 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
                 f"This notebook already captures {running.name} from {running.checkpoint}.\n"
                 f"See %stream status {running.name}, or %stream stop {running.name} first."
             )
+    build = None if args.query is None else builder(notebook, args.query)
+    if build is None and args.mode is not None:
+        raise InvalidArgumentError("--mode is the mode of the query that --query gives. Add --query VAR.")
     handle = _follow(notebook, checkpoint, store, args.name, args.every or notebook.settings.every)
     notebook.use_store(store)
+    if build is not None:
+        describe(store, handle.name, build, mode=args.mode or "update", storage_options=notebook.options(store))
     notebook.assign(args.output, handle)
     if args.wait:
         _wait_for(notebook, handle)
@@ -209,6 +225,7 @@ def _parser() -> MagicParser:
         "Monitor and control the queries of this notebook. Without a verb, show their status.",
         verbs=_VERBS,
         epilog="Examples:\n  %stream\n  %stream wait delays --epoch 12\n  %stream attach checkpoints/delays --wait\n"
+        "  %stream attach checkpoints/delays --query build_delays\n"
         "  %stream status -o status\n\n"
         "A cell that begins with %%stream NAME starts a query:\n\n" + STREAM_CELL.parser.format_help(),
     )

@@ -24,8 +24,10 @@ def check_describes(layout: Layout, name: str, plan: QueryPlan, since: int) -> N
     lacking = [table for table in plan.tables if table not in tables]
     if lacking or (not plan.tables and tables):
         has = ", ".join(plan.tables) or "of no operator"
+        captured_tables = ", ".join(tables)
         raise QueryError(
-            f"build_query is not the query {name}: it has the state tables {has}, but {', '.join(tables)} was captured.\nReturn the DataFrame that the query was started from."
+            f"build_query is not the query {name}: it has the state tables {has}, but {captured_tables} was captured.\n"
+            "Return the DataFrame that the query was started from."
         )
     for table, planned in plan.tables.items():
         place = layout.change_log(name, table)
