@@ -41,7 +41,7 @@ ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root
 VIEWS = {
     "timeline": "Timeline(history)",
     "diff": "DiffView(history, 1, 2)",
-    "key": "KeyHistoryView(history, 'op0', {'carrier': 'HA', 'origin': 'JFK'})",
+    "key": "KeyHistoryView(history, 'result', {'carrier': 'HA', 'origin': 'JFK'})",
     "dashboard": "QueryDashboard(history, running)",
     "overview": "StoreOverview(store)",
     "debugger": "Debugger(session)",
@@ -71,7 +71,7 @@ def look_at_the_leap(shown: Shown) -> None:
     """Epoch 2, the latest departures first, and the history of the first of them."""
     shown.go(2)
     shown.at(2)
-    heading = shown.grid.get_by_role("columnheader", name="max", exact=True)
+    heading = shown.grid.get_by_role("columnheader", name="maximum_delay", exact=True)
     for way in ("ascending", "descending"):
         heading.get_by_role("button").click()
         expect(heading).to_have_attribute("aria-sort", way)

@@ -362,7 +362,7 @@ class History:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: another argument is invalid.
 
         Example:
-            >>> history.first("sum / count_2 > 60", carrier="UA")  # doctest: +SKIP
+            >>> history.first("average_delay > 60", carrier="UA")  # doctest: +SKIP
             17
         """
         self._recorded.live_entry()  # raises if no epoch is captured

@@ -41,15 +41,15 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
     shown = Shown(views(lab, "browser"))
     shown.at(29)
-    shown.expect_rows(history.live().table().head(10))
+    shown.expect_rows(history.live().result().head(10))
     shown.go(2)
     shown.at(2)
-    shown.expect_rows(history.at(2).table().head(10))
+    shown.expect_rows(history.at(2).result().head(10))
     find_the_leap(shown)
     started = processes(lab)
     assert len(started) > 1
     run_at_the_end(lab, "%unload_ext streamstate")
-    expect(lab.page.get_by_role("table", name="State table op0 of delays at epoch 2")).to_be_visible()
+    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2")).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
     lab.server.end_kernels()
     wait_until(lambda: not any(map(alive, started)), "the kernel and what it started to end", 60)
@@ -57,7 +57,7 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
 
 def find_the_leap(shown: Shown) -> None:
     """Sort by the largest maximum, and open the history of its key."""
-    heading = shown.grid.get_by_role("columnheader", name="max", exact=True)
+    heading = shown.grid.get_by_role("columnheader", name="maximum_delay", exact=True)
     for direction in ("ascending", "descending"):
         heading.get_by_role("button").click()
         expect(heading).to_have_attribute("aria-sort", direction)

@@ -31,19 +31,19 @@ def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folde
 
 
 def test_the_quickstart_finds_the_flight(quickstart: Shown, folder: Path) -> None:
-    """The cells show what the text says: in epoch 2 the sum jumped, because of a flight that was 1301 minutes late."""
+    """The cells show what the text says: in epoch 2 the average jumped, because of a flight that was 1301 minutes late."""
     assert "1301" in output_of(quickstart, "--history")
-    table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).table() for epoch in (1, 2)]
+    table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).result() for epoch in (1, 2)]
     before, after = (state.lookup(carrier="HA", origin="JFK") for state in table)
     assert before is not None
     assert after is not None
-    assert before["max"] < after["max"] == 1301
+    assert before["maximum_delay"] < after["maximum_delay"] == 1301
     assert "HA" in first_row(quickstart, "AS average_after")
 
 
 def test_python_and_sql_agree_on_an_epoch(quickstart: Shown, folder: Path) -> None:
     """One key at one epoch, read by the notebook's Python code and by SQL."""
     store = ss.open_store(folder / "streamstate-data" / "store")
-    (row,) = store.sql("SELECT * FROM delays VERSION AS OF 2 WHERE carrier = 'HA'").to_arrow().to_pylist()
-    assert row == store["delays"].at(2).table().lookup(carrier="HA", origin="JFK")
-    assert f"'sum': {row['sum']}" in output_of(quickstart, "open_store")
+    (row,) = store.sql("SELECT * FROM delays.result VERSION AS OF 2 WHERE carrier = 'HA'").to_arrow().to_pylist()
+    assert row == store["delays"].at(2).result().lookup(carrier="HA", origin="JFK")
+    assert f"'average_delay': {row['average_delay']}" in output_of(quickstart, "open_store")
