@@ -6,15 +6,17 @@ import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnknownEpochError
 from streamstate.snapshots.capture import capturer_for, catch_up
 from streamstate.snapshots.epoch_commit import BatchProgress, Capturer
 from streamstate.snapshots.filesystem import location
+from streamstate.snapshots.query_plans.describe import record_running
+from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect import History, Store, open_store
 
 
@@ -33,6 +35,7 @@ class ForkCapture:
         self._given_store = None if store is None else location(store)
         self._progress: dict[int, BatchProgress] = {}
         self._behind = True
+        self._described = False
         self._lock = threading.RLock()
 
     def note_epoch(self, epoch: int, progress: BatchProgress | None) -> None:
@@ -50,6 +53,13 @@ class ForkCapture:
             self._capturer.known_progress = self._progress
             catch_up(self._capturer)
             self._behind = False
+
+    def describe(self, build_query: Callable[[], DataFrame], mode: str, since: int) -> None:
+        """Record the plan that the fork's epochs run with from one on, for the result of its query."""
+        if not self._described:
+            self._described = True
+            layout = self._capturer.layout
+            record_running(layout, self.name, lambda: plan_of_frame(build_query(), mode), since)
 
     def tidy(self) -> None:
         """Write keyframes and merge files, unless the store is temporary."""

@@ -127,10 +127,12 @@ class EpochLoop:
     def run(self, epochs: int) -> StepReport:
         """Run at most this many epochs."""
         with self.runner.exclusively():
+            start = max(self.runner.epoch, 0)  # an edit of the fork's state is part of this epoch
             if self.capture_each or (self.point is not None and self.point.reads_state):
                 self._prepare()
             report = self._run_epochs(epochs)
         if self.capture_each:
+            self.capture.describe(self.runner.build_query, self.runner.mode, start)
             self.capture.tidy()
         return report
 

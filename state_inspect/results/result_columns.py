@@ -14,7 +14,7 @@ from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.operators import NO_KEY
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, TablePlan
-from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
+from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb, type_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
         name = unused(planned.name, [field.name for field in fields])
         try:
             fields.append(pa.field(name, arrow_type(planned.type)))
-            sql.append(in_duckdb(planned.expression, column))
+            computed = in_duckdb(planned.expression, column)
+            if arrow_type(type_of(planned.expression)) != fields[-1].type:
+                raise UntranslatableError("its record is damaged")
+            sql.append(computed)
         except (UntranslatableError, UnsupportedChangelogError) as error:
             fields[len(sql) :] = [pa.field(name, pa.string())]
             sql.append("'" + str(error).replace("'", "''") + "'")
@@ -85,16 +88,16 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
 
 
 def _keys(plan: TablePlan, keys: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, str]:
-    places: dict[tuple[str, int], str] = {}
+    places: dict[tuple[str, str], str] = {}
     for planned, field in zip(plan.columns, fields, strict=True):
         tree = planned.expression
         if tree.get("is") == "State":
-            places.setdefault((tree["part"], tree["at"]), field.name)
+            places.setdefault((str(tree.get("part")), str(tree.get("at"))), field.name)
     taken = [field.name for field in fields]
     found: dict[str, str] = {}
     for at, key in enumerate(keys):
         same = plan.same[at] if at < len(plan.same) else None
-        name = places.get(("key", at)) or (None if same is None else places.get(("value", same)))
+        name = places.get(("key", str(at))) or places.get(("value", str(same)))
         if name is None or name in found.values():
             name = unused(key, [*taken, *found.values()])
         found[key] = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,10 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from results.functions import COMPUTED, OPAQUE, SCHEMA, columns, rows
-from streamstate.errors import NoResultError, QueryError
+from streamstate.errors import NoResultError, QueryError, StoreError
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.query_plans.plan_table import Plans, record_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -329,6 +333,62 @@ def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path,
     started.stop()
     capture.stop()
     assert ss.open_store(tmp_path / "store")["q"].at(0).result().value_columns == ["average"]
+
+
+def test_a_stepped_fork_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Its own epochs have the plan that they were run with, those before the fork that of the original."""
+    captured(spark, files, tmp_path, QUERIES["computed"], "update")
+
+    def changed() -> DataFrame:
+        made = {name: f"({text})" for name, text in COMPUTED.items()} | {"n_": "count(*) * 10"}
+        return streamed(spark, files).groupBy("g", F.col("h").alias("hh")).agg(*columns(made))
+
+    fork = ss.fork(tmp_path / "checkpoint", tmp_path / "forked", at=1)
+    ss.step(changed, fork, epochs=1, store=tmp_path / "store", name="what_if")
+    store = ss.open_store(tmp_path / "store")
+    tens = store.sql("SELECT sum(n_) AS n FROM what_if.result").to_arrow()["n"].to_pylist()
+    assert tens == [10 * 200 * EPOCHS]
+    assert store["what_if"].at(0).result().to_arrow()["n_"].to_pylist() == (
+        store["q"].at(0).result().to_arrow()["n_"].to_pylist()
+    )
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a method's name": {"is": "Column", "of": []},
+    "no arguments": {"is": "Divide", "of": []},
+    "SQL in a type": {"is": "Cast", "of": [{"is": "Literal", "type": "long", "value": "1"}], "type": "long); DROP"},
+    "SQL in a number": {"is": "Literal", "type": "long", "value": "1); DROP TABLE x; --"},
+    "SQL in a string": {"is": "Literal", "type": "string", "value": "'); DROP TABLE x; --"},
+    "a column out of range": {"is": "State", "part": "value", "at": 99, "type": "long"},
+    "a column before the first": {"is": "State", "part": "value", "at": -1, "type": "long"},
+    "no place": {"is": "State", "part": "value", "type": "long"},
+    "an unknown function": {"is": "ReadFile", "of": [{"is": "Literal", "type": "string", "value": "/etc/passwd"}]},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_plan_computes_nothing(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """A column of a damaged record is text; a string is a string."""
+    captured(spark, files, tmp_path, QUERIES["sorted"])
+    layout = Layout.at(tmp_path / "store")
+    plan = json.loads(Plans(layout, "q").recorded()[0].plan.to_json())
+    plan["tables"]["op0"]["columns"][1]["expression"] = HOSTILE[name]
+    record_plan(layout, "q", QueryPlan.from_json(json.dumps(plan)), 0)
+    found = set(ss.open_store(tmp_path / "store")["q"].live().result().to_arrow()["count"].to_pylist())
+    [text] = found
+    assert "Spark" in str(text) or "damaged" in str(text) or text == HOSTILE[name].get("value")
+
+
+def test_a_record_that_is_no_plan_is_an_error() -> None:
+    """So is one that is nested so deeply that reading it would exhaust the stack, and one of a later version."""
+    tree: dict[str, Any] = {"is": "Not", "of": []}
+    for _ in range(250):
+        tree = {"is": "Not", "of": [tree]}
+    table = {"keys": None, "values": [], "same": [], "columns": [], "where": [tree], "needs_spark": None}
+    whole = {"format": 1, "mode": "update", "spark": "4.3.0", "settings": {}, "tables": {"op0": table}}
+    for text in ("", "{}", "[1]", "{" * 100_000, json.dumps(whole), json.dumps(whole | {"format": 2})):
+        with pytest.raises(StoreError):
+            QueryPlan.from_json(text)
 
 
 def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> None:
