@@ -24,6 +24,7 @@ from benchmarks.long_history import long_history
 from benchmarks.many_epochs import many_epochs
 from benchmarks.many_stores import many_stores
 from benchmarks.partitions import partitions
+from benchmarks.results import results
 from benchmarks.size import Size
 from benchmarks.soak import soak
 from benchmarks.spilling import spilling
@@ -68,6 +69,7 @@ _ALL = {
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
+    "results": _Benchmark(results, Size(1_000_000, 50_000, 20), needs_spark=False),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }
 
