@@ -39,6 +39,7 @@ from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
 from streamstate.state_inspect.results.results import (
     RESULT,
+    plan_throughout,
     result_plan,
     results_shown,
     shown_columns,
@@ -533,7 +534,7 @@ class History:
         """Versions of the result at all epochs, computed from those of the state."""
         epochs = self._recorded.entries().captured
         name = table_of_result(self._recorded, state, self.tables(), epochs[-1])
-        plan = result_plan(self._recorded, name, [epochs[-1], epochs[0]])
+        plan = plan_throughout(self._recorded, name, epochs[0], epochs[-1])
         return with_result(versions(name), plan, name, epochs[-1])
 
     def _condition_in_parts(self, predicate: str, table: str, key: dict[str, Any]) -> Iterator[ConditionInPart]:

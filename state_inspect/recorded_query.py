@@ -137,8 +137,8 @@ class RecordedQuery:
         self.index = index
         self.lineage = lineage
         self.related = related
-        self.plans = Plans(layout, name)
         self._manifest = Manifest(layout, name)
+        self.plans = Plans(layout, name, self._manifest)
 
     def entries(self) -> Entries:
         """The manifest's rows, with those of new epochs."""

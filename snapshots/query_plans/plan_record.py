@@ -50,6 +50,8 @@ class TablePlan:
     """Conditions; rows that do not meet them are not in the result."""
     needs_spark: str | None = None
     """Why the result is more than a row for each row of the state, such as a join with another table; else None."""
+    ansi: bool = True
+    """Whether the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def _table_plan(data: Mapping[str, Any]) -> TablePlan:
         tuple(_column(column) for column in data["columns"]),
         tuple(dict(condition) for condition in data["where"]),
         None if data["needs_spark"] is None else str(data["needs_spark"]),
+        bool(data["ansi"]),
     )
     for tree in (*(column.expression for column in plan.columns), *plan.where):
         _check_depth(tree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import PLANS, Layout
+from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 
 
@@ -36,24 +38,44 @@ def record_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool
     row = {"since": since, "recorded_at": datetime.now(UTC), "plan": text}
     made = pa.Table.from_pylist([row], schema=PLANS)
     append_once(place, f"plan/{query}", known.records + 1, lambda _: made)
+    Plans.recorded_here += 1
     return True
 
 
 class Plans:
-    """The recorded plans of a query; read again when there are new ones. Safe from any thread."""
+    """The recorded plans of a query; read again when there are new ones. Safe from any thread.
 
-    def __init__(self, layout: Layout, query: str) -> None:
+    Args:
+        layout: the store.
+        query: the query's name in the store.
+        manifest: the query's manifest. In an object store, new plans are then looked for only when there are new
+            epochs, or when this process has recorded a plan: each look is a request.
+    """
+
+    recorded_here: ClassVar[int] = 0
+    """How many plans this process has recorded, of any query."""
+
+    def __init__(self, layout: Layout, query: str, manifest: Manifest | None = None) -> None:
         self._place = layout.plans(query)
         self._handle = Handle(self._place)
         self._version = -1
         self._known: tuple[RecordedPlan, ...] = ()
         self._lock = threading.Lock()
+        self._manifest = manifest
+        self._looked: tuple[object, object] | None = None
         self.records = 0
         """How many records the table has."""
+        self.known: dict[Any, Any] = {}
+        """What readers have derived from the plans."""
 
     def at(self, epoch: int) -> QueryPlan | None:
         """The plan that a query had at an epoch; None if it is not known."""
         return next((known.plan for known in reversed(self.recorded()) if known.since <= epoch), None)
+
+    def of(self, first: int, last: int) -> list[QueryPlan | None]:
+        """The plans of the epochs from one to another, in their order; None where one is not known."""
+        later = [known.plan for known in self.recorded() if first < known.since <= last]
+        return [self.at(first), *later]
 
     def recorded(self) -> tuple[RecordedPlan, ...]:
         """All plans, ascending by their first epoch; of those with the same, the one recorded last."""
@@ -61,6 +83,11 @@ class Plans:
 
     def _read(self) -> tuple[RecordedPlan, ...]:
         with self._lock:
+            if self._place.folder is None and self._manifest is not None:
+                looked = self._manifest.entries, Plans.recorded_here
+                if self._looked is not None and self._looked[0] is looked[0] and self._looked[1] == looked[1]:
+                    return self._known
+                self._looked = looked
             table = self._handle.if_exists()
             if table is None or table.version() == self._version:
                 return self._known

@@ -77,7 +77,9 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
             for side in ("left", "right"):
                 tables[f"{name}_{side}"] = _joined(node, side)
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
-    return QueryPlan(mode.lower(), spark.version, settings, tables)
+    ansi = settings["spark.sql.ansi.enabled"] != "false"
+    made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
+    return QueryPlan(mode.lower(), spark.version, settings, made)
 
 
 def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:

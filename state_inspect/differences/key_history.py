@@ -22,7 +22,7 @@ from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import check_key, invalid_key, key_condition, key_of, typed_key
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.results.result_columns import result_columns
-from streamstate.state_inspect.results.results import result_plan, table_of_result, with_result
+from streamstate.state_inspect.results.results import plan_throughout, table_of_result, with_result
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -51,7 +51,7 @@ def result_history(query: RecordedQuery, table: str | None, given: Mapping[str, 
     newest = query.live_entry()  # raises if no epoch is captured
     name = table_of_result(query, table, query.tables(), newest.epoch)
     log = query.columns(name)
-    plan = result_plan(query, name, [newest.epoch, int(log.facts.epochs[log.facts.is_there][0])])
+    plan = plan_throughout(query, name, query.known_entries.captured[0], newest.epoch)
     columns = result_columns(
         plan, pa.schema([log.schema.field(column) for column in log.columns]), log.key_columns, name
     )

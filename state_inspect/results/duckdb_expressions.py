@@ -64,12 +64,13 @@ class UntranslatableError(Exception):
     """An expression that may mean something else in DuckDB; its text says which part."""
 
 
-def in_duckdb(tree: Expression, column: StateColumn) -> str:
+def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> str:
     """The expression as DuckDB's SQL.
 
     Args:
         tree: the expression.
         column: names the state columns.
+        ansi: whether Spark refused what overflows; without it, integers wrap around, and their arithmetic is refused.
 
     Raises:
         UntranslatableError: part of it may mean something else in DuckDB, or is not recorded.
@@ -77,14 +78,15 @@ def in_duckdb(tree: Expression, column: StateColumn) -> str:
     for why in reasons(tree):
         raise UntranslatableError(why)
     try:
-        return _Translator(column).sql(tree)
+        return _Translator(column, ansi=ansi).sql(tree)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise UntranslatableError("its record is damaged") from None
 
 
 class _Translator:
-    def __init__(self, column: StateColumn) -> None:
+    def __init__(self, column: StateColumn, *, ansi: bool) -> None:
         self._column = column
+        self._ansi = ansi
 
     def sql(self, tree: Expression) -> str:
         kind = str(tree["is"])
@@ -108,8 +110,8 @@ class _Translator:
         kind = type_of(tree)
         if kind in _FLOATS:
             return f"({self.sql(of[0])} {operator} {self.sql(of[1])})"
-        if kind in _INTEGERS:
-            # An overflow is an error, or wraps around, in Spark; it is missing here.
+        if kind in _INTEGERS and self._ansi:
+            # An overflow is an error in Spark, so that the query has not returned it; it is missing here.
             wide = f"{self.sql(of[0])}::HUGEINT {operator} {self.sql(of[1])}::HUGEINT"
             return f"TRY_CAST(({wide}) AS {_TYPES[str(kind)]})"
         digits = _digits(kind)
@@ -223,6 +225,7 @@ class _Translator:
             return inner
         whole, wide = old in _INTEGERS or old == "boolean", new in _INTEGERS
         if old in _INTEGERS and wide and _INTEGERS.index(str(new)) < _INTEGERS.index(str(old)):
+            self._check_ansi(old, new)
             return f"TRY_CAST({inner} AS {duckdb_type(new)})"
         exact = (
             (whole and wide)
@@ -235,8 +238,14 @@ class _Translator:
         if (old in _INTEGERS or _digits(old)) and _digits(new):
             return f"TRY_CAST({inner} AS {duckdb_type(new)})"
         if old == "double" and wide:
+            self._check_ansi(old, new)
             return f"TRY_CAST(trunc({inner}) AS {duckdb_type(new)})"
         raise UntranslatableError(f"casting {old} to {new} needs Spark")
+
+    def _check_ansi(self, old: SparkType, new: SparkType) -> None:
+        """Without ANSI mode, what does not fit becomes another number."""
+        if not self._ansi:
+            raise UntranslatableError(f"casting {old} to {new} needs Spark")
 
     def _getstructfield(self, tree: Expression, of: list[Expression]) -> str:
         return f"({self.sql(of[0])}).{quoted(_field(type_of(of[0]), tree['at'])['name'])}"

@@ -72,7 +72,7 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
         name = unused(planned.name, [field.name for field in fields])
         try:
             fields.append(pa.field(name, arrow_type(planned.type)))
-            computed = in_duckdb(planned.expression, column)
+            computed = in_duckdb(planned.expression, column, ansi=plan.ansi)
             if arrow_type(type_of(planned.expression)) != fields[-1].type:
                 raise UntranslatableError("its record is damaged")
             sql.append(computed)
@@ -81,7 +81,7 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
             sql.append("'" + str(error).replace("'", "''") + "'")
             missing[name] = str(error)
     try:
-        where = tuple(in_duckdb(condition, column) for condition in plan.where)
+        where = tuple(in_duckdb(condition, column, ansi=plan.ansi) for condition in plan.where)
     except UntranslatableError as error:
         raise NoResultError(f"The result of {table} cannot be computed here: a condition on it {error}.") from None
     return ResultColumns(pa.schema(fields), tuple(sql), where, _keys(plan, keys, fields), missing)

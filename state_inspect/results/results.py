@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streamstate.errors import NoResultError, choices
+from streamstate.errors import NoResultError, StoreError, choices
 from streamstate.snapshots.query_plans.plan_record import TablePlan
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.result_columns import ResultColumns, result_columns
@@ -28,26 +28,35 @@ def state_of(table: str | None) -> tuple[str | None, bool]:
 
 
 def results_shown(query: RecordedQuery) -> list[str]:
-    """The results of the newest epoch that have their key, and other columns than the state, by name."""
-    newest = query.entries().newest
-    plan = None if newest is None else query.plans.at(newest.epoch)
-    if newest is None or plan is None:
+    """The results that can be shown at all captured epochs in the same columns, by name.
+
+    They have their key, and other columns than the state. None if the store's plans cannot be read.
+    """
+    captured = query.entries().captured
+    try:
+        planned = query.plans.of(captured[0], captured[-1]) if captured else []
+    except StoreError:
         return []
+    if not planned or None in planned:
+        return []
+    newest = query.live_entry()
     found = []
-    for name, planned in plan.tables.items():
-        if name in newest.tables:
-            log = query.columns(name)
-            shown = log.columns_at(newest.epoch)
-            try:
-                columns = result_columns(
-                    planned, pa.schema([log.schema.field(column) for column in shown]), log.key_columns, name
-                )
-            except NoResultError:
-                continue
-            has_key = {*columns.keys.values()} <= {*columns.schema.names}
-            if has_key and columns.schema.names != shown:
-                found.append(RESULT if name == _TOP else f"{name}.{RESULT}")
+    for name, plan in planned[-1].tables.items() if planned[-1] is not None else ():
+        same = all(each is not None and each.tables.get(name) == plan for each in planned)
+        if same and name in newest.tables and _is_shown(query, plan, name, newest.epoch):
+            found.append(RESULT if name == _TOP else f"{name}.{RESULT}")
     return found
+
+
+def _is_shown(query: RecordedQuery, plan: TablePlan, name: str, epoch: int) -> bool:
+    log = query.columns(name)
+    shown = log.columns_at(epoch)
+    try:
+        columns = _computed(query, plan, _schema(log.schema, shown), log.key_columns, name)
+    except NoResultError:
+        return False
+    names = columns.schema.names
+    return {*columns.keys.values()} <= {*names} and names != shown
 
 
 def state_name(query: RecordedQuery, table: str) -> str:
@@ -87,7 +96,7 @@ def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
     epoch = query.live_entry().epoch
     name = table_of_result(query, state, query.tables(), epoch)
     log = query.columns(name)
-    found = result_columns(result_plan(query, name, [epoch]), _schema(log.schema, log.columns), log.key_columns, name)
+    found = _computed(query, result_plan(query, name, [epoch]), _schema(log.schema, log.columns), log.key_columns, name)
     keys = list(found.keys.values())
     hidden = [
         log.schema.field(key).with_name(shown) for key, shown in found.keys.items() if shown not in found.schema.names
@@ -137,6 +146,12 @@ def result_plan(query: RecordedQuery, table: str, epochs: Sequence[int]) -> Tabl
     return found
 
 
+def plan_throughout(query: RecordedQuery, table: str, first: int, last: int) -> TablePlan:
+    """As :func:`result_plan`, for all epochs from one to another."""
+    changes = [known.since for known in query.plans.recorded() if first < known.since <= last]
+    return result_plan(query, table, [last, first, *changes])
+
+
 def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultTable:
     """The versions of a result's rows, computed from the state's at and around an epoch.
 
@@ -162,6 +177,16 @@ def columns_of_result(table: IntervalTable, plan: TablePlan, name: str, epoch: i
 
 def _schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(column) for column in columns])
+
+
+def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
+    """As :func:`result_columns`; a view asks for the same ones at every drawing."""
+    known = query.plans.known
+    found = known.get((name, str(state)))
+    if found is None or found[0] is not plan:
+        known[name, str(state)] = found = plan, result_columns(plan, state, keys, name)
+    columns: ResultColumns = found[1]
+    return columns
 
 
 def _planned(query: RecordedQuery, epoch: int) -> dict[str, TablePlan]:

@@ -44,6 +44,7 @@ def store(bucket: Bucket) -> ss.Store:
     opened = ss.open_store(upload_store(bucket, "store", q=STATES, r=STATES[:-1]), storage_options=bucket.options)
     for name in opened:
         opened[name].key_history(key="a")
+        assert opened[name].results() == []  # looks for plans, as views do; the next look is after a new epoch
     return opened
 
 

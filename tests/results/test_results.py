@@ -310,6 +310,10 @@ def test_each_epoch_uses_its_own_plan(spark: SparkSession, files: Path, tmp_path
         with pytest.raises(NoResultError, match="another way"):
             each.diff(0, 2, result=True)
         assert each.diff(0, 1, result=True).value_columns == ["count"]
+        with pytest.raises(NoResultError, match="another way"):
+            each.key_history(g="a", result=True)
+        assert each.results() == []  # the views show what there is at every epoch
+        assert each.first("count > 1") == 0  # so do conditions without a table
 
 
 def test_a_started_query_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
@@ -384,11 +388,28 @@ def test_a_record_that_is_no_plan_is_an_error() -> None:
     tree: dict[str, Any] = {"is": "Not", "of": []}
     for _ in range(250):
         tree = {"is": "Not", "of": [tree]}
-    table = {"keys": None, "values": [], "same": [], "columns": [], "where": [tree], "needs_spark": None}
+    table = {"keys": None, "values": [], "same": [], "columns": [], "where": [tree], "needs_spark": None, "ansi": True}
     whole = {"format": 1, "mode": "update", "spark": "4.3.0", "settings": {}, "tables": {"op0": table}}
     for text in ("", "{}", "[1]", "{" * 100_000, json.dumps(whole), json.dumps(whole | {"format": 2})):
         with pytest.raises(StoreError):
             QueryPlan.from_json(text)
+
+
+def test_integers_that_wrap_around_are_left_to_spark(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """Without ANSI mode, an overflow gives another number and no error."""
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        history, _, _ = captured(
+            spark,
+            files,
+            tmp_path,
+            lambda source: source.groupBy("g").agg(F.expr("sum(n) * 2 as twice"), F.expr("avg(n) as mean")),
+        )
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    row = history.live().result().to_arrow().to_pylist()[0]
+    assert row["twice"] == "multiply of long needs Spark"
+    assert isinstance(row["mean"], float)
 
 
 def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> None:
