@@ -28,7 +28,7 @@ REFUSED_IN_SPARK = {
 REFUSED_IN_DUCKDB = {
     "reveals settings, the catalogue, the session or its statements": r"pg_(?!typeof$|size_pretty$).*"
     r"|has_\w+_privilege|inet_\w+|current_(setting|query|query_id|schemas?|database|catalog|connection_id|transaction_id|user|role)|user"
-    r"|session_user|getvariable|txid_current|in_search_path|stats|get_block_size|map_to_pg_oid|format_pg_type|format_type"
+    r"|session_user|getvariable|txid_current|in_search_path|stats|get_block_size|map_(type_id_)?to_pg_oid|format_pg_type|format_type"
     r"|\w*_description|version|index_key|vector_type",
     "waits": "pg_sleep|sleep_ms",
     "has a side effect": "nextval|currval|setval|setseed|write_log",
