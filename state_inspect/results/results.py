@@ -101,10 +101,9 @@ def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
     hidden = [
         log.schema.field(key).with_name(shown) for key, shown in found.keys.items() if shown not in found.schema.names
     ]
-    types = [log.schema.field(key).with_name(shown) for key, shown in hidden]
     values = [column for column in found.schema.names if column not in keys]
     own = {shown: key for key, shown in found.keys.items()}
-    return ShownColumns(keys, values, pa.schema([*found.schema, *types]), name, own)
+    return ShownColumns(keys, values, pa.schema([*found.schema, *hidden]), name, own)
 
 
 def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:

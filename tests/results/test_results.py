@@ -357,6 +357,16 @@ def test_a_stepped_fork_needs_no_description(spark: SparkSession, files: Path, t
     )
 
 
+def test_a_condition_on_a_result_without_its_key(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """The key can be given, although the query does not return it."""
+    history, _, _ = captured(
+        spark, files, tmp_path, lambda source: source.groupBy("g").agg(F.avg("y").alias("average")).select("average")
+    )
+    assert history.results() == []
+    assert history.first("average IS NOT NULL", table="result") == 0
+    assert history.first("average IS NOT NULL", table="result", g="a") == 0
+
+
 HOSTILE: dict[str, dict[str, Any]] = {
     "a method's name": {"is": "Column", "of": []},
     "no arguments": {"is": "Divide", "of": []},
