@@ -72,11 +72,6 @@ class Plans:
         """The plan that a query had at an epoch; None if it is not known."""
         return next((known.plan for known in reversed(self.recorded()) if known.since <= epoch), None)
 
-    def of(self, first: int, last: int) -> list[QueryPlan | None]:
-        """The plans of the epochs from one to another, in their order; None where one is not known."""
-        later = [known.plan for known in self.recorded() if first < known.since <= last]
-        return [self.at(first), *later]
-
     def recorded(self) -> tuple[RecordedPlan, ...]:
         """All plans, ascending by their first epoch; of those with the same, the one recorded last."""
         return read_once(self, self._read)

@@ -30,28 +30,24 @@ def state_of(table: str | None) -> tuple[str | None, bool]:
 def results_shown(query: RecordedQuery) -> list[str]:
     """The results that can be shown at all captured epochs in the same columns, by name.
 
-    They have their key, and other columns than the state. None if the store's plans cannot be read.
+    They have their key, and other columns than the state. There are none if the store's plans cannot be read.
     """
-    captured = query.entries().captured
-    try:
-        planned = query.plans.of(captured[0], captured[-1]) if captured else []
-    except StoreError:
-        return []
-    if not planned or None in planned:
+    if not query.entries().captured:
         return []
     newest = query.live_entry()
-    found = []
-    for name, plan in planned[-1].tables.items() if planned[-1] is not None else ():
-        same = all(each is not None and each.tables.get(name) == plan for each in planned)
-        if same and name in newest.tables and _is_shown(query, plan, name, newest.epoch):
-            found.append(RESULT if name == _TOP else f"{name}.{RESULT}")
-    return found
-
-
-def _is_shown(query: RecordedQuery, plan: TablePlan, name: str, epoch: int) -> bool:
-    log = query.columns(name)
-    shown = log.columns_at(epoch)
     try:
+        planned = _planned(query, newest.epoch)
+    except (NoResultError, StoreError):
+        return []
+    names = [name for name in planned if name in newest.tables and _is_shown(query, name, newest.epoch)]
+    return [RESULT if name == _TOP else f"{name}.{RESULT}" for name in names]
+
+
+def _is_shown(query: RecordedQuery, name: str, newest: int) -> bool:
+    log = query.columns(name)
+    shown = log.columns_at(newest)
+    try:
+        plan = plan_throughout(query, name, query.known_entries.captured[0], newest)
         columns = _computed(query, plan, _schema(log.schema, shown), log.key_columns, name)
     except NoResultError:
         return False
