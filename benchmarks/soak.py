@@ -40,7 +40,7 @@ _FULL = 10_000
 
 
 def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """A query that is followed and asked all the time: the last tenth of its epochs compared with the fourth.
+    """A query that is followed and asked all the time: its last epochs compared with its first.
 
     With 10,000 epochs and more the samples and their plot go into the docs.
     """
@@ -63,13 +63,13 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
     rows = _joined(samples, asked)
     if size.epochs >= _FULL:
         publish("soak", rows)
-    # After three of ten parts the reader's index has what it may keep, and files are swept.
+    # The processes have loaded what they need, and files are swept, after the first of ten parts.
     part = max(len(rows) // 10, 1)
-    first, last = rows[3 * part : 4 * part], rows[-part:]
+    first, last = rows[part : 2 * part], rows[-part:]
     setting = f"{size}, {size.epochs:,} epochs in {asked[-1]['at'] - asked[0]['at']:,.0f} s"
     for what, (unit, wanted) in _FIGURES.items():
         values = [statistics.median(row[what] for row in rows) for rows in (last, first)]
-        yield Measurement(what, "at the end", values[0], "before", values[1], len(last), setting, unit, wanted)
+        yield Measurement(what, "at the end", values[0], "at the start", values[1], part, setting, unit, wanted)
 
 
 _FIGURES = {

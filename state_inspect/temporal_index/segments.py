@@ -16,11 +16,11 @@ from streamstate.snapshots.entries import Entries
 from streamstate.snapshots.manifest import Manifest
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
-# Values in the past tables together, about 120 MB. Those used last are kept.
-_MOST_VALUES = 12_000_000
+# Values in the past tables together, about 250 MB. Those used last are kept.
+_MOST_VALUES = 25_000_000
 # Values in the live table, of which most are versions that were replaced before the newest keyframe. DuckDB compresses
-# them to a quarter and less; it leaves small past tables as they are. Every new epoch scans them for what it replaces.
-_MOST_LIVE = 5_000_000
+# them to a quarter and less; it leaves small past tables as they are.
+_MOST_LIVE = 25_000_000
 # A difference needs two tables, and the next one often a neighbour of theirs.
 _KEPT = 3
 
