@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -52,6 +52,9 @@ from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snap
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.watch import Watch, WatchEvent
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.inputs.inputs import InputRows
 
 
 class History:
@@ -437,6 +440,35 @@ class History:
         return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
 
     @consistent_read()
+    def inputs(self, epoch: int | str, *, source: str | int | None = None) -> InputRows:
+        """The rows that a source delivered in an epoch, read from it again through Spark.
+
+        Nothing is run again and nothing is changed: the source is asked for what lies between the offsets that the
+        checkpoint or, where Spark has purged them, the store has recorded. This needs the query's plan, so the query
+        has to have been started or described (:func:`streamstate.describe`) in this process.
+
+        Args:
+            epoch: the epoch, as in :meth:`at`.
+            source: the source's name, or its place in the query from 0; it may be left out where there is one.
+
+        Returns:
+            A DataFrame of Spark with the source's own columns, one row per row that it delivered; ``.to_arrow()``
+            fetches them.
+
+        Raises:
+            EpochGoneError: what the epoch read is no longer known.
+            NoResultError: the query's plan is not known in this process.
+            NotReplayableError: files that it read are gone or were changed, or the source keeps no input.
+            UnknownEpochError: there is no such epoch.
+
+        Example:
+            >>> history.inputs(12).count()  # doctest: +SKIP
+            1000
+        """
+        from streamstate.state_inspect.inputs.inputs import inputs
+
+        return inputs(self._recorded, self.at(epoch).epoch, source)
+
     def fingerprints(
         self, tables: str | Sequence[str] | None = None, epochs: Iterable[int] | str | None = None
     ) -> pd.DataFrame:

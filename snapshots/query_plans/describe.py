@@ -11,8 +11,8 @@ from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.query_plans.plan_check import check_describes
-from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.query_plans.planned_here import PlannedQuery, remember
 from streamstate.snapshots.registry import required_query
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def describe(
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
     """Record the plan of a query that was captured without it, so that the store can show the query's result.
+
+    In this process, the input of its epochs can then be read, too: see :meth:`streamstate.History.inputs`.
 
     A query that :func:`streamstate.start`, ``%%stream`` or :func:`streamstate.follow` found running in their own
     process needs no description.
@@ -65,15 +67,18 @@ def describe(
             f"build_query returned a value of type {type(frame).__name__}, not a streaming DataFrame.\\n"
             "Return the DataFrame that the query was started from, without writeStream."
         )
-    plan = plan_of_frame(frame, mode)
-    check_describes(layout, name, plan, since)
-    record_plan(layout, name, plan, since)
+    planned = plan_of_frame(frame, mode)
+    check_describes(layout, name, planned.plan, since)
+    record_plan(layout, name, planned.plan, since)
+    remember(layout, name, planned)
 
 
-def record_running(layout: Layout, name: str, plan: Callable[[], QueryPlan], since: int) -> None:
+def record_running(layout: Layout, name: str, plan: Callable[[], PlannedQuery], since: int) -> None:
     """Record the plan of a query that starts or runs here. A failure is logged: the query and its capture go on."""
     try:
-        record_plan(layout, name, plan(), since)
+        planned = plan()
+        remember(layout, name, planned)
+        record_plan(layout, name, planned.plan, since)
     except Exception as error:  # noqa: BLE001 (whatever Spark's planner raises, the query itself has been planned)
         _say(name, error)
 

@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.names import unused
+from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_object, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +43,7 @@ _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "Collect
 _MOST_NODES = 20_000
 
 
-def plan_of_query(query: StreamingQuery) -> QueryPlan:
+def plan_of_query(query: StreamingQuery) -> PlannedQuery:
     """The plan of a query that runs in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -57,18 +59,18 @@ def first_epoch(query: StreamingQuery) -> int:
     return min(known, default=0)
 
 
-def plan_of_frame(frame: DataFrame, mode: str) -> QueryPlan:
+def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
     """The plan of a streaming DataFrame as a query with an output mode; nothing is started."""
     return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
 
 
-def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
+def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     physical = _planned(spark, analyzed, mode.capitalize())
-    nodes = list(_walk(physical))
-    stateful = [node for node in nodes if _kind(node) in _STATEFUL]
+    nodes = list(walk(physical))
+    stateful = [node for node in nodes if kind_of(node) in _STATEFUL]
     tables: dict[str, TablePlan] = {}
     for number, node in enumerate(stateful):
-        kind, name = _kind(node), f"op{number}"
+        kind, name = kind_of(node), f"op{number}"
         if kind in _SAVES:
             tables[name] = _aggregate(physical, node, top=number == 0)
         elif kind in _DEDUPLICATES:
@@ -79,7 +81,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> QueryPlan:
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"
     made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
-    return QueryPlan(mode.lower(), spark.version, settings, made)
+    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made))
 
 
 def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
@@ -87,10 +89,10 @@ def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
     package = jvm.org.apache.spark.sql.execution.streaming.runtime
-    defaults = _scala_object(jvm, _RUNTIME + "IncrementalExecution")
+    defaults = scala_object(jvm, _RUNTIME + "IncrementalExecution")
     empty, uuid = jvm.scala.Option.empty(), jvm.java.util.UUID.randomUUID
-    propagator = _scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
-    metadata = _scala_object(jvm, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
+    propagator = scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
+    metadata = scala_object(jvm, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
     said = json.loads(metadata.apply(0, 0, java.conf()).json())
     # Settings that nobody set come out as null, and planning fails on them.
     said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
@@ -104,65 +106,40 @@ def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
     return execution.sparkPlan()
 
 
-def _scala_object(jvm: Any, name: str) -> Any:
-    loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
-    return jvm.java.lang.Class.forName(f"{name}$", initialize, loader).getField("MODULE$").get(None)
-
-
-def _each(sequence: Any) -> Iterator[Any]:
-    items = sequence.iterator()
-    while items.hasNext():
-        yield items.next()
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _number(attribute: Any) -> int:
-    return int(attribute.exprId().id())
-
-
-def _walk(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _each(plan.children()):
-        yield from _walk(child)
-
-
 def _type(attribute: Any) -> Any:
     return json.loads(str(attribute.dataType().json()))
 
 
 def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
     """The state of an aggregation."""
-    output = list(_each(save.output()))
+    output = list(each(save.output()))
     of_keys: tuple[PlannedColumn, ...] | None = None
     same: tuple[int | None, ...]
-    if _kind(save) == _SESSION_SAVE:
+    if kind_of(save) == _SESSION_SAVE:
         # The value is the whole row. The state's key ends with the start of the session, which the row does not have.
         known, values = _state_columns("value", output)
-        places = {_number(attribute): at for at, attribute in enumerate(_stored(output))}
-        same = (*(places.get(_number(key)) for key in _stored(_each(save.keyWithoutSessionExpressions()))), None)
+        places = {number_of(attribute): at for at, attribute in enumerate(_stored(output))}
+        same = (*(places.get(number_of(key)) for key in _stored(each(save.keyWithoutSessionExpressions()))), None)
     else:
-        keys = list(_each(save.keyExpressions()))
-        numbers = {_number(key) for key in keys}
+        keys = list(each(save.keyExpressions()))
+        numbers = {number_of(key) for key in keys}
         known, of_keys = _state_columns("key", keys)
-        of_values, values = _state_columns("value", [one for one in output if _number(one) not in numbers])
+        of_values, values = _state_columns("value", [one for one in output if number_of(one) not in numbers])
         known |= of_values
         same = (None,) * len(of_keys)
     above = _above(physical, save)
     # The state has the buffers under other numbers than the functions that evaluate them.
-    grouping = {_number(key) for key in _each(above[-1].groupingExpressions())}
-    buffers = [known[_number(one)] for one in output if _number(one) not in grouping]
+    grouping = {number_of(key) for key in each(above[-1].groupingExpressions())}
+    buffers = [known[number_of(one)] for one in output if number_of(one) not in grouping]
     at = 0
-    for aggregated in _each(above[-1].aggregateExpressions()):
+    for aggregated in each(above[-1].aggregateExpressions()):
         function = aggregated.aggregateFunction()
-        own = [_number(buffer) for buffer in _each(function.aggBufferAttributes())]
+        own = [number_of(buffer) for buffer in each(function.aggBufferAttributes())]
         known |= dict(zip(own, buffers[at : at + len(own)], strict=True))
         at += len(own)
         why = None if _is_declarative(function) else f"{function.prettyName()} needs Spark"
         evaluated = {"why": why} if why else _expression(function.evaluateExpression(), known)
-        known[_number(aggregated.resultAttribute())] = evaluated
+        known[number_of(aggregated.resultAttribute())] = evaluated
     return _result(
         TablePlan(of_keys, values, same), known, above if top else above[-1:], above[0] if top else above[-1]
     )
@@ -170,7 +147,7 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
 
 def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
     """The state of a deduplication, which has the key columns only."""
-    known, keys = _state_columns("key", list(_each(node.keyExpressions())))
+    known, keys = _state_columns("key", list(each(node.keyExpressions())))
     above = _above(physical, node) if top else []
     made = _result(TablePlan(keys, (), (None,) * len(keys)), known, above, above[0] if above else node)
     return replace(made, columns=tuple(column for column in made.columns if "why" not in column.expression))
@@ -179,11 +156,11 @@ def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
 def _joined(join: Any, side: str) -> TablePlan:
     """The state of a side of a join: its rows."""
     node = getattr(join, side)()
-    output = _stored(list(_each(node.output())))
+    output = _stored(list(each(node.output())))
     known, values = _state_columns("value", output)
-    places = {_number(attribute): at for at, attribute in enumerate(output)}
-    keys = list(_each(getattr(join, f"{side}Keys")()))
-    same = tuple(places.get(_number(key)) if _kind(key) == "AttributeReference" else None for key in keys)
+    places = {number_of(attribute): at for at, attribute in enumerate(output)}
+    keys = list(each(getattr(join, f"{side}Keys")()))
+    same = tuple(places.get(number_of(key)) if kind_of(key) == "AttributeReference" else None for key in keys)
     return _result(TablePlan(None, values, same), known, [], node)
 
 
@@ -194,12 +171,12 @@ def _stored(attributes: Iterable[Any]) -> list[Any]:
 
 def _state_columns(part: str, attributes: Sequence[Any]) -> tuple[dict[int, Expression], tuple[PlannedColumn, ...]]:
     known: dict[int, Expression] = {
-        _number(one): {"is": "Literal", "type": "void", "value": None} for one in attributes if _type(one) == "void"
+        number_of(one): {"is": "Literal", "type": "void", "value": None} for one in attributes if _type(one) == "void"
     }
     columns = []
     for at, attribute in enumerate(_stored(attributes)):
         kind = _type(attribute)
-        known[_number(attribute)] = {"is": "State", "part": part, "at": at, "type": kind}
+        known[number_of(attribute)] = {"is": "State", "part": part, "at": at, "type": kind}
         columns.append(PlannedColumn(str(attribute.name()), kind))
     return known, tuple(columns)
 
@@ -212,7 +189,7 @@ def _above(physical: Any, node: Any) -> list[Any]:
         if plan.equals(node):
             return True
         path.append(plan)
-        if any(leads(child) for child in _each(plan.children())):
+        if any(leads(child) for child in each(plan.children())):
             return True
         path.pop()
         return False
@@ -226,7 +203,7 @@ def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any]
     where: list[Expression] = []
     needs_spark = None
     for node in reversed(above):
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind == "ProjectExec":
             _define(known, node.projectList())
         elif kind.endswith("AggregateExec") and node is above[-1]:
@@ -234,21 +211,21 @@ def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any]
         elif kind == "FilterExec":
             where.append(_expression(node.condition(), known))
         elif kind.endswith("EvalPythonExec"):
-            known |= {_number(made): {"why": "a Python function needs Spark"} for made in _each(node.resultAttrs())}
+            known |= {number_of(made): {"why": "a Python function needs Spark"} for made in each(node.resultAttrs())}
         elif kind not in _PASSES:
             needs_spark = f"{kind.removesuffix('Exec')} needs Spark"
             break
     columns: list[PlannedColumn] = []
-    for attribute in _each(root.output()):
-        found = known.get(_number(attribute), {"why": needs_spark or "it is not in the state"})
+    for attribute in each(root.output()):
+        found = known.get(number_of(attribute), {"why": needs_spark or "it is not in the state"})
         name = unused(str(attribute.name()), [column.name for column in columns])
         columns.append(PlannedColumn(name, _type(attribute), found))
     return replace(state, columns=tuple(columns), where=tuple(where), needs_spark=needs_spark)
 
 
 def _define(known: dict[int, Expression], expressions: Any) -> None:
-    for expression in _each(expressions):
-        known[_number(expression)] = _expression(expression, known)
+    for expression in each(expressions):
+        known[number_of(expression)] = _expression(expression, known)
 
 
 def _is_declarative(function: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The log of a file source in a fork: the files that were read up to the fork's epoch, and no later ones.
+"""The log of a file source: the files that were read up to an epoch, and no later ones.
 
 Spark's file source looks up in this log which files it has already read. With an entry too many, the fork would never
 read that file; with one too few, it would read it twice. ``sources/<i>/<batch>`` lists the files of one of the source's

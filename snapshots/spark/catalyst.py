@@ -1,0 +1,55 @@
+"""Spark's own plans from Python: Scala's collections and objects, and walking and changing trees of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+def scala_object(jvm: Any, name: str) -> Any:
+    """A Scala object, by its full name without the dollar sign."""
+    loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
+    return jvm.java.lang.Class.forName(f"{name}$", initialize, loader).getField("MODULE$").get(None)
+
+
+def each(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala collection."""
+    items = sequence.iterator()
+    while items.hasNext():
+        yield items.next()
+
+
+def scala_list(jvm: Any, items: Iterable[Any]) -> Any:
+    """A Scala list."""
+    made = jvm.java.util.ArrayList()
+    for item in items:
+        made.add(item)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toList()
+
+
+def kind_of(node: Any) -> str:
+    """The class of a node, without its package."""
+    return str(node.getClass().getSimpleName())
+
+
+def number_of(attribute: Any) -> int:
+    """The number that tells an attribute from others of the same name."""
+    return int(attribute.exprId().id())
+
+
+def walk(plan: Any) -> Iterator[Any]:
+    """A plan's nodes, from the top down, left before right."""
+    yield plan
+    for child in each(plan.children()):
+        yield from walk(child)
+
+
+def rewrite(jvm: Any, plan: Any, change: Callable[[Any], Any | None]) -> Any:
+    """The plan with nodes replaced, from the top down, by what ``change`` returns; None keeps a node."""
+    new = change(plan)
+    if new is not None:
+        return new
+    old = list(each(plan.children()))
+    made = [rewrite(jvm, child, change) for child in old]
+    same = all(before is after for before, after in zip(old, made, strict=True))
+    return plan if same else plan.withNewChildren(scala_list(jvm, made))

@@ -1,0 +1,58 @@
+"""Which part of its sources an epoch read: from where to where, by the checkpoint or, where Spark has purged it, the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from streamstate.errors import EpochGoneError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """What an epoch read of one source."""
+
+    log: str
+    """The source's own folder in the checkpoint."""
+    start: str | None
+    """The offset after which it read, as the source's own JSON; None: from the beginning."""
+    end: str | None
+    """The offset up to which it read; None if the source had nothing yet."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the epoch read nothing of it."""
+        return self.end is None or self.end == self.start
+
+
+def epoch_ranges(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, SourceRange]:
+    """What an epoch read, by source: its name, or its place in the query from 0.
+
+    Raises:
+        EpochGoneError: neither the checkpoint nor the store knows the offsets of the epoch, or of the one before.
+    """
+    ends = _offsets(query, checkpoint, epoch)
+    starts = _offsets(query, checkpoint, epoch - 1) if epoch else {}
+    return {name: SourceRange(f"sources/{name}", starts.get(name), end) for name, end in ends.items()}
+
+
+def _offsets(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, str | None]:
+    planned = checkpoint.planned(epoch)
+    if planned is not None:
+        names = planned.names or map(str, range(len(planned.offsets)))
+        return dict(zip(names, planned.offsets, strict=True))
+    entry = query.known_entries.of(epoch)
+    if entry is None or entry.offsets is None:
+        raise EpochGoneError(
+            f"Nobody knows any more what epoch {epoch} of {query.name} read: Spark has purged it from the checkpoint,"
+            " and the epoch was not captured.\nChoose an epoch whose predecessor was captured, too."
+        )
+    known = json.loads(entry.offsets)
+    pairs = known.items() if isinstance(known, dict) else ((str(at), offset) for at, offset in enumerate(known))
+    return {name: None if offset is None else _as_json(offset) for name, offset in pairs}
+
+
+def _as_json(offset: object) -> str:
+    return offset if isinstance(offset, str) else json.dumps(offset)

@@ -1,0 +1,136 @@
+"""The rows that the sources of a query delivered in an epoch."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.query_plans.planned_here import PlannedQuery, planned_here
+from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.spark.catalyst import each, scala_object
+from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
+from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.source_batches import SourceReader, source_name
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class InputRows(ClassicDataFrame):
+    """What a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return to_arrow(self)
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A source of a query."""
+
+    name: str
+    """Its name or, if it has none, its place in the query from 0."""
+    leaf: Any
+    """The leaf of the analysed plan."""
+
+
+def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputRows:
+    """The rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
+    planned = required_plan(query, epoch)
+    found = sources_of(planned.analyzed)
+    chosen = _chosen(query, found, source)
+    checkpoint = checkpoint_of(query, planned.spark)
+    ranges = _ranges(query, checkpoint, epoch, found)
+    reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
+    try:
+        plan = reader.batch(chosen.leaf, ranges[chosen.name])
+        check_unchanged(query.name, epoch, reader.changed)
+        rows = rows_of(planned.spark, plan)
+    except BaseException:
+        reader.close()
+        raise
+    weakref.finalize(rows, reader.close)
+    return rows
+
+
+def required_plan(query: RecordedQuery, epoch: int) -> PlannedQuery:
+    """The plan of an epoch as Spark's own objects.
+
+    Raises:
+        NoResultError: the query was neither started nor described in this process, or with another plan.
+    """
+    recorded = query.plans.at(epoch)
+    planned = planned_here(query.layout, query.name, recorded)
+    if planned is None:
+        other = recorded is not None and planned_here(query.layout, query.name, None) is not None
+        why = "ran with another plan than the one known here" if other else "was not started in this process"
+        raise NoResultError(
+            f"The input of epoch {epoch} of {query.name} cannot be read: the query {why}.\n"
+            f'Say what it was: streamstate.describe(store, "{query.name}", build_query).'
+        )
+    return planned
+
+
+def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> Checkpoint:
+    """The query's checkpoint, which has to be the one that was captured."""
+    branch = required_query(query.layout, query.name)
+    checkpoint = Checkpoint(branch.checkpoint, spark)
+    if checkpoint.query_id != branch.query_id:
+        raise QueryError(
+            f"{branch.checkpoint} holds the checkpoint of another query than {query.name}: its input is not known.\n"
+            "Restore the checkpoint that was captured."
+        )
+    return checkpoint
+
+
+def sources_of(analyzed: Any) -> list[StreamSource]:
+    """The streaming sources of a plan in Spark's order. A stream that is read twice is one source, and listed twice."""
+    found: list[StreamSource] = []
+    distinct: list[Any] = []
+    for leaf in each(analyzed.collectLeaves()):
+        if not leaf.isStreaming():
+            continue
+        at = next((at for at, other in enumerate(distinct) if leaf.equals(other)), len(distinct))
+        distinct += [leaf] * (at == len(distinct))
+        found.append(StreamSource(source_name(leaf) or str(at), leaf))
+    return found
+
+
+def rows_of(spark: SparkSession, plan: Any) -> InputRows:
+    """The rows of a batch plan."""
+    dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
+    return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def _ranges(
+    query: RecordedQuery, checkpoint: Checkpoint, epoch: int, sources: Sequence[StreamSource]
+) -> dict[str, SourceRange]:
+    """What the epoch read of each source."""
+    ranges = epoch_ranges(query, checkpoint, epoch)
+    if lacking := [source.name for source in sources if source.name not in ranges]:
+        raise QueryError(
+            f"Epoch {epoch} of {query.name} read {len(ranges)} sources, and its plan has other ones:"
+            f" {choices(lacking)}.\nDescribe the query as it was started."
+        )
+    return ranges
+
+
+def _chosen(query: RecordedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
+    names = list(dict.fromkeys(each.name for each in sources))
+    name = names[0] if source is None and len(names) == 1 else str(source)
+    if name not in names:
+        raise InvalidArgumentError(
+            f"{query.name} has several sources: pass source=, one of {choices(names)}."
+            if source is None
+            else f"{query.name} has no source {source!r}.\nIts sources: {choices(names)}."
+        )
+    return next(each for each in sources if each.name == name)
