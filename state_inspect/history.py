@@ -55,6 +55,7 @@ from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.inputs import InputRows
+    from streamstate.state_inspect.inputs.why import Why
 
 
 class History:
@@ -468,6 +469,12 @@ class History:
         from streamstate.state_inspect.inputs.inputs import inputs
 
         return inputs(self._recorded, self.at(epoch).epoch, source)
+
+    def why(self, epoch: int | str, /, *, table: str | None = None, **key: Any) -> Why:
+        """The input rows that fell on a key in an epoch, and its values before and after."""
+        from streamstate.state_inspect.inputs.why import why
+
+        return why(self, self.at(epoch).epoch, table, key)
 
     def fingerprints(
         self, tables: str | Sequence[str] | None = None, epochs: Iterable[int] | str | None = None

@@ -13,22 +13,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.names import unused
-from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_object, walk
+from streamstate.snapshots.query_plans.planned_here import PlannedQuery
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
+from streamstate.snapshots.spark.incremental import incremental
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
 _SESSION_SAVE = "SessionWindowStateStoreSaveExec"
 _SAVES = ("StateStoreSaveExec", _SESSION_SAVE)
 _DEDUPLICATES = ("StreamingDeduplicateExec", "StreamingDeduplicateWithinWatermarkExec")
 _JOIN = "StreamingSymmetricHashJoinExec"
 # Operators with state, in Spark's numbers from the top down. The others keep a user's own variables, or a count.
-_STATEFUL = (
+STATEFUL = (
     *_SAVES,
     *_DEDUPLICATES,
     _JOIN,
@@ -65,9 +65,9 @@ def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
 
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
-    physical = _planned(spark, analyzed, mode.capitalize())
+    physical = incremental(spark, analyzed, mode).sparkPlan()
     nodes = list(walk(physical))
-    stateful = [node for node in nodes if kind_of(node) in _STATEFUL]
+    stateful = [node for node in nodes if kind_of(node) in STATEFUL]
     tables: dict[str, TablePlan] = {}
     for number, node in enumerate(stateful):
         kind, name = kind_of(node), f"op{number}"
@@ -82,28 +82,6 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     ansi = settings["spark.sql.ansi.enabled"] != "false"
     made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
     return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made))
-
-
-def _planned(spark: SparkSession, analyzed: Any, mode: str) -> Any:
-    """The physical plan of a batch. Because it is not the first one, nothing is read or written."""
-    jvm: Any = spark._jvm
-    java: Any = spark._jsparkSession
-    package = jvm.org.apache.spark.sql.execution.streaming.runtime
-    defaults = scala_object(jvm, _RUNTIME + "IncrementalExecution")
-    empty, uuid = jvm.scala.Option.empty(), jvm.java.util.UUID.randomUUID
-    propagator = scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
-    metadata = scala_object(jvm, "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata")
-    said = json.loads(metadata.apply(0, 0, java.conf()).json())
-    # Settings that nobody set come out as null, and planning fails on them.
-    said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
-    rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
-    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
-    first_batch = False
-    execution = package.IncrementalExecution(
-        java, analyzed, output_mode, "none", uuid(), uuid(), 0, empty, metadata.apply(json.dumps(said)), propagator,
-        first_batch, *rest,
-    )  # fmt: skip
-    return execution.sparkPlan()
 
 
 def _type(attribute: Any) -> Any:

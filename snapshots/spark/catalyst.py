@@ -1,8 +1,8 @@
-"""Spark's own plans from Python: Scala's collections and objects, and walking and changing trees of nodes."""
+"""Spark's own plans from Python: Scala's collections and objects, and trees of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -42,14 +42,3 @@ def walk(plan: Any) -> Iterator[Any]:
     yield plan
     for child in each(plan.children()):
         yield from walk(child)
-
-
-def rewrite(jvm: Any, plan: Any, change: Callable[[Any], Any | None]) -> Any:
-    """The plan with nodes replaced, from the top down, by what ``change`` returns; None keeps a node."""
-    new = change(plan)
-    if new is not None:
-        return new
-    old = list(each(plan.children()))
-    made = [rewrite(jvm, child, change) for child in old]
-    same = all(before is after for before, after in zip(old, made, strict=True))
-    return plan if same else plan.withNewChildren(scala_list(jvm, made))

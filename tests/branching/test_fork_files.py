@@ -21,9 +21,9 @@ from streamstate.errors import (
     NotReplayableError,
 )
 from streamstate.replay.forks import forked_from
-from streamstate.snapshots.file_source_log import entries, log_upto
 from streamstate.replay.forks.state_files import StoreFiles
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.file_source_log import entries, log_upto
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.snapshots.source_progress import source_batch
 

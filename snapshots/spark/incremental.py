@@ -1,0 +1,58 @@
+"""Planning an epoch of a streaming query as Spark does. Nothing is run, read or written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.spark.catalyst import scala_object
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
+_METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+
+
+@dataclass(frozen=True)
+class EpochClock:
+    """What Spark knows of an epoch apart from its offsets."""
+
+    watermark: int = 0
+    """In milliseconds since 1970; 0 if there is none."""
+    began_at: int = 0
+    """The epoch's processing time, in milliseconds since 1970."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def incremental(
+    spark: SparkSession, analyzed: Any, mode: str, epoch: int = 0, before: EpochClock | None = None,
+    now: EpochClock = EpochClock(), state: str = "none",
+) -> Any:  # fmt: skip
+    """Spark's execution of an epoch, planned as one that is not the query's first: it reads and writes nothing."""
+    jvm: Any = spark._jvm
+    java: Any = spark._jsparkSession
+    package = jvm.org.apache.spark.sql.execution.streaming.runtime
+    defaults = scala_object(jvm, _RUNTIME + "IncrementalExecution")
+    uuid = jvm.java.util.UUID.randomUUID
+    propagator = scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
+    rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
+    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
+    first_batch = False
+    previous = jvm.scala.Option.empty() if before is None else jvm.scala.Option.apply(_metadata(spark, before))
+    return package.IncrementalExecution(
+        java, analyzed, output_mode, state, uuid(), uuid(), epoch, previous, _metadata(spark, now), propagator,
+        first_batch, *rest,
+    )  # fmt: skip
+
+
+def _metadata(spark: SparkSession, clock: EpochClock) -> Any:
+    java: Any = spark._jsparkSession
+    made = scala_object(spark._jvm, _METADATA)
+    said = json.loads(made.apply(clock.watermark, clock.began_at, java.conf()).json())
+    # Settings that nobody set come out as null, and planning fails on them.
+    conf = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
+    said["conf"] = conf | {name: value for name, value in clock.conf.items() if name in conf}
+    return made.apply(json.dumps(said))

@@ -1,0 +1,257 @@
+"""A query's plan over the input of one epoch, as a batch: what came into its stateful operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from streamstate.errors import NotReplayableError
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.incremental import EpochClock
+
+JOIN = "Join"
+_LOGICAL = (
+    "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", JOIN, "FlatMapGroupsInPandasWithState",
+    "TransformWithStateInPySpark",
+)  # fmt: skip
+_SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport"
+SOURCE = "_source"
+"""The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
+
+
+def stateful_nodes(analyzed: Any) -> list[Any]:
+    """The stateful nodes of an analysed plan in Spark's numbers: from the top down, left before right."""
+    return [
+        node
+        for node in walk(analyzed)
+        if kind_of(node) in _LOGICAL
+        and node.isStreaming()
+        and (kind_of(node) != JOIN or (node.left().isStreaming() and node.right().isStreaming()))
+    ]
+
+
+@dataclass(frozen=True)
+class OperatorInput:
+    """What comes into one side of a stateful operator."""
+
+    side: str
+    """``left`` or ``right`` of a join; otherwise empty."""
+    plan: Any
+    """The analysed plan below the operator."""
+    keys: tuple[Any, ...]
+    """The key's expressions, in the order of the state's key columns."""
+    late: Column | None
+    """Whether a row is late, of those that the operator drops; None if it drops none."""
+    session: Any = None
+    """The expression of a row's own session window, if the operator merges sessions."""
+
+
+def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[OperatorInput]:
+    """What comes into a stateful operator: a logical node, and the physical one that Spark made of it."""
+    kind = kind_of(node)
+    conditions = _late_conditions(jvm, physical, mode)
+    if kind == JOIN:
+        return [
+            OperatorInput(
+                side, getattr(node, side)(), tuple(each(getattr(physical, f"{side}Keys")())), conditions[side]
+            )
+            for side in ("left", "right")
+        ]
+    session = None
+    keys: Sequence[Any]
+    if kind == "Aggregate":
+        keys = list(each(node.groupingExpressions()))
+        if kind_of(physical) == "SessionWindowStateStoreSaveExec":
+            number = number_of(physical.sessionExpression().toAttribute())
+            session = next(key for key in keys if number_of(_attribute(key)) == number)
+            keys = [key for key in keys if key is not session]
+    elif kind.startswith("Deduplicate"):
+        keys = list(each(node.keys()))
+    elif kind == "FlatMapGroupsInPandasWithState":
+        keys = list(each(node.groupingAttributes()))
+    elif kind == "TransformWithStateInPySpark":
+        keys = list(each(node.child().output()))[: int(node.groupingAttributesLen())]
+    else:
+        keys = list(each(node.child().output()))
+    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session)]
+
+
+def _attribute(expression: Any) -> Any:
+    return expression.toAttribute() if kind_of(expression) == "Alias" else expression
+
+
+def _late_conditions(jvm: Any, physical: Any, mode: str) -> dict[str, Column | None]:
+    """Which rows an operator drops as late, by side.
+
+    Spark's own predicate compares a timestamp with a number, which no analysed plan takes.
+    """
+    is_join = kind_of(physical) == "StreamingSymmetricHashJoinExec"
+    if not _drops(physical, mode):
+        return {"left": None, "right": None} if is_join else {"": None}
+    if is_join:
+        support = scala_object(jvm, _SUPPORT)
+        watermark = physical.eventTimeWatermarkForLateEvents()
+        return {
+            side: _late(
+                support.watermarkExpression(
+                    support.findEventTimeColumn(getattr(physical, side)().output(), False), watermark
+                ),
+                jvm,
+            )
+            for side in ("left", "right")
+        }
+    return {"": _late(physical.watermarkExpressionForLateEvents(), jvm)}
+
+
+def _late(predicate: Any, jvm: Any) -> Column | None:
+    if not predicate.isDefined():
+        return None
+    compared = predicate.get()
+    bound = F.timestamp_micros(F.lit(int(compared.right().value())))
+    return column_of(jvm, compared.left()) <= bound
+
+
+def _drops(physical: Any, mode: str) -> bool:
+    """Whether an operator drops late rows at all."""
+    kind = kind_of(physical)
+    if kind == "StateStoreSaveExec":
+        return mode != "complete"  # it has the predicate then, too, and does not use it
+    if kind == "FlatMapGroupsInPandasWithStateExec":
+        return "EventTime" in str(physical.timeoutConf().toString())
+    if kind.startswith("TransformWithState"):
+        return "EventTime" in str(physical.timeMode().toString())
+    return kind != "StreamingGlobalLimitExec"
+
+
+def column_of(jvm: Any, expression: Any) -> Column:
+    """A column for a Catalyst expression."""
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: EpochClock) -> Any:
+    """A plan over what its sources delivered, with each source's whole row in a column.
+
+    Args:
+        jvm: Spark's.
+        plan: the analysed plan, whose leaves are streams.
+        batches: each leaf, and what it delivered.
+        clock: the epoch's, for expressions of the current time.
+
+    Raises:
+        NotReplayableError: the rows come from another stateful operator.
+    """
+    if stateful_nodes(plan):
+        raise NotReplayableError(
+            "The rows that came into this operator were made by another stateful operator of the query, and only those"
+            " of the lowest one can be read again.\nAsk about the state table of the operator below it."
+        )
+    return _at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
+
+
+class _Carrier:
+    """Adds the sources' whole rows to a plan, as far up as rows keep their identity."""
+
+    def __init__(self, jvm: Any, batches: Sequence[tuple[Any, Any]]) -> None:
+        self._jvm = jvm
+        self._batches = batches
+        self._expressions = jvm.org.apache.spark.sql.catalyst.expressions
+        self._plans = jvm.org.apache.spark.sql.catalyst.plans.logical
+        self._named = scala_object(jvm, "org.apache.spark.sql.catalyst.expressions.NamedExpression")
+        self._struct = scala_object(jvm, "org.apache.spark.sql.catalyst.expressions.CreateStruct")
+
+    def carried(self, node: Any) -> tuple[Any, list[Any]]:
+        """The plan, and the attributes with the sources' rows that it passes on."""
+        if node.children().isEmpty():
+            return self._leaf(node)
+        old = list(each(node.children()))
+        done = [self.carried(child) for child in old]
+        below, passed = [plan for plan, _ in done], [attribute for _, passed in done for attribute in passed]
+        if not passed:
+            same = all(before is after for before, after in zip(old, below, strict=True))
+            return (node if same else node.withNewChildren(self._list(below))), []
+        kind = kind_of(node)
+        if kind == "Project":
+            return self._plans.Project(self._list([*each(node.projectList()), *passed]), below[0]), passed
+        if kind == "Expand":
+            projections = self._list([self._list([*each(columns), *passed]) for columns in each(node.projections())])
+            return self._plans.Expand(projections, self._list([*each(node.output()), *passed]), below[0]), passed
+        if kind == "Union":
+            return self._union(node, done)
+        made = node.withNewChildren(self._list(below))
+        known = {number_of(attribute) for attribute in each(made.output())}
+        return made, [attribute for attribute in passed if number_of(attribute) in known]
+
+    def _leaf(self, node: Any) -> tuple[Any, list[Any]]:
+        for at, (leaf, batch) in enumerate(self._batches):
+            if leaf.equals(node):
+                row = self._alias(self._struct.create(self._list(each(batch.output()))), f"{SOURCE}{at}")
+                return self._plans.Project(self._list([*each(batch.output()), row]), batch), [row.toAttribute()]
+        return node, []
+
+    def _union(self, node: Any, done: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
+        """Each side has the rows of its own source, and nulls for those of the others."""
+        all_of = {str(one.name()): one for _, passed in reversed(done) for one in passed}
+        wide = []
+        for plan, passed in done:
+            own = {str(one.name()): one for one in passed}
+            columns = [one for one in each(plan.output()) if str(one.name()) not in all_of]
+            for name, one in all_of.items():
+                columns.append(self._alias(own.get(name) or self._expressions.Literal(None, one.dataType()), name))
+            wide.append(self._plans.Project(self._list(columns), plan))
+        made = node.withNewChildren(self._list(wide))
+        return made, [one for one in each(made.output()) if str(one.name()) in all_of]
+
+    def _alias(self, expression: Any, name: str) -> Any:
+        nothing = self._jvm.scala.Option.empty()
+        return self._expressions.Alias(
+            expression, name, self._named.newExprId(), self._list([]), nothing, self._list([])
+        )
+
+    def _list(self, items: Any) -> Any:
+        return scala_list(self._jvm, items)
+
+
+class _PartialFunction:
+    """A ``scala.PartialFunction`` that asks Python."""
+
+    def __init__(self, change: Callable[[Any], Any | None]) -> None:
+        self._change = change
+
+    def apply(self, value: Any) -> Any:
+        return self._change(value)
+
+    def isDefinedAt(self, value: Any) -> bool:  # noqa: N802 (Scala calls it by this name)
+        return self._change(value) is not None
+
+    def applyOrElse(self, value: Any, default: Any) -> Any:  # noqa: N802
+        made = self._change(value)
+        return default.apply(value) if made is None else made
+
+    class Java:
+        implements = ("scala.PartialFunction",)
+
+
+def _at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
+    """The plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
+    if not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+        return plan
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(SparkContext._gateway)  # Python is asked about each expression: only where needed
+    batch_time = jvm.org.apache.spark.sql.catalyst.expressions.CurrentBatchTimestamp
+
+    def replaced(expression: Any) -> Any | None:
+        kind = kind_of(expression)
+        if kind == "CurrentTimestamp":
+            zone = jvm.scala.Option.apply("Dummy TimeZoneId")
+            return batch_time(clock.began_at, expression.dataType(), zone).toLiteral()
+        if kind in ("LocalTimestamp", "CurrentDate"):
+            return batch_time(clock.began_at, expression.dataType(), expression.timeZoneId()).toLiteral()
+        return None
+
+    return plan.transformAllExpressions(_PartialFunction(replaced))

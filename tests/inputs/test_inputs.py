@@ -1,0 +1,138 @@
+"""The input of an epoch, read again, compared with what Spark says that the epoch read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import streamstate as ss
+from streamstate.errors import InvalidArgumentError, NoResultError, NotReplayableError, UnknownEpochError
+from streamstate.snapshots.query_plans import planned_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = "i int, t string"
+Build = Callable[["Sources"], "DataFrame"]
+
+
+class Sources:
+    """Folders of files that queries read, one file per epoch unless said otherwise."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+
+    def written(self, kind: str, count: int, *, partitioned: bool = False) -> Path:
+        """A folder with some files of 20 rows each, whose names have a space and a bracket."""
+        folder = self.folder / kind
+        for number in range(0 if folder.exists() else count):
+            rows = self.spark.range(number * 20, number * 20 + 20).coalesce(1)
+            text = "concat('v ', id)"
+            rows = rows.selectExpr(
+                f"{text} value" if kind == "text" else "cast(id AS int) i", *[f"{text} t"] * (kind != "text")
+            )
+            getattr(rows.write, kind)(str(self.folder / f"_{kind}{number}"))
+            place = folder / f"p={number % 2}" if partitioned else folder
+            place.mkdir(parents=True, exist_ok=True)
+            [part] = (self.folder / f"_{kind}{number}").glob("part*")
+            part.rename(place / f"{number:03d} [x].{kind}")
+        return folder
+
+    def read(self, kind: str, count: int = 4, each: int = 1, *, partitioned: bool = False) -> DataFrame:
+        """A stream of such a folder."""
+        schema = "value string" if kind == "text" else COLUMNS + ", p int" * partitioned
+        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", each).format(kind)
+        return reader.load(str(self.written(kind, count, partitioned=partitioned)))
+
+
+def counted(frame: DataFrame) -> DataFrame:
+    """A query with state."""
+    last = F.col(frame.columns[0]).cast("string").substr(-1, 1)
+    return frame.groupBy(last.alias("last")).count()
+
+
+def twice(frame: DataFrame) -> DataFrame:
+    """A stream united with itself."""
+    return frame.select("i").union(frame.select("i"))
+
+
+QUERIES: dict[str, Build] = {
+    "parquet": lambda sources: counted(sources.read("parquet", 24)),  # the log of files is compacted
+    "json": lambda sources: counted(sources.read("json")),
+    "csv": lambda sources: counted(sources.read("csv", each=2)),
+    "text": lambda sources: counted(sources.read("text")),
+    "orc": lambda sources: counted(sources.read("orc", partitioned=True)),
+    "metadata": lambda sources: sources.read("json").select("i", "_metadata.file_name").groupBy("file_name").count(),
+    "clock": lambda sources: counted(sources.read("json").withColumn("now", F.current_timestamp())),
+    "two": lambda sources: counted(sources.read("json").select("i").union(sources.read("csv").select("i"))),
+    "itself": lambda sources: counted(twice(sources.read("json"))),
+}
+
+
+@pytest.fixture
+def sources(spark: SparkSession, tmp_path: Path) -> Sources:
+    """Folders of files."""
+    return Sources(spark, tmp_path / "files")
+
+
+def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]]:
+    """A query's history, and the rows that Spark says it read in each epoch."""
+    running = ss.start(frame, "q", folder / "store", trigger="available-now")
+    try:
+        assert running.query is not None
+        running.query.awaitTermination()
+        said = {int(progress["batchId"]): int(progress["numInputRows"]) for progress in running.query.recentProgress}
+        running.wait(epoch=max(said), timeout=60)
+    finally:
+        running.stop()
+    return ss.open_store(folder / "store")["q"], said
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
+    """The counts are those of Spark's progress, and all epochs together have each row once."""
+    history, said = captured(QUERIES[name](sources), tmp_path)
+    streams: list[int | None] = [0, 1] if name == "two" else [None]
+    found: Counter[Any] = Counter()
+    for epoch, count in said.items():
+        rows = [history.inputs(epoch, source=source) for source in streams]
+        assert sum(frame.count() for frame in rows) * (2 if name == "itself" else 1) == count
+        assert sum(frame.to_arrow().num_rows for frame in rows) == sum(frame.count() for frame in rows)
+        for frame in rows:
+            found.update(row[0] for row in frame.collect())
+    assert set(found.values()) == {len(streams)}
+
+
+def test_files_that_are_gone_or_changed_are_errors(sources: Sources, tmp_path: Path) -> None:
+    """Spark itself would read them as no rows, or as they are now."""
+    history, _ = captured(QUERIES["json"](sources), tmp_path)
+    files = sorted((sources.folder / "json").iterdir())
+    os.utime(files[1], (1, 1))
+    files[2].unlink()
+    assert history.inputs(0).count() == history.inputs(3).count() == 20
+    for epoch, what in ((1, r"001 \[x\].json was changed"), (2, r"002 \[x\].json is gone")):
+        with pytest.raises(NotReplayableError, match=what):
+            history.inputs(epoch)
+
+
+def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says what would be right."""
+    history, _ = captured(QUERIES["two"](sources), tmp_path)
+    with pytest.raises(InvalidArgumentError, match="several sources: pass source=, one of 0, 1"):
+        history.inputs(0)
+    with pytest.raises(InvalidArgumentError, match="no source 2"):
+        history.inputs(0, source=2)
+    with pytest.raises(UnknownEpochError):
+        history.inputs(99, source=0)
+    monkeypatch.setattr(planned_here, "_planned", {})
+    with pytest.raises(NoResultError, match=r"describe\(store"):
+        history.inputs(0, source=0)
+    ss.describe(tmp_path / "store", "q", lambda: QUERIES["two"](sources))
+    assert history.inputs(0, source=0).count() == 20
