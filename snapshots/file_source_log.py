@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from streamstate.errors import NotReplayableError
-from streamstate.snapshots.filesystem import Files
+from streamstate.snapshots.filesystem import ReadableFiles
 
 _COMPACT = ".compact"
 _INTERVAL = 10
@@ -20,7 +20,7 @@ _INTERVAL = 10
 _ATTEMPTS = 3
 
 
-def log_upto(files: Files, folder: str, last: int) -> dict[str, str]:
+def log_upto(files: ReadableFiles, folder: str, last: int) -> dict[str, str]:
     """The names and texts of a log's files as of one of the source's batches; -1: before its first."""
     for _ in range(_ATTEMPTS):
         log = _Log.listed(files, folder)
@@ -41,13 +41,13 @@ def entries(text: str) -> Iterator[dict[str, object]]:
 class _Log:
     """A source's log as it was listed."""
 
-    files: Files
+    files: ReadableFiles
     folder: str
     plain: frozenset[int]
     compact: tuple[int, ...]
 
     @classmethod
-    def listed(cls, files: Files, folder: str) -> _Log:
+    def listed(cls, files: ReadableFiles, folder: str) -> _Log:
         names = files.names(folder)
         compact = (name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT))
         numbers = sorted(int(name) for name in compact if name.isdigit())

@@ -27,10 +27,19 @@ class EpochClock:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
+_NO_TIME = EpochClock()
+
+
 def incremental(
-    spark: SparkSession, analyzed: Any, mode: str, epoch: int = 0, before: EpochClock | None = None,
-    now: EpochClock = EpochClock(), state: str = "none",
-) -> Any:  # fmt: skip
+    spark: SparkSession,
+    analyzed: Any,
+    mode: str,
+    *,
+    epoch: int = 0,
+    before: EpochClock | None = None,
+    now: EpochClock = _NO_TIME,
+    state: str = "none",
+) -> Any:
     """Spark's execution of an epoch, planned as one that is not the query's first: it reads and writes nothing."""
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession

@@ -1,4 +1,4 @@
-"""Which part of its sources an epoch read: from where to where, by the checkpoint or, where Spark has purged it, the store."""
+"""From where to where an epoch read its sources, by the checkpoint or, where Spark has purged that, by the store."""
 
 from __future__ import annotations
 

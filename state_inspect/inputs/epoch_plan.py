@@ -94,11 +94,12 @@ def _late_conditions(jvm: Any, physical: Any, mode: str) -> dict[str, Column | N
         return {"left": None, "right": None} if is_join else {"": None}
     if is_join:
         support = scala_object(jvm, _SUPPORT)
+        several = False  # event-time columns on one side are an error
         watermark = physical.eventTimeWatermarkForLateEvents()
         return {
             side: _late(
                 support.watermarkExpression(
-                    support.findEventTimeColumn(getattr(physical, side)().output(), False), watermark
+                    support.findEventTimeColumn(getattr(physical, side)().output(), several), watermark
                 ),
                 jvm,
             )
@@ -242,7 +243,9 @@ def _at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
     from pyspark import SparkContext
     from pyspark.java_gateway import ensure_callback_server_started
 
-    ensure_callback_server_started(SparkContext._gateway)  # Python is asked about each expression: only where needed
+    # Python is asked about each expression, so only where that is needed.
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 (PySpark's own way)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     batch_time = jvm.org.apache.spark.sql.catalyst.expressions.CurrentBatchTimestamp
 
     def replaced(expression: Any) -> Any | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.file_source_log import entries, log_upto
-from streamstate.snapshots.filesystem import Files
+from streamstate.snapshots.filesystem import ReadableFiles
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
 _SHOWN = 3
@@ -23,7 +23,7 @@ class ReadFile:
     """When it was last modified as Spark saw it, in milliseconds since 1970."""
 
 
-def source_log(files: Files, checkpoint: str, source: SourceRange) -> dict[str, str]:
+def source_log(files: ReadableFiles, checkpoint: str, source: SourceRange) -> dict[str, str]:
     """The names and texts of a file source's log up to the end of an epoch."""
     return log_upto(files, f"{checkpoint}/{source.log}", batch_of(source.end))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from streamstate.errors import NotReplayableError
-from streamstate.snapshots.filesystem import Files, files_for, local_path, location
+from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 from streamstate.state_inspect.inputs.read_files import read_files, source_log
@@ -29,7 +29,7 @@ _SAME_MILLISECOND = 1
 class SourceReader:
     """Reads sources again. Close it when what it returned has been read."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str, files: Files) -> None:
+    def __init__(self, spark: SparkSession, checkpoint: str, files: ReadableFiles) -> None:
         self._jvm: Any = spark._jvm
         self._spark = spark
         self._checkpoint = checkpoint
@@ -54,11 +54,8 @@ class SourceReader:
         if source.is_empty:
             return self._nothing(leaf)
         self._check(leaf)
-        if is_file_source(leaf):
-            log = self._log_of_files(source)
-        else:
-            log = self._copy(source)
-        optional = self._jvm.scala.Option
+        log = self._log_of_files(source) if is_file_source(leaf) else self._copy(source)
+        optional, streaming = self._jvm.scala.Option, False
         if kind_of(leaf) == "StreamingRelationV2" and leaf.v1Relation().isEmpty():
             plan = self._second_version(leaf, log, source)
         else:
@@ -69,14 +66,14 @@ class SourceReader:
             self._streams.append(made)
             plan = made.getBatch(start, offset(source.end)).logicalPlan()
         if kind_of(plan) == "LogicalRelation":  # files: a batch relation, which reads only the columns in use
-            plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), False, optional.empty())
+            plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, optional.empty())
             if any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output())):
                 plan = plan.withMetadataColumns()
         else:  # anything else: its rows, as foreachBatch gets them
             dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
             rows = dataset.ofRows(self._quiet._jsparkSession, plan)
             relation = scala_object(self._jvm, _EXECUTION + "LogicalRDD")
-            plan = relation.fromDataset(rows.queryExecution().toRdd(), rows, False, False)
+            plan = relation.fromDataset(rows.queryExecution().toRdd(), rows, streaming, streaming)
         return self._renamed(plan, leaf)
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
@@ -110,7 +107,8 @@ class SourceReader:
         plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
         defaults = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         rows = getattr(defaults, "$lessinit$greater$default$2")()
-        return plans.LocalRelation(leaf.output(), rows, False, self._jvm.scala.Option.empty())
+        streaming = False
+        return plans.LocalRelation(leaf.output(), rows, streaming, self._jvm.scala.Option.empty())
 
     def _renamed(self, plan: Any, leaf: Any) -> Any:
         """The plan with the numbers of the leaf's attributes, which the nodes above refer to."""

@@ -27,7 +27,7 @@ from streamstate.state_inspect.inputs.epoch_plan import (
 from streamstate.state_inspect.inputs.inputs import InputRows, checkpoint_of, required_plan, rows_of, sources_of
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
+from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import shown_columns
 
 if TYPE_CHECKING:
@@ -60,7 +60,15 @@ class EpochInput:
         self.clock = _clock(query, checkpoint, epoch)
         before = _clock(query, checkpoint, epoch - 1) if epoch else None
         mode = self._planned.plan.mode
-        made = incremental(spark, self._planned.analyzed, mode, epoch, before, self.clock, f"{checkpoint.path}/state")
+        made = incremental(
+            spark,
+            self._planned.analyzed,
+            mode,
+            epoch=epoch,
+            before=before,
+            now=self.clock,
+            state=f"{checkpoint.path}/state",
+        )
         physical = {
             int(node.stateInfo().get().operatorId()): node
             for node in walk(made.executedPlan())
@@ -75,11 +83,6 @@ class EpochInput:
         self._batches = [(leaf, self._reader.batch(leaf, ranges[name])) for name, leaf in distinct.items()]
         check_unchanged(query.name, epoch, self._reader.changed)
 
-    @property
-    def watermark(self) -> int:
-        """The watermark of late rows, in milliseconds since 1970."""
-        return 0
-
     def of(self, operator: int) -> list[SideInput]:
         """What came into an operator: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
@@ -93,7 +96,7 @@ class EpochInput:
     def matching(self, side: SideInput, key: Sequence[Any], session: Mapping[str, Any] | None) -> DataFrame:
         """The rows that fell on a key and were not late."""
         jvm: Any = self._planned.spark._jvm
-        rows = side.rows
+        rows: DataFrame = side.rows
         if side.came.late is not None:
             rows = rows.where(~side.came.late | side.came.late.isNull())
         for expression, value in zip(side.came.keys, key, strict=True):
@@ -181,7 +184,7 @@ def _source_rows(rows: DataFrame) -> DataFrame:
     return rows.drop(*sources) if not sources else rows.select(*sources)
 
 
-def why(history: QueryHistory, epoch: int, table: str | None, given: Mapping[str, Any]) -> Why:
+def why(history: Any, epoch: int, table: str | None, given: Mapping[str, Any]) -> Why:
     """The input rows behind a key's change, as :meth:`streamstate.History.why`."""
     from streamstate.state_inspect.keys import check_key, key_of
     from streamstate.state_inspect.snapshot import choose_table

@@ -30,19 +30,17 @@ class Sources:
         self.folder = folder
 
     def written(self, kind: str, count: int, *, partitioned: bool = False) -> Path:
-        """A folder with some files of 20 rows each, whose names have a space and a bracket."""
+        """A folder with some files of 20 rows each, whose names have a space and a percent sign."""
         folder = self.folder / kind
         for number in range(0 if folder.exists() else count):
             rows = self.spark.range(number * 20, number * 20 + 20).coalesce(1)
-            text = "concat('v ', id)"
-            rows = rows.selectExpr(
-                f"{text} value" if kind == "text" else "cast(id AS int) i", *[f"{text} t"] * (kind != "text")
-            )
+            columns = ["concat('v ', id) value"] if kind == "text" else ["cast(id AS int) i", "concat('v ', id) t"]
+            rows = rows.selectExpr(*columns)
             getattr(rows.write, kind)(str(self.folder / f"_{kind}{number}"))
             place = folder / f"p={number % 2}" if partitioned else folder
             place.mkdir(parents=True, exist_ok=True)
             [part] = (self.folder / f"_{kind}{number}").glob("part*")
-            part.rename(place / f"{number:03d} [x].{kind}")
+            part.rename(place / f"{number:03d} x%20.{kind}")
         return folder
 
     def read(self, kind: str, count: int = 4, each: int = 1, *, partitioned: bool = False) -> DataFrame:
@@ -117,7 +115,7 @@ def test_files_that_are_gone_or_changed_are_errors(sources: Sources, tmp_path: P
     os.utime(files[1], (1, 1))
     files[2].unlink()
     assert history.inputs(0).count() == history.inputs(3).count() == 20
-    for epoch, what in ((1, r"001 \[x\].json was changed"), (2, r"002 \[x\].json is gone")):
+    for epoch, what in ((1, r"001 x%20.json was changed"), (2, r"002 x%20.json is gone")):
         with pytest.raises(NotReplayableError, match=what):
             history.inputs(epoch)
 
