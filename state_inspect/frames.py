@@ -47,3 +47,8 @@ def to_polars(table: pa.Table) -> polars.DataFrame:
     found = polars.from_arrow(table)
     assert isinstance(found, polars.DataFrame)
     return found
+
+
+def as_html(frame: pd.DataFrame) -> str:
+    """An HTML table with empty cells for missing values."""
+    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))

@@ -55,6 +55,7 @@ from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.inputs import InputRows
+    from streamstate.state_inspect.inputs.late import Late
     from streamstate.state_inspect.inputs.why import Why
 
 
@@ -470,12 +471,61 @@ class History:
 
         return inputs(self._recorded, self.at(epoch).epoch, source)
 
+    @consistent_read()
     def why(self, epoch: int | str, /, *, table: str | None = None, **key: Any) -> Why:
-        """The input rows that fell on a key in an epoch, and its values before and after."""
+        """Why a key changed in an epoch: the input rows that fell on it, its values before and after, and the cause.
+
+        The input is read again as by :meth:`inputs`, and the query's own plan below the stateful operator runs over it,
+        so that filters, joins with static tables, expressions and late rows count as they did.
+
+        Args:
+            epoch: the epoch, as in :meth:`at`.
+            table: a state table, or ``result``; by default the result if it is known, otherwise the only state table.
+                For a join one of its sides, and the rows of both sides are returned.
+            **key: a value for each key column (for a join all but ``index``), or ``key={…}``.
+
+        Returns:
+            A :class:`Why`, which a notebook shows. Of the rows 200 are shown, and all are counted.
+
+        Raises:
+            NotReplayableError: the rows came from another stateful operator, or as :meth:`inputs`.
+            EpochGoneError: as :meth:`inputs`.
+            NoResultError: as :meth:`inputs`.
+            UnknownEpochError: there is no such epoch.
+
+        Example:
+            >>> history.why(12, carrier="HA", origin="JFK").rows  # doctest: +SKIP
+        """
         from streamstate.state_inspect.inputs.why import why
 
         return why(self, self.at(epoch).epoch, table, key)
 
+    @consistent_read()
+    def late(self, epoch: int | str, table: str | None = None) -> Late:
+        """The rows that an operator dropped in an epoch, because the watermark had passed them, read again.
+
+        Args:
+            epoch: the epoch, as in :meth:`at`.
+            table: a state table of the operator; by default the operator that the sources' rows reach first.
+
+        Returns:
+            A :class:`Late`, which a notebook shows: the rows, how late each was, and the delay that would keep 99 %.
+            A row counts once for each sliding window that it falls in.
+
+        Raises:
+            NotReplayableError: as :meth:`why`.
+            EpochGoneError: as :meth:`inputs`.
+            NoResultError: as :meth:`inputs`.
+            UnknownEpochError: there is no such epoch.
+
+        Example:
+            >>> history.late(12).longer_delay(0.999)  # doctest: +SKIP
+        """
+        from streamstate.state_inspect.inputs.late import late
+
+        return late(self._recorded, self.at(epoch).epoch, table)
+
+    @consistent_read()
     def fingerprints(
         self, tables: str | Sequence[str] | None = None, epochs: Iterable[int] | str | None = None
     ) -> pd.DataFrame:

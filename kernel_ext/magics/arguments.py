@@ -325,8 +325,14 @@ def past_epoch(text: str) -> int | str:
     return int(text)
 
 
-def typed_key(state: StateTable, given: list[str]) -> dict[str, Any]:
-    """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns."""
+def typed_key(state: StateTable, given: list[str], optional: str | None = None) -> dict[str, Any]:
+    """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns.
+
+    Args:
+        state: the table.
+        given: the words.
+        optional: a column that may be left out.
+    """
     from streamstate.state_inspect.keys import parse_value
 
     key = {}
@@ -337,7 +343,7 @@ def typed_key(state: StateTable, given: list[str]) -> dict[str, Any]:
         if column not in state.key_columns:
             raise UnknownColumnError.among("key column", column, state.key_columns, where=f"in {state.name}")
         key[column] = parse_value(value, state.schema.field(column))
-    if missing := [column for column in state.key_columns if column not in key]:
+    if missing := [column for column in state.key_columns if column not in key and column != optional]:
         raise InvalidArgumentError(f"The key lacks {', '.join(missing)}.\n{_spelling(state)}")
     return key
 

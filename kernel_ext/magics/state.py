@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # Each of these options asks its own question, which the options behind it cannot narrow.
 _EXCLUDES = {
+    "inputs": ("why", "late", "diff", "at", "as_of", "key", "where", "top", "by", "history", "timeline", "dashboard"),
+    "late": ("why", "diff", "at", "as_of", "key", "where", "top", "by", "history", "timeline", "dashboard"),
+    "why": ("diff", "at", "as_of", "where", "top", "by", "history", "timeline", "dashboard"),
     "diff": ("at", "as_of", "key", "where", "top", "by", "history", "timeline", "dashboard"),
     "history": ("at", "as_of", "where", "top", "by", "timeline", "dashboard"),
     "key": ("where", "top", "by", "timeline", "dashboard"),
@@ -59,6 +62,7 @@ def _parser() -> MagicParser:
         "  %state delays --where \"carrier = 'UA' and count > 10\"\n"
         "  %state delays --key carrier=UA --key origin=JFK --history\n"
         "  %state rotations.op0_legs --diff live-10 live -o changes\n"
+        "  %state delays --key carrier=HA --key origin=JFK --why 12\n"
         "  %state delays --timeline\n"
         '  late = %state delays --at 12 --where "max > 60"',
     )
@@ -95,6 +99,28 @@ def _parser() -> MagicParser:
         help="the changes from epoch A to epoch B (or A..B)",
     )
     parser.add("--history", action="store_true", help="every change of the key given with --key")
+    parser.add(
+        "--why",
+        metavar="EPOCH",
+        type=past_epoch,
+        completes="epoch",
+        help="the input rows that changed the key given with --key in an epoch",
+    )
+    parser.add(
+        "--inputs",
+        metavar="EPOCH",
+        type=past_epoch,
+        completes="epoch",
+        help="the rows that a source delivered in an epoch",
+    )
+    parser.add("--source", metavar="SOURCE", help="for --inputs: the source's name, or its place in the query from 0")
+    parser.add(
+        "--late",
+        metavar="EPOCH",
+        type=past_epoch,
+        completes="epoch",
+        help="the rows that were dropped in an epoch, because the watermark had passed them",
+    )
     parser.add("--timeline", action="store_true", help="a chart of all epochs: input, state, changes, duration, lag")
     parser.add(
         "--dashboard", action="store_true", help="the query's operators with rows, sizes, skew, heavy keys and rates"
@@ -114,7 +140,8 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     store = notebook.open(args.store, query or None, args.storage_options)
     with loading(notebook.shell):
         if args.relation:
-            value = _answer(notebook, args, store[query], table or None, moment)
+            answer = _input_again if args.inputs is not None or args.late is not None else _answer
+            value = answer(notebook, args, store[query], table or None, moment)
         else:
             value = widgets.StoreOverview(store)
     notebook.assign(args.output, value)
@@ -130,14 +157,36 @@ def _answer(
     if args.diff:
         before, after = args.diff
         return history.diff(before, after, table=table)
-    if args.history:
-        state = history.live().table(table)
-        return history.key_history(state.name, key=typed_key(state, args.key))
+    if args.history or args.why is not None:
+        return _of_key(args, history, history.live().table(table))
     if not (args.at is not None or moment or args.key or args.where or args.top or args.by):
         return _view(notebook, args, history, table)
     snapshot = history.live() if args.at is None and moment is None else history.at(args.at, timestamp=moment)
     state = snapshot.table(table)
     return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
+
+
+def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> Any:
+    """A key's history, or why it changed."""
+    if args.why is None:
+        return history.key_history(state.name, key=typed_key(state, args.key))
+    is_join = state.name.endswith(("_left", "_right"))
+    return history.why(args.why, table=state.name, key=typed_key(state, args.key, "index" if is_join else None))
+
+
+def _input_again(
+    notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None, _: datetime | None
+) -> Any:
+    """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
+    if args.late is not None:
+        return history.late(args.late, table)
+    rows = history.inputs(args.inputs, source=args.source)
+    if args.output:
+        return rows
+    shown = rows.limit(notebook.settings.rows).toPandas()
+    if (total := rows.count()) > len(shown):
+        print(f"{len(shown)} of {total:,} rows. -o VAR keeps a DataFrame of Spark with all of them.")
+    return shown
 
 
 def _view(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
@@ -182,6 +231,10 @@ def _check_combination(args: argparse.Namespace) -> None:
             raise InvalidArgumentError(f"{_flag(option)} cannot be combined with {', '.join(clash)}. Use one of them.")
     if "history" in given and "key" not in given:
         raise InvalidArgumentError("--history needs a key: add --key COLUMN=VALUE for each key column.")
+    if "why" in given and "key" not in given:
+        raise InvalidArgumentError("--why needs a key: add --key COLUMN=VALUE for each key column.")
+    if "source" in given and "inputs" not in given:
+        raise InvalidArgumentError("--source belongs to --inputs EPOCH.")
     if "top" in given and "by" not in given:
         raise InvalidArgumentError("--top needs a column to sort by: --top 10 --by COLUMN.")
 

@@ -28,7 +28,7 @@ from streamstate.state_inspect.differences.diff_sql import (
     numbered,
 )
 from streamstate.state_inspect.differences.held_rows import HeldRows, Readable
-from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.frames import as_html, to_pandas
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -60,7 +60,7 @@ class DiffSummary:
         return ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._counted()}</p>" + (_as_html(self.columns) if len(self.columns) else "")
+        return f"<p>{self._counted()}</p>" + (as_html(self.columns) if len(self.columns) else "")
 
 
 class Diff:
@@ -293,8 +293,8 @@ class Diff:
         summary, rows = self.summary().columns, self.page(limit=_SHOWN)
         parts = [f"<p>{title}</p>"]
         if len(summary):
-            parts.append(_as_html(summary))
-        parts.append(_as_html(rows))
+            parts.append(as_html(summary))
+        parts.append(as_html(rows))
         if len(self) > len(rows):
             parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() return more.</p>")
         return "".join(parts)
@@ -360,8 +360,3 @@ def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]
         return UNKNOWN, []
     causes = [changes[-1].cause] if gone else list(dict.fromkeys(change.cause for change in changes))
     return ", ".join(causes), [change.epoch for change in changes]
-
-
-def _as_html(frame: pd.DataFrame) -> str:
-    """An HTML table with empty cells for missing values."""
-    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))

@@ -44,16 +44,25 @@ class OperatorInput:
     """The analysed plan below the operator."""
     keys: tuple[Any, ...]
     """The key's expressions, in the order of the state's key columns."""
-    late: Column | None
-    """Whether a row is late, of those that the operator drops; None if it drops none."""
+    passed: tuple[Column, Column] | None
+    """The watermark, and what has to be later than it, or the row is dropped; None if the operator drops no rows."""
     session: Any = None
     """The expression of a row's own session window, if the operator merges sessions."""
+    is_aggregation: bool = False
+
+    @property
+    def late(self) -> Column | None:
+        """Whether a row is late, of those that the operator drops; None if it drops none."""
+        if self.passed is None:
+            return None
+        watermark, time = self.passed
+        return time <= watermark
 
 
 def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[OperatorInput]:
     """What comes into a stateful operator: a logical node, and the physical one that Spark made of it."""
     kind = kind_of(node)
-    conditions = _late_conditions(jvm, physical, mode)
+    conditions = _watermarks_passed(jvm, physical, mode)
     if kind == JOIN:
         return [
             OperatorInput(
@@ -77,15 +86,15 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
         keys = list(each(node.child().output()))[: int(node.groupingAttributesLen())]
     else:
         keys = list(each(node.child().output()))
-    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session)]
+    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate")]
 
 
 def _attribute(expression: Any) -> Any:
     return expression.toAttribute() if kind_of(expression) == "Alias" else expression
 
 
-def _late_conditions(jvm: Any, physical: Any, mode: str) -> dict[str, Column | None]:
-    """Which rows an operator drops as late, by side.
+def _watermarks_passed(jvm: Any, physical: Any, mode: str) -> dict[str, tuple[Column, Column] | None]:
+    """What makes rows late, by side of an operator.
 
     Spark's own predicate compares a timestamp with a number, which no analysed plan takes.
     """
@@ -97,7 +106,7 @@ def _late_conditions(jvm: Any, physical: Any, mode: str) -> dict[str, Column | N
         several = False  # event-time columns on one side are an error
         watermark = physical.eventTimeWatermarkForLateEvents()
         return {
-            side: _late(
+            side: _passed(
                 support.watermarkExpression(
                     support.findEventTimeColumn(getattr(physical, side)().output(), several), watermark
                 ),
@@ -105,15 +114,15 @@ def _late_conditions(jvm: Any, physical: Any, mode: str) -> dict[str, Column | N
             )
             for side in ("left", "right")
         }
-    return {"": _late(physical.watermarkExpressionForLateEvents(), jvm)}
+    return {"": _passed(physical.watermarkExpressionForLateEvents(), jvm)}
 
 
-def _late(predicate: Any, jvm: Any) -> Column | None:
+def _passed(predicate: Any, jvm: Any) -> tuple[Column, Column] | None:
     if not predicate.isDefined():
         return None
     compared = predicate.get()
     bound = F.timestamp_micros(F.lit(int(compared.right().value())))
-    return column_of(jvm, compared.left()) <= bound
+    return bound, column_of(jvm, compared.left())
 
 
 def _drops(physical: Any, mode: str) -> bool:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.state import GroupStateTimeout
 
 import streamstate as ss
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 EPOCHS = 4
 START = pd.Timestamp("2024-01-01", tz="UTC")
@@ -55,12 +58,56 @@ class Case:
     build: Callable[[Source], DataFrame]
     key: dict[str, Any]
     expected: Callable[[pd.DataFrame, pd.DataFrame, pd.Timestamp], list[pd.DataFrame]]
+    late: Callable[[pd.DataFrame, pd.DataFrame, pd.Timestamp], list[pd.DataFrame]]
+    table: str | None = None
 
 
 def right_of(source: Source) -> DataFrame:
     """The other side of a join."""
     columns = [F.col("ts").alias("rts"), F.col("user").alias("ruser"), F.col("id").alias("rid")]
     return source("right", "1 hour").select(*columns)
+
+
+def names_of(_: Source) -> DataFrame:
+    """A static table without user c."""
+    spark = SparkSession.active()
+    return spark.createDataFrame([("a", "Ann"), ("b", "Bob")], "user string, name string")
+
+
+def counted_by_function(rows: DataFrame) -> DataFrame:
+    """applyInPandasWithState; Spark pickles a function inside a function by value."""
+
+    def counted(key: tuple[str], frames: Any, state: Any) -> Any:
+        """How many rows came in."""
+        number = (state.get[0] if state.exists else 0) + sum(map(len, frames))
+        state.update((number,))
+        yield pd.DataFrame({"user": [key[0]], "n": [number]})
+
+    timeout = GroupStateTimeout.EventTimeTimeout
+    return rows.groupBy("user").applyInPandasWithState(counted, "user string, n long", "n long", "update", timeout)
+
+
+def counted_by_processor(rows: DataFrame) -> DataFrame:
+    """TransformWithState."""
+
+    class Counting(StatefulProcessor):
+        """How many rows came in."""
+
+        def init(self, handle: Any) -> None:
+            """Declare the state."""
+            self.n = handle.getValueState("n", "n long")
+
+        def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any:
+            number = (self.n.get()[0] if self.n.exists() else 0) + sum(map(len, rows))
+            self.n.update((number,))
+            yield pd.DataFrame({"user": [key[0]], "n": [number]})
+
+        def close(self) -> None:
+            """Nothing to release."""
+
+    return rows.groupBy("user").transformWithStateInPandas(
+        Counting(), outputStructType="user string, n long", outputMode="Update", timeMode="None"
+    )
 
 
 HOUR = {"start": START + pd.Timedelta("2h"), "end": START + pd.Timedelta("3h")}
@@ -71,18 +118,58 @@ CASES = {
         lambda source: source().where("x > 0.2").groupBy("user").agg(F.avg("x").alias("mean")),
         {"user": "b"},
         lambda left, _, __: [left[(left.user == "b") & (left.x > 0.2)]],
+        lambda left, _, __: [left[:0]],
     ),
     "window": Case(
         "update",
         lambda source: source().groupBy(F.window("ts", "1 hour").alias("hour"), F.upper("user").alias("who")).count(),
         {"hour": HOUR, "who": "C"},
         lambda left, _, __: [left[(left.user == "c") & (left.ts >= HOUR["start"]) & (left.ts < HOUR["end"])]],
+        lambda left, _, watermark: [left[left.ts.dt.floor("1h") + pd.Timedelta("1h") <= watermark]],
+    ),
+    "sliding": Case(
+        "update",
+        lambda source: source().groupBy(F.window("ts", "1 hour", "20 minutes").alias("hour")).count(),
+        {"hour": HOUR},
+        lambda left, _, __: [left[(left.ts >= HOUR["start"]) & (left.ts < HOUR["end"])]],
+        lambda left, _, watermark: [
+            pd.concat(
+                [left[left.ts.dt.floor("20min") + pd.Timedelta(minutes=20 + m) <= watermark] for m in (0, 20, 40)]
+            )
+        ],
+    ),
+    "static join": Case(
+        "update",
+        lambda source: (
+            source().join(names_of(source), "user").groupBy("name", F.window("ts", "1 hour").alias("hour")).count()
+        ),
+        {"name": "Ann", "hour": HOUR},
+        lambda left, _, __: [left[(left.user == "a") & (left.ts >= HOUR["start"]) & (left.ts < HOUR["end"])]],
+        lambda left, _, watermark: [
+            left[(left.user != "c") & (left.ts.dt.floor("1h") + pd.Timedelta("1h") <= watermark)]
+        ],
+    ),
+    "applyInPandasWithState": Case(
+        "update",
+        lambda source: counted_by_function(source()),
+        {"user": "b"},
+        lambda left, _, watermark: [left[(left.user == "b") & (left.ts > watermark)]],
+        lambda left, _, watermark: [left[left.ts <= watermark]],
+    ),
+    "transformWithState": Case(
+        "update",
+        lambda source: counted_by_processor(source()),
+        {"user": "b"},
+        lambda left, _, __: [left[left.user == "b"]],
+        lambda left, _, __: [left[:0]],
+        "op0_n",
     ),
     "deduplication": Case(
         "append",
         lambda source: source().withColumn("k", F.col("id") % 50).dropDuplicatesWithinWatermark(["user", "k"]),
         {"user": "b", "k": 7},
         lambda left, _, watermark: [left[(left.user == "b") & (left.id % 50 == 7) & (left.ts > watermark)]],
+        lambda left, _, watermark: [left[left.ts <= watermark]],
     ),
     "join": Case(
         "append",
@@ -92,6 +179,8 @@ CASES = {
             left[(left.user == "c") & (left.x > 0.2) & (left.ts > watermark)],
             right[(right.user == "c") & (right.ts > watermark)],
         ],
+        lambda left, right, watermark: [left[(left.x > 0.2) & (left.ts <= watermark)], right[right.ts <= watermark]],
+        "op0_left",
     ),
 }
 
@@ -110,13 +199,34 @@ def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path,
     running.query.awaitTermination()
     running.wait(epoch=EPOCHS - 1, timeout=60)
     running.stop()
+    dropped = {
+        one["batchId"]: one["stateOperators"][0]["numRowsDroppedByWatermark"] for one in running.query.recentProgress
+    }
     history = ss.open_store(tmp_path / "store")["q"]
     for epoch in range(EPOCHS):
-        table = "op0_left" if name == "join" else None
-        watermark = history.at(epoch - 1).watermark if epoch else None
-        found = history.why(epoch, table=table, **case.key)
+        watermark = pd.Timestamp((history.at(epoch - 1).watermark if epoch else None) or pd.Timestamp(0, tz="UTC"))
         left, right = (pd.read_parquet(folder / side / f"{epoch}.parquet") for side in ("left", "right"))
-        expected = case.expected(left, right, pd.Timestamp(watermark or pd.Timestamp(0, tz="UTC")))
-        shown = [side.select(f"_source{at}.id").toPandas().id for at, side in enumerate(found.sides.values())]
-        assert [sorted(ids) for ids in shown] == [sorted(rows.id) for rows in expected]
+        found = history.why(epoch, table=case.table, **case.key)
+        expected = case.expected(left, right, watermark)
+        assert _ids(found.sides) == [sorted(rows.id) for rows in expected]
         assert found.count() == sum(map(len, expected))
+        if case.mode == "update" and case.table is None and name != "applyInPandasWithState":
+            assert (found.cause == "input") == bool(found.count())
+        assert ("did not change" in str(found)) == (found.cause is None)
+        late = history.late(epoch)
+        expected = case.late(left, right, watermark)
+        assert _ids(late.sides) == [sorted(rows.id) for rows in expected]
+        assert (late.count() if late.groups is None else late.groups) == dropped[epoch]
+        _check_delay(late)
+
+
+def _ids(sides: Any) -> list[list[int]]:
+    return [sorted(side.select(f"_source{at}.id").toPandas().id) for at, side in enumerate(sides.values())]
+
+
+def _check_delay(late: Any) -> None:
+    """The shortest delay, in milliseconds, with which at most a hundredth is late."""
+    late_by = pd.concat([side.select("_late_by").toPandas()._late_by for side in late.sides.values()])
+    longer, most = pd.Timedelta(late.longer_delay()), late.came * 0.01
+    assert (late_by >= longer).sum() <= most or not longer
+    assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most

@@ -1,0 +1,194 @@
+"""What came into a query's stateful operators in an epoch, as DataFrames of Spark."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from streamstate.errors import EpochGoneError, NotReplayableError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.query_plans.spark_plan import STATEFUL
+from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
+from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.state_inspect.inputs.epoch_offsets import epoch_ranges
+from streamstate.state_inspect.inputs.epoch_plan import (
+    SOURCE,
+    OperatorInput,
+    column_of,
+    operator_inputs,
+    over_input,
+    stateful_nodes,
+)
+from streamstate.state_inspect.inputs.inputs import InputRows, checkpoint_of, required_plan, rows_of, sources_of
+from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.source_batches import SourceReader
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SHOWN = 200
+"""How many rows are shown; all are counted."""
+
+
+@dataclass(frozen=True)
+class SideInput:
+    """What came into one side of a stateful operator in an epoch."""
+
+    came: OperatorInput
+    rows: InputRows
+    """All rows, late ones included, with the sources' whole rows in ``_source0``, …"""
+
+
+class EpochInput:
+    """What came into a query's stateful operators in an epoch."""
+
+    def __init__(self, query: RecordedQuery, epoch: int) -> None:
+        self._query = query
+        self._epoch = epoch
+        self._planned = required_plan(query, epoch)
+        spark = self._planned.spark
+        self._checkpoint = checkpoint = checkpoint_of(query, spark)
+        self.clock = _clock(query, checkpoint, epoch)
+        before = _clock(query, checkpoint, epoch - 1) if epoch else None
+        self.late_watermark = _moment(0 if before is None else before.watermark)
+        """What rows had to be later than: the watermark of the epoch before, which its own input moves on."""
+        mode = self._planned.plan.mode
+        made = incremental(
+            spark,
+            self._planned.analyzed,
+            mode,
+            epoch=epoch,
+            before=before,
+            now=self.clock,
+            state=f"{checkpoint.path}/state",
+        )
+        physical = {
+            int(node.stateInfo().get().operatorId()): node
+            for node in walk(made.executedPlan())
+            if kind_of(node) in STATEFUL
+        }
+        self._physical = [physical[number] for number in sorted(physical)]
+        self._nodes = stateful_nodes(self._planned.analyzed)
+        self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
+        self._close = weakref.finalize(self, self._reader.close)
+        self._batches = self._delivered(epoch)
+
+    @property
+    def lowest(self) -> int:
+        """The number of the operator that has no other one below it."""
+        return len(self._nodes) - 1
+
+    def _delivered(self, epoch: int) -> list[tuple[Any, Any]]:
+        """Each leaf of the plan, and what it delivered in an epoch."""
+        ranges = epoch_ranges(self._query, self._checkpoint, epoch)
+        distinct = {source.name: source.leaf for source in sources_of(self._planned.analyzed)}
+        batches = [(leaf, self._reader.batch(leaf, ranges[name])) for name, leaf in distinct.items()]
+        check_unchanged(self._query.name, epoch, self._reader.changed)
+        return batches
+
+    def of(self, operator: int) -> list[SideInput]:
+        """What came into an operator: one side, or both of a join."""
+        jvm: Any = self._planned.spark._jvm
+        node, physical = self._nodes[operator], self._physical[operator]
+        found = []
+        for came in operator_inputs(jvm, node, physical, self._planned.plan.mode):
+            plan = over_input(jvm, came.plan, self._batches, self.clock)
+            found.append(SideInput(came, rows_of(self._planned.spark, plan)))
+        return found
+
+    def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
+        """The keys of some rows of a side, a session's own window among them."""
+        session = [] if side.came.session is None else [side.came.session]
+        jvm: Any = self._planned.spark._jvm
+        # Without their metadata: a later distinct on session windows would merge sessions.
+        columns = [
+            column_of(jvm, expression).alias(f"_key{at}", metadata={})
+            for at, expression in enumerate([*side.came.keys, *session])
+        ]
+        return rows.select(*columns) if columns else rows.select(F.lit(1))
+
+    def moved_by(self) -> dict[str, Any] | None:
+        """The row of the epoch before that moved the watermark to where it is; None if it cannot be read again."""
+        jvm: Any = self._planned.spark._jvm
+        delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
+        try:
+            batches = self._delivered(self._epoch - 1)
+        except (EpochGoneError, NotReplayableError):
+            return None
+        for node in walk(self._planned.analyzed):
+            if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node):
+                continue
+            time = column_of(jvm, node.eventTime())
+            rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self.clock))
+            found = rows.withColumn("_time", time).orderBy(F.desc("_time")).limit(1)
+            micros = found.select(F.unix_micros(F.col("_time").cast("timestamp"))).head()
+            if micros is None or micros[0] is None:
+                continue
+            if micros[0] // 1000 - int(delays.getDelayMs(node.delay())) == self.clock.watermark:
+                [row] = source_rows(found.drop("_time")).toPandas().to_dict("records")
+                return {str(name): value for name, value in row.items()}
+        return None
+
+    def matching(self, side: SideInput, key: Sequence[Any], session: Mapping[str, Any] | None) -> DataFrame:
+        """The rows that fell on a key and were not late."""
+        jvm: Any = self._planned.spark._jvm
+        rows: DataFrame = side.rows
+        if side.came.late is not None:
+            rows = rows.where(~side.came.late | side.came.late.isNull())
+        for expression, value in zip(side.came.keys, key, strict=True):
+            # Without its metadata: a later groupBy on a session window would merge sessions.
+            rows = rows.select("*", column_of(jvm, expression).alias("_key", metadata={}))
+            rows = rows.where(_equal(F.col("_key"), value, rows.schema["_key"].dataType)).drop("_key")
+        if side.came.session is not None and session is not None:
+            rows = rows.select("*", column_of(jvm, side.came.session).alias("_key", metadata={}))
+            own = F.col("_key")
+            rows = rows.where((own["start"] >= F.lit(session["start"])) & (own["end"] <= F.lit(session["end"])))
+            rows = rows.drop("_key")
+        return rows
+
+
+def _equal(column: Any, value: Any, kind: Any) -> Any:
+    """Whether a column has a value: null is equal to null, and structs are compared by their fields."""
+    fields = getattr(kind, "fields", None)
+    if fields and isinstance(value, Mapping):
+        same = F.lit(True)
+        for each in fields:
+            same = same & _equal(column[each.name], value.get(each.name), each.dataType)
+        return same
+    return column.eqNullSafe(F.lit(value).cast(kind))
+
+
+def _clock(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> EpochClock:
+    """An epoch's times: the checkpoint's or, where Spark has purged them, the store's."""
+    planned = checkpoint.planned(epoch)
+    if planned is not None:
+        return EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
+    entry = query.known_entries.of(epoch)
+    return EpochClock(_milliseconds(None if entry is None else entry.watermark))
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _milliseconds(moment: datetime | None) -> int:
+    return 0 if moment is None else round(moment.timestamp() * 1000)
+
+
+def operator_number(table: str) -> int:
+    """The number of the operator that a state table belongs to."""
+    return int(table.removeprefix("op").partition("_")[0])
+
+
+def source_rows(rows: DataFrame, *others: str) -> DataFrame:
+    """The columns of the source if there is one, otherwise the rows as they came into the operator; then others."""
+    sources = [name for name in rows.columns if name.startswith(SOURCE)]
+    if len(sources) == 1:
+        return rows.select(f"{sources[0]}.*", *others)
+    return rows.drop(*sources)

@@ -1,0 +1,151 @@
+"""The rows of an epoch that an operator dropped, because the watermark had passed them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from pyspark.sql import functions as F
+
+from streamstate.errors import InvalidArgumentError
+from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.inputs.epoch_input import SHOWN, EpochInput, operator_number, source_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from streamstate.state_inspect.recorded_query import RecordedQuery
+
+LATENESS = "_late_by"
+"""How long the watermark had passed a row, an interval; a window's end counts."""
+_MICROSECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Late:
+    """The rows that an operator dropped in an epoch.
+
+    Attributes:
+        epoch: the epoch.
+        operator: the stateful operator's number.
+        watermark: what a row's time, or its window's end, had to exceed; None if the operator drops no rows.
+        sides: the dropped rows by side: ``left`` and ``right`` of a join, otherwise one with the name ``rows``. They
+            are DataFrames of Spark, as in :class:`Why`, with ``_late_by``: how far the watermark was past each.
+        groups: how many groups they form, which is what Spark's own ``numRowsDroppedByWatermark`` counts for an
+            aggregation; None for other operators, for which it counts rows.
+        came: how many rows came in.
+    """
+
+    epoch: int
+    operator: int
+    watermark: datetime | None
+    sides: Mapping[str, DataFrame] = field(repr=False)
+    came: int
+    groups: int | None = None
+    _keep: object = field(repr=False, default=None)
+
+    def count(self) -> int:
+        """How many rows were dropped."""
+        return self._counted
+
+    @cached_property
+    def _counted(self) -> int:
+        return sum(rows.count() for rows in self.sides.values())
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The dropped rows, latest first, at most 200 of each side, with ``_late_by`` (and ``side`` for a join)."""
+        frames = []
+        for side, rows in self.sides.items():
+            shown = source_rows(rows.orderBy(F.col(LATENESS).desc()), LATENESS).limit(SHOWN).toPandas()
+            if len(self.sides) > 1:
+                shown.insert(0, "side", side)
+            frames.append(shown)
+        return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+    def longer_delay(self, keep: float = 0.99) -> timedelta:
+        """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
+
+        A longer delay moves the watermark back by the same time, at every epoch.
+
+        Args:
+            keep: the share of all rows that came in, above 0 and at most 1.
+
+        Returns:
+            Zero if enough rows are kept already.
+
+        Raises:
+            InvalidArgumentError: ``keep`` is not such a share.
+        """
+        if not 0 < keep <= 1:
+            raise InvalidArgumentError(f"Invalid keep: {keep!r}. Expected a share above 0 and at most 1, such as 0.99.")
+        dropped = self.count()
+        may_drop = int(self.came * (1 - keep) + 1e-9)
+        if dropped <= may_drop:
+            return timedelta(0)
+        # The (may_drop + 1)-th latest of all has to be kept: its time must exceed the watermark.
+        latest: list[int] = []
+        for rows in self.sides.values():
+            micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
+            latest += [row.late for row in rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()]
+        latest.sort(reverse=True)
+        # Delays are kept in whole milliseconds.
+        return timedelta(milliseconds=latest[may_drop] // 1000 + 1)
+
+    def __str__(self) -> str:
+        shown = self.rows.to_string(index=False) if self.count() else ""
+        return "\n".join(filter(None, [self._title(), shown, self._left_out()]))
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{html.escape(self._title())}</p>"]
+        if self.count():
+            parts.append(as_html(self.rows))
+        if left_out := self._left_out():
+            parts.append(f"<p>{html.escape(left_out)}</p>")
+        return "".join(parts)
+
+    def _title(self) -> str:
+        said = f"op{self.operator}, epoch {self.epoch}: "
+        if self.watermark is None:
+            return said + "this operator drops no late rows"
+        said += f"{self.count():,} of {self.came:,} rows dropped, not later than the watermark {self.watermark}"
+        if self.groups is not None and self.count():
+            said += f"; they form {self.groups:,} group{'s' * (self.groups != 1)}"
+        if longer := self.longer_delay():
+            said += f". A delay that is longer by {longer} would keep 99 %"
+        return said
+
+    def _left_out(self) -> str:
+        missing = self.count() - len(self.rows)
+        return f"… and {missing:,} more; .sides has all of them as DataFrames." if missing > 0 else ""
+
+
+def late(query: RecordedQuery, epoch: int, table: str | None) -> Late:
+    """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
+    input_of = EpochInput(query, epoch)
+    number = input_of.lowest if table is None else operator_number(query.columns(table.removesuffix(".result")).table)
+    sides, groups, came = {}, None, 0
+    watermark: datetime | None = None
+    for side in input_of.of(number):
+        name = side.came.side or "rows"
+        if side.came.late is None:
+            sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
+            continue
+        watermark = input_of.late_watermark
+        dropped = side.rows.where(side.came.late)
+        sides[name] = dropped.withColumn(LATENESS, _lateness(side.came.passed))
+        if side.came.is_aggregation:
+            groups = (groups or 0) + input_of.keys_of(side, dropped).distinct().count()
+        came += side.rows.count()
+    return Late(epoch, number, watermark, sides, came, groups, input_of)
+
+
+def _lateness(passed: Any) -> Column:
+    bound, column = passed
+    late_by: Column = bound - column
+    return late_by
