@@ -41,7 +41,10 @@ nitpicky = True
 # The site is read offline, so it does not link to other packages' documentation.
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|datetime|pathlib|typing)\..*"),
-    (r"py:class", r"datetime|Stopped|EpochInput|.*\.suspects\.SuspectKind"),  # written out where they are used
+    (
+        r"py:class",
+        r"datetime|Stopped|EpochInput|DataFrame|.*\.suspects\.SuspectKind",
+    ),  # written out where they are used
     (r"py:.*", r"(pandas|pd|pyarrow|pa|polars|pyspark|panel|ipywidgets|IPython)\..*"),
 ]
 

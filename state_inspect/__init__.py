@@ -10,6 +10,8 @@ from streamstate.state_inspect.branches.comparison import Comparison, Divergence
 from streamstate.state_inspect.cuts.cut import Cut, cut
 from streamstate.state_inspect.differences.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
+from streamstate.state_inspect.inputs.late import Late
+from streamstate.state_inspect.inputs.why import Why
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.state_table import StateTable
@@ -23,6 +25,7 @@ __all__ = [
     "DiffSummary",
     "Divergence",
     "History",
+    "Late",
     "Result",
     "Snapshot",
     "StateTable",
@@ -30,6 +33,7 @@ __all__ = [
     "Untouched",
     "Watch",
     "WatchEvent",
+    "Why",
     "cut",
     "open_store",
 ]

@@ -35,6 +35,8 @@ from streamstate.state_inspect.differences.key_history import (
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.inputs.late import Late, dropped
+from streamstate.state_inspect.inputs.why import Why, explained
 from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
 from streamstate.state_inspect.results.results import (
@@ -55,8 +57,6 @@ from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.inputs import InputRows
-    from streamstate.state_inspect.inputs.late import Late
-    from streamstate.state_inspect.inputs.why import Why
 
 
 class History:
@@ -496,9 +496,7 @@ class History:
         Example:
             >>> history.why(12, carrier="HA", origin="JFK").rows  # doctest: +SKIP
         """
-        from streamstate.state_inspect.inputs.why import why
-
-        return why(self, self.at(epoch).epoch, table, key)
+        return explained(self._recorded, self.at, self.at(epoch).epoch, table or next(iter(self.results()), None), key)
 
     @consistent_read()
     def late(self, epoch: int | str, table: str | None = None) -> Late:
@@ -521,9 +519,7 @@ class History:
         Example:
             >>> history.late(12).longer_delay(0.999)  # doctest: +SKIP
         """
-        from streamstate.state_inspect.inputs.late import late
-
-        return late(self._recorded, self.at(epoch).epoch, table)
+        return dropped(self._recorded, self.at(epoch).epoch, table)
 
     @consistent_read()
     def fingerprints(

@@ -102,9 +102,21 @@ def value_text(value: Any) -> str:
 def parse_value(text: str, column: pa.Field) -> Any:
     """The value of a key column that a text spells; nested types are written as JSON."""
     try:
-        return json.loads(text) if pa.types.is_nested(column.type) else pa.scalar(text).cast(column.type).as_py()
+        if pa.types.is_nested(column.type):
+            return _with_times(json.loads(text), column.type)
+        return pa.scalar(text).cast(column.type).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, json.JSONDecodeError):
         raise InvalidArgumentError(f"Invalid {column.name}={text}: expected a value of type {column.type}.") from None
+
+
+def _with_times(value: Any, kind: pa.DataType) -> Any:
+    """A value that was read from JSON, with the dates and times of structs, such as windows, as such."""
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        kinds = {field.name: field.type for field in kind}
+        return {name: _with_times(part, kinds[name]) if name in kinds else part for name, part in value.items()}
+    if pa.types.is_temporal(kind) and isinstance(value, str):
+        return pa.scalar(value).cast(kind).as_py()
+    return value
 
 
 def rows_of(keys: Keys, index: Index, table: IntervalTable, epoch: int) -> pa.Table:

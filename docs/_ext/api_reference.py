@@ -113,6 +113,9 @@ PAGES = {
     "snapshot": Page(
         "Snapshot and state table", "The state of every operator at one epoch.", ("Snapshot", "StateTable")
     ),
+    "inputs": Page(
+        "Input behind changes", "The input rows behind a key's change, and those that came too late.", ("Why", "Late")
+    ),
     "diff": Page("Differences", "What changed between two epochs, and why.", ("Diff", "DiffSummary")),
     "conditions": Page(
         "Conditions and stale keys",

@@ -17,7 +17,6 @@ from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_offsets import epoch_ranges
 from streamstate.state_inspect.inputs.epoch_plan import (
-    SOURCE,
     OperatorInput,
     column_of,
     operator_inputs,
@@ -26,14 +25,12 @@ from streamstate.state_inspect.inputs.epoch_plan import (
 )
 from streamstate.state_inspect.inputs.inputs import InputRows, checkpoint_of, required_plan, rows_of, sources_of
 from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-SHOWN = 200
-"""How many rows are shown; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -179,16 +176,3 @@ def _moment(milliseconds: int) -> datetime:
 
 def _milliseconds(moment: datetime | None) -> int:
     return 0 if moment is None else round(moment.timestamp() * 1000)
-
-
-def operator_number(table: str) -> int:
-    """The number of the operator that a state table belongs to."""
-    return int(table.removeprefix("op").partition("_")[0])
-
-
-def source_rows(rows: DataFrame, *others: str) -> DataFrame:
-    """The columns of the source if there is one, otherwise the rows as they came into the operator; then others."""
-    sources = [name for name in rows.columns if name.startswith(SOURCE)]
-    if len(sources) == 1:
-        return rows.select(f"{sources[0]}.*", *others)
-    return rows.drop(*sources)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock
+from streamstate.state_inspect.inputs.shown_rows import SOURCE
 
 JOIN = "Join"
 _LOGICAL = (
@@ -19,8 +20,6 @@ _LOGICAL = (
     "TransformWithStateInPySpark",
 )  # fmt: skip
 _SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport"
-SOURCE = "_source"
-"""The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
 
 
 def stateful_nodes(analyzed: Any) -> list[Any]:

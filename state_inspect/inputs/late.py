@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pyspark.sql import functions as F
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.epoch_input import SHOWN, EpochInput, operator_number, source_rows
+from streamstate.state_inspect.inputs.shown_rows import operator_number, shown_rows, source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 LATENESS = "_late_by"
 """How long the watermark had passed a row, an interval; a window's end counts."""
-_MICROSECOND = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -60,13 +58,10 @@ class Late:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """The dropped rows, latest first, at most 200 of each side, with ``_late_by`` (and ``side`` for a join)."""
-        frames = []
-        for side, rows in self.sides.items():
-            shown = source_rows(rows.orderBy(F.col(LATENESS).desc()), LATENESS).limit(SHOWN).toPandas()
-            if len(self.sides) > 1:
-                shown.insert(0, "side", side)
-            frames.append(shown)
-        return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+        from pyspark.sql import functions as F
+
+        latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
+        return shown_rows({side: source_rows(rows, LATENESS) for side, rows in latest.items()})
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -84,6 +79,8 @@ class Late:
         """
         if not 0 < keep <= 1:
             raise InvalidArgumentError(f"Invalid keep: {keep!r}. Expected a share above 0 and at most 1, such as 0.99.")
+        from pyspark.sql import functions as F
+
         dropped = self.count()
         may_drop = int(self.came * (1 - keep) + 1e-9)
         if dropped <= may_drop:
@@ -125,8 +122,12 @@ class Late:
         return f"… and {missing:,} more; .sides has all of them as DataFrames." if missing > 0 else ""
 
 
-def late(query: RecordedQuery, epoch: int, table: str | None) -> Late:
+def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
+    from pyspark.sql import functions as F
+
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
+
     input_of = EpochInput(query, epoch)
     number = input_of.lowest if table is None else operator_number(query.columns(table.removesuffix(".result")).table)
     sides, groups, came = {}, None, 0
@@ -137,10 +138,10 @@ def late(query: RecordedQuery, epoch: int, table: str | None) -> Late:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
         watermark = input_of.late_watermark
-        dropped = side.rows.where(side.came.late)
-        sides[name] = dropped.withColumn(LATENESS, _lateness(side.came.passed))
+        late = side.rows.where(side.came.late)
+        sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
-            groups = (groups or 0) + input_of.keys_of(side, dropped).distinct().count()
+            groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
         came += side.rows.count()
     return Late(epoch, number, watermark, sides, came, groups, input_of)
 

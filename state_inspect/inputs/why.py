@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,20 +13,19 @@ import pandas as pd
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.epoch_input import SHOWN, EpochInput, operator_number, source_rows
+from streamstate.state_inspect.inputs.shown_rows import SHOWN, operator_number, shown_rows, source_rows
 from streamstate.state_inspect.keys import check_key, key_of, value_text
+from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamstate.state_inspect.history import History
     from streamstate.state_inspect.snapshot import Snapshot
 
 _INDEX = "index"
 """The last key column of a join's state, which numbers the rows of a key."""
-_RESULT = "result"
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,7 @@ class Why:
 
         If rows of several sources fell on it, the rows as they came into the operator.
         """
-        frames = []
-        for side, rows in self.sides.items():
-            shown = source_rows(rows).limit(SHOWN).toPandas()
-            if len(self.sides) > 1:
-                shown.insert(0, "side", side)
-            frames.append(shown)
-        return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+        return shown_rows({side: source_rows(rows) for side, rows in self.sides.items()})
 
     def count(self) -> int:
         """How many rows fell on the key."""
@@ -133,10 +126,13 @@ class Why:
         return f"… and {missing:,} more rows; .sides has all of them as DataFrames." if missing > 0 else None
 
 
-def why(history: History, epoch: int, table: str | None, given: Mapping[str, Any]) -> Why:
-    """The input rows behind a key's change, as :meth:`streamstate.History.why`."""
-    query = history.recorded
-    name = table or (_RESULT if _RESULT in history.results() else choose_table(None, query.tables(), query.name))
+def explained(
+    query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
+) -> Why:
+    """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
+
+    name = table or choose_table(None, query.tables(), query.name)
     columns = shown_columns(query, name)
     is_join = columns.state.endswith(("_left", "_right"))
     key = key_of(given, columns.key_columns)
@@ -146,7 +142,7 @@ def why(history: History, epoch: int, table: str | None, given: Mapping[str, Any
     came = EpochInput(query, epoch)
     number = operator_number(columns.state)
     life = key_life(query, _in_state(columns, key))
-    life = life[[operator_number(one) == number for one in life["table"]]]
+    life = life[life["table"].map(operator_number) == number]
     epochs = sorted({int(one) for one in life["epoch"]})
     earlier_change = max((one for one in epochs if one < epoch), default=None)
     next_change = min((one for one in epochs if one > epoch), default=None)
@@ -154,8 +150,8 @@ def why(history: History, epoch: int, table: str | None, given: Mapping[str, Any
     if "cause" not in changes:
         changes = changes.assign(cause=pd.Series(dtype=str))
     earlier = [one for one in query.captured() if one < epoch]
-    before = _row(history.at(earlier[-1]), name, key) if earlier and not is_join else None
-    after = None if is_join else _row(history.at(epoch), name, key)
+    before = _row(at(earlier[-1]), name, key) if earlier and not is_join else None
+    after = None if is_join else _row(at(epoch), name, key)
     state_key = list(_in_state(columns, key, query.columns(columns.state).key_columns).values())
     session = (after or before or {}).get("session_window")
     sides = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 import streamstate as ss
+from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -230,3 +233,39 @@ def _check_delay(late: Any) -> None:
     longer, most = pd.Timedelta(late.longer_delay()), late.came * 0.01
     assert (late_by >= longer).sum() <= most or not longer
     assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most
+
+
+def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Path, tmp_path: Path) -> None:
+    """The watermark is the cause; the row that moved it is the latest of the epoch before."""
+    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
+    rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
+    query = rows.groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
+    running = ss.start(query, "q", tmp_path / "store", mode="append", trigger="available-now")
+    assert running.query is not None
+    running.query.awaitTermination()
+    running.wait(epoch=3, timeout=60)
+    running.stop()
+    history = ss.open_store(tmp_path / "store")["q"]
+    hour = {"start": START, "end": START + pd.Timedelta("1h")}
+    ended = history.why(2, hour=hour, user="a")
+    assert (ended.cause, ended.after) == ("watermark", None)
+    latest = pd.read_parquet(folder / "left" / "1.parquet").sort_values("ts").iloc[-1]
+    assert ended.moved is not None
+    assert ended.moved["id"] == latest.id
+    assert f"id={latest.id}" in str(ended)
+    assert "watermark" in ended._repr_html_()
+    assert "_late_by" in str(history.late(2))
+    assert "_late_by" in history.late(2)._repr_html_()
+    with pytest.raises(InvalidArgumentError, match="keep"):
+        history.late(2).longer_delay(2)
+    bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")
+    assert bare_shell.run("%state q --late 2").count() == history.late(2).count()
+    assert len(bare_shell.run("%state q --inputs 2")) < 300
+    assert "of 300 rows" in bare_shell.printed
+    bare_shell.run("%state q --inputs 2 -o found")
+    assert bare_shell.names["found"].count() == 300
+    key = f"--key user=a --key 'hour={json.dumps(hour, default=str)}'"
+    assert bare_shell.run(f"%state q {key} --why 2").count() == ended.count()
+    assert "--key" in bare_shell.fails("%state q --why 2", InvalidArgumentError)
+    assert "--inputs" in bare_shell.fails("%state q --late 2 --source 0", InvalidArgumentError)
+    assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)

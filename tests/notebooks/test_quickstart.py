@@ -33,6 +33,7 @@ def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folde
 def test_the_quickstart_finds_the_flight(quickstart: Shown, folder: Path) -> None:
     """The cells show what the text says: in epoch 2 a flight that was 1301 minutes late made the average jump."""
     assert "1301" in output_of(quickstart, "--history")
+    assert "2013-01-09" in output_of(quickstart, "--why")
     table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).result() for epoch in (1, 2)]
     before, after = (state.lookup(carrier="HA", origin="JFK") for state in table)
     assert before is not None
