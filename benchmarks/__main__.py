@@ -12,6 +12,7 @@ from typing import Any
 
 import streamstate as ss
 from benchmarks.alone import alone, syncing
+from benchmarks.behind_a_change import behind_a_change
 from benchmarks.beside import back_to_back, paced
 from benchmarks.change_feed import change_feed
 from benchmarks.following import follower_memory, freshness
@@ -70,6 +71,7 @@ _ALL = {
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
     "results": _Benchmark(results, Size(1_000_000, 50_000, 20), needs_spark=False),
+    "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }
 
