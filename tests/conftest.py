@@ -17,6 +17,7 @@ from recorded.unpacked import CURRENT, unpacked
 from spark_settings import SHARED
 
 import streamstate as ss
+from streamstate.starting import STARTED
 from streamstate.state_inspect import recorded_query
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ def no_thread_remains() -> Iterator[None]:
         if thread.name.startswith("streamstate"):
             thread.join(10)
             assert not thread.is_alive(), f"{thread.name} still runs"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_started_query_remains() -> Iterator[None]:
+    """Forget what a file's tests started with ``ss.start``, which ``%stream list`` of a later file would list."""
+    yield
+    for running in STARTED.values():
+        running.stop()
+    STARTED.clear()
 
 
 @pytest.fixture(params=[recorded_query._SOON_READ, -1], ids=["all keys", "from files"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamstate.errors import StoreError
@@ -66,6 +66,12 @@ class QueryPlan:
     """Settings of the session that expressions depend on."""
     tables: Mapping[str, TablePlan]
     """By state table. Tables of processors, whose columns already are the user's own, are left out."""
+    fingerprint: str = ""
+    """A hash of the whole plan's text, with filters and expressions below the state; empty in older records."""
+
+    def is_like(self, recorded: QueryPlan) -> bool:
+        """Whether it is a recorded plan, as far as the record says."""
+        return self == (recorded if recorded.fingerprint else replace(recorded, fingerprint=self.fingerprint))
 
     def to_json(self) -> str:
         """The record as text; equal plans have equal texts."""
@@ -85,7 +91,9 @@ class QueryPlan:
             if data["format"] > FORMAT:
                 raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
             tables = {name: _table_plan(table) for name, table in data["tables"].items()}
-            return cls(str(data["mode"]), str(data["spark"]), dict(data["settings"]), tables)
+            return cls(
+                str(data["mode"]), str(data["spark"]), dict(data["settings"]), tables, str(data.get("fingerprint", ""))
+            )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error
 

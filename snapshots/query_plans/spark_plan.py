@@ -7,7 +7,9 @@ columns are told apart by the numbers that Spark gives them.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,9 @@ STATEFUL = (
 # What stands above a state and neither adds nor removes rows, nor changes columns.
 _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
 _MOST_NODES = 20_000
+_MOST_FIELDS = 10_000
+# In a plan's text: the numbers of columns and of lambda variables, addresses, and the names of watermark nodes.
+_CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def plan_of_query(query: StreamingQuery) -> PlannedQuery:
@@ -81,7 +86,17 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"
     made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
-    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made))
+    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, _fingerprint(analyzed)))
+
+
+def _fingerprint(analyzed: Any) -> str:
+    """A hash of an analysed plan's text without what differs from one start to the next, and without its sources."""
+    texts = []
+    for node in walk(analyzed):
+        is_leaf = node.children().isEmpty()
+        names = [str(attribute.name()) for attribute in each(node.output())] if is_leaf else []
+        texts.append(f"{kind_of(node)} {names}" if is_leaf else str(node.simpleString(_MOST_FIELDS)))
+    return hashlib.sha256(_CHANGING.sub("", "\n".join(texts)).encode()).hexdigest()
 
 
 def _type(attribute: Any) -> Any:

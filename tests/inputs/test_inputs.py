@@ -93,7 +93,9 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
     return ss.open_store(folder / "store")["q"], said
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("parquet", "two") else pytest.mark.slow) for name in QUERIES]
+)
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""
     history, said = captured(QUERIES[name](sources), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -188,7 +190,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+OFTEN = ("window", "join", "transformWithState")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.slow) for name in CASES]
+)
 def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path, name: str) -> None:
     """Exactly those that reached the operator with the key, and were not late."""
     case = CASES[name]
@@ -269,3 +276,35 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     assert "--key" in bare_shell.fails("%state q --why 2", InvalidArgumentError)
     assert "--inputs" in bare_shell.fails("%state q --late 2 --source 0", InvalidArgumentError)
     assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)
+
+
+def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """Each epoch is explained by the code that it ran with, although the state and the result look the same."""
+    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
+    (tmp_path / "in").mkdir()
+    bounds = {0: 0.2, 1: 0.8}
+    for epoch, bound in bounds.items():
+        shutil.copy(folder / "left" / f"{epoch}.parquet", tmp_path / "in")
+        rows = reader.parquet(str(tmp_path / "in")).where(F.col("x") > bound)
+        query = rows.groupBy("user").agg(F.transform(F.collect_set("x"), lambda x: x + 1).alias("all"))
+        running = ss.start(query, "q", tmp_path / "store", trigger="available-now")
+        assert running.query is not None
+        running.query.awaitTermination()
+        running.wait(epoch=epoch, timeout=60)
+        running.stop()
+    history = ss.open_store(tmp_path / "store")["q"]
+    for epoch, bound in bounds.items():
+        left = pd.read_parquet(folder / "left" / f"{epoch}.parquet")
+        assert history.why(epoch, table="op0", user="a").count() == len(left[(left.user == "a") & (left.x > bound)])
+
+
+def test_the_same_code_has_the_same_fingerprint(spark: SparkSession, folder: Path) -> None:
+    """Columns' numbers, watermarks' names and lambda variables differ from one start to the next."""
+
+    def built(bound: float) -> str:
+        reader = spark.readStream.schema("ts timestamp, user string, x double, id long")
+        rows = reader.parquet(str(folder / "left")).withWatermark("ts", "1 hour")
+        larger = rows.where(F.exists(F.array("x"), lambda x: x > bound))
+        return plan_of_frame(larger.groupBy("user").count(), "update").plan.fingerprint
+
+    assert built(0.5) == built(0.5) != built(0.25)
