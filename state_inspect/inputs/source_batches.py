@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EXECUTION = "org.apache.spark.sql.execution."
-_NOT_KEPT = {"TextSocket": "a socket", "MemoryStream": "memory"}
+_NOT_KEPT = {"socket": "a socket", "MemoryStream": "memory"}
 # A modification time that went through a float.
 _SAME_MILLISECOND = 1
 
@@ -95,9 +95,9 @@ class SourceReader:
         )
 
     def _check(self, leaf: Any) -> None:
-        text = str(leaf.toString())
+        text = str(leaf.sourceName() if kind_of(leaf).startswith("StreamingRelation") else leaf.toString())
         for name, what in _NOT_KEPT.items():
-            if name.lower() in text.lower():
+            if name in text:
                 raise NotReplayableError(
                     f"The query reads from {what}, which does not keep its input: what an epoch read is gone.\n"
                     "Use a source that keeps its input, such as files, Kafka, Delta or rate."
@@ -132,14 +132,14 @@ class SourceReader:
                 self.changed[path] = "is gone"
             elif abs(_milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
                 self.changed[path] = "was changed afterwards"
-        return self._written(source, lambda folder: _write(folder, log))
+        return self._written(source, lambda folder: _write(folder, {name: text.encode() for name, text in log.items()}))
 
     def _copy(self, source: SourceRange) -> str:
         """A copy of a source's own folder: sources write into it."""
         where = f"{self._checkpoint}/{source.log}"
-        texts = {name: self._files.text(f"{where}/{name}") for name in self._files.names(where)}
+        kept = {name: self._files.content(f"{where}/{name}") for name in self._files.names(where)}
         return self._written(
-            source, lambda folder: _write(folder, {name: text for name, text in texts.items() if text is not None})
+            source, lambda folder: _write(folder, {name: bytes_ for name, bytes_ in kept.items() if bytes_ is not None})
         )
 
     def _written(self, source: SourceRange, write: Callable[[Path], None]) -> str:
@@ -160,9 +160,9 @@ def source_name(leaf: Any) -> str | None:
     return str(name.get()) if name.isDefined() else None
 
 
-def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        (folder / name).write_text(text)
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
 
 
 def _milliseconds(moment: datetime) -> int:
