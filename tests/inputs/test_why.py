@@ -278,6 +278,31 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)
 
 
+@pytest.mark.slow
+def test_sessions(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """The rows of a session are those of its user within it, also if it merged earlier sessions."""
+    gap = pd.Timedelta("3min")
+    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
+    rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
+    query = rows.groupBy(F.session_window("ts", "3 minutes"), "user").agg(F.avg("x").alias("mean"))
+    running = ss.start(query, "q", tmp_path / "store", mode="append", trigger="available-now")
+    assert running.query is not None
+    running.query.awaitTermination()
+    running.wait(epoch=3, timeout=60)
+    running.stop()
+    history = ss.open_store(tmp_path / "store")["q"]
+    left = pd.read_parquet(folder / "left" / "2.parquet")
+    left = left[left.ts + gap > pd.Timestamp(history.at(1).watermark or 0)]
+    late = history.late(2)
+    assert late.count() == 300 - len(left)
+    held = history.at(2).table("op0").page(limit=400)
+    for _, row in held.sample(6, random_state=28).iterrows():
+        found = history.why(2, table="op0", user=row["user"], sessionStartTime=row["sessionStartTime"])
+        own = row["session_window"]
+        inside = (left.user == row["user"]) & (left.ts >= own["start"]) & (left.ts + gap <= own["end"])
+        assert _ids(found.sides) == [sorted(left[inside].id)]
+
+
 def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """Each epoch is explained by the code that it ran with, although the state and the result look the same."""
     reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
