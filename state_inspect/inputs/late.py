@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ LATENESS = "_late_by"
 """How long the watermark had passed a row, an interval; a window's end counts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Late:
     """The rows that an operator dropped in an epoch.
 
@@ -42,10 +42,10 @@ class Late:
     epoch: int
     operator: int
     watermark: datetime | None
-    sides: Mapping[str, DataFrame] = field(repr=False)
+    sides: Mapping[str, DataFrame]
     came: int
     groups: int | None = None
-    _keep: object = field(repr=False, default=None)
+    _keep: object = None
 
     def count(self) -> int:
         """How many rows were dropped."""
@@ -94,7 +94,7 @@ class Late:
         # Delays are kept in whole milliseconds.
         return timedelta(milliseconds=latest[may_drop] // 1000 + 1)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         shown = self.rows.to_string(index=False) if self.count() else ""
         return "\n".join(filter(None, [self._title(), shown, self._left_out()]))
 

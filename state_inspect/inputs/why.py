@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ _INDEX = "index"
 """The last key column of a join's state, which numbers the rows of a key."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Why:
     """Why a key changed in an epoch; a notebook shows it as before → rows → after.
 
@@ -52,11 +52,11 @@ class Why:
     key: Mapping[str, Any]
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-    changes: pd.DataFrame = field(repr=False)
-    sides: Mapping[str, DataFrame] = field(repr=False)
+    changes: pd.DataFrame
+    sides: Mapping[str, DataFrame]
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
-    _keep: object = field(repr=False, default=None)
+    _keep: object = None
 
     @property
     def cause(self) -> str | None:
@@ -83,7 +83,7 @@ class Why:
             return len(self.rows)
         return sum(rows.count() for rows in self.sides.values())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         parts = [self._title(), f"before: {_text(self.before)}", self.rows.to_string(index=False)]
         if (left_out := self._left_out()) is not None:
             parts.append(left_out)
