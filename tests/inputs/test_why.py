@@ -242,17 +242,22 @@ def _check_delay(late: Any) -> None:
     assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most
 
 
+def run_in_append_mode(query: DataFrame, folder: Path) -> ss.History:
+    """The history of a query that has read all files."""
+    running = ss.start(query, "q", folder / "store", mode="append", trigger="available-now")
+    assert running.query is not None
+    running.query.awaitTermination()
+    running.wait(epoch=3, timeout=60)
+    running.stop()
+    return ss.open_store(folder / "store")["q"]
+
+
 def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Path, tmp_path: Path) -> None:
     """The watermark is the cause; the row that moved it is the latest of the epoch before."""
     reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
     rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
     query = rows.groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
-    running = ss.start(query, "q", tmp_path / "store", mode="append", trigger="available-now")
-    assert running.query is not None
-    running.query.awaitTermination()
-    running.wait(epoch=3, timeout=60)
-    running.stop()
-    history = ss.open_store(tmp_path / "store")["q"]
+    history = run_in_append_mode(query, tmp_path)
     hour = {"start": START, "end": START + pd.Timedelta("1h")}
     ended = history.why(2, hour=hour, user="a")
     assert (ended.cause, ended.after) == ("watermark", None)
@@ -285,12 +290,7 @@ def test_sessions(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
     rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
     query = rows.groupBy(F.session_window("ts", "3 minutes"), "user").agg(F.avg("x").alias("mean"))
-    running = ss.start(query, "q", tmp_path / "store", mode="append", trigger="available-now")
-    assert running.query is not None
-    running.query.awaitTermination()
-    running.wait(epoch=3, timeout=60)
-    running.stop()
-    history = ss.open_store(tmp_path / "store")["q"]
+    history = run_in_append_mode(query, tmp_path)
     left = pd.read_parquet(folder / "left" / "2.parquet")
     left = left[left.ts + gap > pd.Timestamp(history.at(1).watermark or 0)]
     late = history.late(2)
