@@ -139,11 +139,12 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     query, _, table = (args.relation or "").partition(".")
     store = notebook.open(args.store, query or None, args.storage_options)
     with loading(notebook.shell):
-        if args.relation:
-            answer = _input_again if args.inputs is not None or args.late is not None else _answer
-            value = answer(notebook, args, store[query], table or None, moment)
-        else:
+        if not args.relation:
             value = widgets.StoreOverview(store)
+        elif args.inputs is not None or args.late is not None:
+            value = _input_again(notebook, args, store[query], table or None)
+        else:
+            value = _answer(notebook, args, store[query], table or None, moment)
     notebook.assign(args.output, value)
     return value
 
@@ -174,9 +175,7 @@ def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> An
     return history.why(args.why, table=state.name, key=typed_key(state, args.key, "index" if is_join else None))
 
 
-def _input_again(
-    notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None, _: datetime | None
-) -> Any:
+def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
     """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
     if args.late is not None:
         return history.late(args.late, table)

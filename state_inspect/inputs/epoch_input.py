@@ -15,7 +15,6 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.query_plans.spark_plan import STATEFUL
 from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.state_inspect.inputs.epoch_offsets import epoch_ranges
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -23,7 +22,14 @@ from streamstate.state_inspect.inputs.epoch_plan import (
     over_input,
     stateful_nodes,
 )
-from streamstate.state_inspect.inputs.inputs import InputRows, checkpoint_of, required_plan, rows_of, sources_of
+from streamstate.state_inspect.inputs.inputs import (
+    InputRows,
+    checkpoint_of,
+    ranges_of,
+    required_plan,
+    rows_of,
+    sources_of,
+)
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
@@ -83,8 +89,9 @@ class EpochInput:
 
     def _delivered(self, epoch: int) -> list[tuple[Any, Any]]:
         """Each leaf of the plan, and what it delivered in an epoch."""
-        ranges = epoch_ranges(self._query, self._checkpoint, epoch)
-        distinct = {source.name: source.leaf for source in sources_of(self._planned.analyzed)}
+        sources = sources_of(self._planned.analyzed)
+        ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
+        distinct = {source.name: source.leaf for source in sources}
         batches = [(leaf, self._reader.batch(leaf, ranges[name])) for name, leaf in distinct.items()]
         check_unchanged(self._query.name, epoch, self._reader.changed)
         return batches

@@ -49,7 +49,7 @@ def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputR
     found = sources_of(planned.analyzed)
     chosen = _chosen(query, found, source)
     checkpoint = checkpoint_of(query, planned.spark)
-    ranges = _ranges(query, checkpoint, epoch, found)
+    ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
         plan = reader.batch(chosen.leaf, ranges[chosen.name])
@@ -111,7 +111,7 @@ def rows_of(spark: SparkSession, plan: Any) -> InputRows:
     return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
-def _ranges(
+def ranges_of(
     query: RecordedQuery, checkpoint: Checkpoint, epoch: int, sources: Sequence[StreamSource]
 ) -> dict[str, SourceRange]:
     """What the epoch read of each source."""
