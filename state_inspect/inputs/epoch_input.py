@@ -58,7 +58,7 @@ class EpochInput:
         spark = self._planned.spark
         self._checkpoint = checkpoint = checkpoint_of(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
-        before = _clock(query, checkpoint, epoch - 1) if epoch else None
+        self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
         self.late_watermark = _moment(0 if before is None else before.watermark)
         """What rows had to be later than: the watermark of the epoch before, which its own input moves on."""
         mode = self._planned.plan.mode
@@ -119,6 +119,8 @@ class EpochInput:
 
     def moved_by(self) -> dict[str, Any] | None:
         """The row of the epoch before that moved the watermark to where it is; None if it cannot be read again."""
+        if self._before is None:
+            return None
         jvm: Any = self._planned.spark._jvm
         delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
         try:
@@ -129,7 +131,7 @@ class EpochInput:
             if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node):
                 continue
             time = column_of(jvm, node.eventTime())
-            rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self.clock))
+            rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
             found = rows.withColumn("_time", time).orderBy(F.desc("_time")).limit(1)
             micros = found.select(F.unix_micros(F.col("_time").cast("timestamp"))).head()
             if micros is None or micros[0] is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.file_source_log import entries, log_upto
 from streamstate.snapshots.filesystem import ReadableFiles
+from streamstate.snapshots.source_progress import source_batch
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
 _SHOWN = 3
@@ -42,7 +42,8 @@ def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
 
 def batch_of(offset: str | None) -> int:
     """The number of the source's batch that an offset of a file source ends with; -1: before the first."""
-    return -1 if offset is None else int(json.loads(offset)["logOffset"])
+    batch = source_batch(offset)
+    return -1 if batch is None else batch
 
 
 def check_unchanged(name: str, epoch: int, changed: Mapping[str, str]) -> None:
