@@ -23,7 +23,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.plot import publish
 from benchmarks.size import Size
-from benchmarks.soak_processes import LOOK_UPS, QUICKENED
+from benchmarks.soak_processes import LOOK_UPS, MEMORY, QUICKENED
 from benchmarks.workload import unload_state
 from streamstate.snapshots.checkpoint import Checkpoint
 
@@ -66,7 +66,7 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
     # The processes have loaded what they need, and files are swept, after the first of ten parts.
     part = max(len(rows) // 10, 1)
     first, last = rows[part : 2 * part], rows[-part:]
-    setting = f"{size}, {size.epochs:,} epochs in {asked[-1]['at'] - asked[0]['at']:,.0f} s"
+    setting = f"{size}, {size.epochs:,} epochs in {asked[-1]['at'] - asked[0]['at']:,.0f} s, reader with {MEMORY}"
     for what, (unit, wanted) in _FIGURES.items():
         values = [statistics.median(row[what] for row in rows) for rows in (last, first)]
         yield Measurement(what, "at the end", values[0], "at the start", values[1], part, setting, unit, wanted)

@@ -29,7 +29,9 @@ LOOK_UPS = (
     f"look-up of a key in one of the newest {RECENT:,} epochs",
     "look-up of a key in any epoch",
 )
-_PAUSE = 0.2
+MEMORY = "256MiB"
+"""What the reader's index may take; it is full after some 1,500 epochs."""
+_PERIOD = 0.5
 
 
 def _follow(checkpoint: str, store: str, query: str) -> None:
@@ -63,13 +65,17 @@ def _follow(checkpoint: str, store: str, query: str) -> None:
 
 
 def _ask(store: str, answers: str, query: str, keys: str) -> None:
-    """Look up keys at random, now and at past epochs; a line for each round of questions."""
+    """Look up keys at random, now and at past epochs; a line for each round of questions.
+
+    A round begins every half a second, so that a look-up in the newest epoch finds as many new ones at any time.
+    """
     set_plain_memory(on=True)
     import psutil
 
     import streamstate as ss
 
-    random, process, history = Random(2013), psutil.Process(), ss.open_store(store)[query]
+    random, process = Random(2013), psutil.Process()
+    history, due = ss.open_store(store, memory_limit=MEMORY)[query], time.monotonic()
     with Path(answers).open("w", encoding="utf-8") as lines:
         while True:
             live, key = history.live(), f"key-{random.randrange(int(keys))}"
@@ -81,7 +87,8 @@ def _ask(store: str, answers: str, query: str, keys: str) -> None:
                 answer[asked] = time.perf_counter() - start
             give_back()  # as live views do
             print(json.dumps(answer), file=lines, flush=True)
-            threading.Event().wait(_PAUSE)
+            due = max(due + _PERIOD, time.monotonic())
+            threading.Event().wait(due - time.monotonic())
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class Index:
         self.folder = self._spilled.name
         """The folder for data that does not fit into memory, which exists as long as the index."""
         self._db = _database(self.folder, memory_limit)
+        limit = "SELECT parse_formatted_bytes(current_setting('memory_limit'))"
+        [(self._memory,)] = self._db.execute(limit).fetchall()
         self._tables: dict[tuple[str, str], Segments] = {}
         self._of_keys: OrderedDict[tuple[str, str, str], Segments] = OrderedDict()  # in the order of use
         self._opening = threading.RLock()
@@ -123,13 +125,15 @@ class Index:
         with self._opening:
             if only is not None:
                 keys = query, name, repr(only.to_pylist())
-                found = self._of_keys.pop(keys, None) or Segments(partial(self._opened, query, name, only=only))
+                found = self._of_keys.pop(keys, None) or Segments(
+                    partial(self._opened, query, name, only=only), self._memory
+                )
                 self._of_keys[keys] = found
                 while len(self._of_keys) > _KEYS_KEPT:
                     self._of_keys.popitem(last=False)
                 return found
             if (query, name) not in self._tables:
-                self._tables[query, name] = Segments(partial(self._opened, query, name))
+                self._tables[query, name] = Segments(partial(self._opened, query, name), self._memory)
             return self._tables[query, name]
 
     def _opened(

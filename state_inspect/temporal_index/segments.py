@@ -18,9 +18,13 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 
 # Values in the past tables together, about 250 MB. Those used last are kept.
 _MOST_VALUES = 25_000_000
-# Values in the live table, of which most are versions that were replaced before the newest keyframe. DuckDB compresses
-# them to a quarter and less; it leaves small past tables as they are.
-_MOST_LIVE = 25_000_000
+# Values in the live table, of which most are versions that were replaced before the newest keyframe. A new epoch ends
+# versions all over the table, so a table that need not be sorted again follows faster.
+_MOST_LIVE = 10_000_000
+# What a value takes in DuckDB's memory before it is compressed.
+_BYTES = 10
+# With a small memory limit, the past tables take at most so much of it, and the live one half as much.
+_SHARE_OF_MEMORY = 2
 # A difference needs two tables, and the next one often a neighbour of theirs.
 _KEPT = 3
 
@@ -32,12 +36,15 @@ class Segments:
 
     Args:
         opened: opens the changelog; takes the number of retention runs of the manifest that it is to be loaded by.
+        memory: what the index may take, in bytes.
     """
 
-    def __init__(self, opened: Callable[[int], IntervalTable]) -> None:
+    def __init__(self, opened: Callable[[int], IntervalTable], memory: int) -> None:
         self.counts: dict[int, int] = {}
         """The rows at the epochs that were counted. What lives at an epoch never changes."""
         self._opener = opened
+        fitting = memory // _BYTES // _SHARE_OF_MEMORY
+        self._most_values, self._most_live = min(_MOST_VALUES, fitting), min(_MOST_LIVE, fitting // 2)
         self._live: IntervalTable | None = None
         self._past: list[IntervalTable] = []  # in the order of use
         self._growing = threading.RLock()
@@ -96,7 +103,7 @@ class Segments:
         """Whether a live table that followed many epochs is to start again at the newest keyframe."""
         newest = manifest.newest
         follows = newest is not None and live.low is not None and live.high < newest.epoch
-        return follows and live.values > _MOST_LIVE and live.outgrown(manifest.entries, first)
+        return follows and live.values > self._most_live and live.outgrown(manifest.entries, first)
 
     def _opened(self, generation: int) -> IntervalTable:
         table = self._opener(generation)
@@ -143,5 +150,5 @@ class Segments:
             alike = [old for old in self._past if old.generation == table.generation and old.schema == table.schema]
             self._past = [*alike, table]
             values = sum(old.footprint for old in self._past)
-            while values > _MOST_VALUES and len(self._past) > _KEPT:
+            while values > self._most_values and len(self._past) > _KEPT:
                 values -= self._past.pop(0).footprint

@@ -108,6 +108,15 @@ def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkey
     assert held.lookup(key="a") == {"key": "a", "value": 2}
 
 
+def test_a_small_memory_limit_keeps_fewer_parts(history: ss.History) -> None:
+    """They are dropped rather than moved to disk."""
+    small = ss.open_store(history.recorded.layout.root, memory_limit="16MiB")["q"]
+    for epoch in (2, 7, 12, 17, 22, 27):
+        assert value(history, epoch) == value(small, epoch) == epoch
+    assert len(loaded(history)) == 6
+    assert loaded(small) == [(10, 14), (15, 19), (20, 24), (25, 29)]
+
+
 def test_the_live_table_starts_again_when_it_has_become_large(
     history: ss.History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
