@@ -6,6 +6,7 @@ keeps for an hour it keeps for 36 seconds.
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -132,12 +133,21 @@ def _sampled(checkpoint: Path, store: Path, follower: psutil.Process, epochs: in
 
 
 def _joined(samples: list[dict[str, Any]], asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each sample with the medians of what was asked since the one before."""
+    """Each sample with the medians of what was asked since the one before.
+
+    What a look-up in the newest epoch takes follows the number of epochs that are new to the reader: those that found
+    one are compared.
+    """
+    one_new = {id(answer) for last, answer in itertools.pairwise(asked) if answer["epoch"] == last["epoch"] + 1}
     rows, before = [], 0
     for sample in samples:
         since = [answer for answer in asked if before <= answer["epoch"] < sample["epoch"]]
         before = sample["epoch"]
-        names = [name for name in _FIGURES if since and name in since[0]]
-        if names:
-            rows.append(sample | {name: statistics.median(answer[name] for answer in since) for name in names})
+        by_name = {
+            name: [answer[name] for answer in since if name != LOOK_UPS[0] or id(answer) in one_new]
+            for name in _FIGURES
+            if since and name in since[0]
+        }
+        if by_name and all(by_name.values()):
+            rows.append(sample | {name: statistics.median(values) for name, values in by_name.items()})
     return rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUICKENED = 100
 RECENT = 1_000
 LOOK_UPS = (
-    "look-up of a key in the newest epoch",
+    "look-up of a key in the newest epoch, which is one epoch newer",
     f"look-up of a key in one of the newest {RECENT:,} epochs",
     "look-up of a key in any epoch",
 )
@@ -65,10 +65,7 @@ def _follow(checkpoint: str, store: str, query: str) -> None:
 
 
 def _ask(store: str, answers: str, query: str, keys: str) -> None:
-    """Look up keys at random, now and at past epochs; a line for each round of questions.
-
-    A round begins every half a second, so that a look-up in the newest epoch finds as many new ones at any time.
-    """
+    """Look up keys at random, now and at past epochs; a line for each round of questions, every half a second."""
     set_plain_memory(on=True)
     import psutil
 
