@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,14 +13,28 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 
-def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site into ``folder / "site"`` from scratch, as ``make docs`` does."""
+def built(factory: pytest.TempPathFactory) -> Path:
+    """The site, built from scratch and without warnings, as ``make docs`` does: once, whichever worker asks first."""
+    folder = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # the workers'
+    folder /= "docs"
+    with (folder.with_name("docs.lock")).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _build(folder)
+    return folder / "site"
+
+
+def _build(folder: Path) -> None:
     options = ["--builder", "html", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env"]
-    return subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, "--doctree-dir", folder / "doctrees", DOCS, folder / "site"],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
@@ -25,6 +42,9 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+    if process.returncode or process.stderr:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise AssertionError(process.stderr)
 
 
 @dataclass

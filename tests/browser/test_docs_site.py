@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from docs_site import build
+from docs_site import built
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -15,11 +15,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built from scratch."""
-    folder = tmp_path_factory.mktemp("docs")
-    completed = build(folder)
-    assert completed.returncode == 0, completed.stderr
-    return folder / "site"
+    """The site."""
+    return built(tmp_path_factory)
 
 
 class OpenedSite:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import synthetic
-from docs_site import DOCS, ROOT, Site, build
+from docs_site import DOCS, ROOT, Site, built
 
 import streamstate
 from streamstate import errors
@@ -38,11 +38,8 @@ INTERNAL_METHODS = {"intervals", "recorded"}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The site, built from scratch without warnings."""
-    folder = tmp_path_factory.mktemp("docs")
-    process = build(folder)
-    assert (process.returncode, process.stderr) == (0, "")
-    return Site(folder / "site")
+    """The site."""
+    return Site(built(tmp_path_factory))
 
 
 # Coverage.
