@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.query_plans.spark_plan import STATEFUL
 from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_plan import (
@@ -31,6 +30,7 @@ from streamstate.state_inspect.inputs.inputs import (
     sources_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
@@ -61,22 +61,16 @@ class EpochInput:
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
         self.late_watermark = _moment(0 if before is None else before.watermark)
         """What rows had to be later than: the watermark of the epoch before, which its own input moves on."""
-        mode = self._planned.plan.mode
         made = incremental(
             spark,
             self._planned.analyzed,
-            mode,
+            self._planned.plan.mode,
             epoch=epoch,
             before=before,
             now=self.clock,
             state=f"{checkpoint.path}/state",
         )
-        physical = {
-            int(node.stateInfo().get().operatorId()): node
-            for node in walk(made.executedPlan())
-            if kind_of(node) in STATEFUL
-        }
-        self._physical = [physical[number] for number in sorted(physical)]
+        self._physical = physical_operators(made)
         self._nodes = stateful_nodes(self._planned.analyzed)
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
@@ -87,24 +81,34 @@ class EpochInput:
         """The number of the operator that has no other one below it."""
         return len(self._nodes) - 1
 
-    def _delivered(self, epoch: int) -> list[tuple[Any, Any]]:
+    def _delivered(self, epoch: int, *, streaming: bool = False) -> list[tuple[Any, Any]]:
         """Each leaf of the plan, and what it delivered in an epoch."""
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        batches = [(leaf, self._reader.batch(leaf, ranges[name])) for name, leaf in distinct.items()]
+        batches = [
+            (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
+        ]
         check_unchanged(self._query.name, epoch, self._reader.changed)
         return batches
 
     def of(self, operator: int) -> list[SideInput]:
         """What came into an operator: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
-        node, physical = self._nodes[operator], self._physical[operator]
+        sides = operator_inputs(jvm, self._nodes[operator], self._physical[operator], self._planned.plan.mode)
+        if any(stateful_nodes(came.plan) for came in sides):
+            sides = self._made_again(operator)
         found = []
-        for came in operator_inputs(jvm, node, physical, self._planned.plan.mode):
+        for came in sides:
             plan = over_input(jvm, came.plan, self._batches, self.clock)
             found.append(SideInput(came, rows_of(self._planned.spark, plan)))
         return found
+
+    def _made_again(self, operator: int) -> list[OperatorInput]:
+        """What came into an operator with others below it, which are run again."""
+        batches = self._delivered(self._epoch, streaming=True)
+        with rerun(self._planned, self._checkpoint, self._epoch, (self._before, self.clock), batches) as physical:
+            return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
     def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
         """The keys of some rows of a side, a session's own window among them."""

@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streamstate.errors import NotReplayableError
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
@@ -149,16 +148,18 @@ def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: E
         plan: the analysed plan, whose leaves are streams.
         batches: each leaf, and what it delivered.
         clock: the epoch's, for expressions of the current time.
-
-    Raises:
-        NotReplayableError: the rows come from another stateful operator.
     """
-    if stateful_nodes(plan):
-        raise NotReplayableError(
-            "The rows that came into this operator were made by another stateful operator of the query, and only those"
-            " of the lowest one can be read again.\nAsk about the state table of the operator below it."
-        )
-    return _at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
+    return at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
+
+
+def with_leaves(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]]) -> Any:
+    """A plan with what its sources delivered in the place of its leaves."""
+    if plan.children().isEmpty():
+        return next((batch for leaf, batch in batches if leaf.equals(plan)), plan)
+    old = list(each(plan.children()))
+    new = [with_leaves(jvm, child, batches) for child in old]
+    same = all(before is after for before, after in zip(old, new, strict=True))
+    return plan if same else plan.withNewChildren(scala_list(jvm, new))
 
 
 class _Carrier:
@@ -244,7 +245,7 @@ class _PartialFunction:
         implements = ("scala.PartialFunction",)
 
 
-def _at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
+def at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
     """The plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
     if not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
         return plan
