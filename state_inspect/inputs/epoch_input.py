@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -31,12 +31,13 @@ from streamstate.state_inspect.inputs.inputs import (
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
+from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,6 @@ class EpochInput:
         self._checkpoint = checkpoint = checkpoint_of(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
-        self.late_watermark = _moment(0 if before is None else before.watermark)
-        """What rows had to be later than: the watermark of the epoch before, which its own input moves on."""
         made = incremental(
             spark,
             self._planned.analyzed,
@@ -72,6 +71,11 @@ class EpochInput:
         )
         self._physical = physical_operators(made)
         self._nodes = stateful_nodes(self._planned.analyzed)
+        if len(self._nodes) != len(self._physical):
+            raise NotReplayableError(
+                f"Spark runs {query.name} with other stateful operators than its plan names, as it does for a streaming"
+                " limit: what came into each is not known.\nAsk history.inputs for all that the sources delivered."
+            )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
@@ -145,8 +149,8 @@ class EpochInput:
                 return {str(name): value for name, value in row.items()}
         return None
 
-    def matching(self, side: SideInput, key: Sequence[Any], session: Mapping[str, Any] | None) -> DataFrame:
-        """The rows that fell on a key and were not late."""
+    def matching(self, side: SideInput, key: Sequence[Any]) -> DataFrame:
+        """The rows that fell on a key, of any of its sessions, and were not late."""
         jvm: Any = self._planned.spark._jvm
         rows: DataFrame = side.rows
         if side.came.late is not None:
@@ -155,12 +159,24 @@ class EpochInput:
             # Without its metadata: a later groupBy on a session window would merge sessions.
             rows = rows.select("*", column_of(jvm, expression).alias("_key", metadata={}))
             rows = rows.where(_equal(F.col("_key"), value, rows.schema["_key"].dataType)).drop("_key")
-        if side.came.session is not None and session is not None:
-            rows = rows.select("*", column_of(jvm, side.came.session).alias("_key", metadata={}))
-            own = F.col("_key")
-            rows = rows.where((own["start"] >= F.lit(session["start"])) & (own["end"] <= F.lit(session["end"])))
-            rows = rows.drop("_key")
         return rows
+
+    def windows_of(self, side: SideInput, rows: DataFrame) -> list[Window]:
+        """The session windows of some rows of a side, before they are merged."""
+        found = rows.select(*self._window(side)).distinct().collect()
+        return [(start, end) for start, end in found]
+
+    def within(self, side: SideInput, rows: DataFrame, session: Window | None) -> DataFrame:
+        """Those rows of a side whose session windows were merged into a session."""
+        if session is None:
+            return rows.limit(0)
+        start, end = self._window(side)
+        # Not by a condition on the window itself, from whose metadata Spark would merge sessions.
+        return rows.where((start >= session[0]) & (end <= session[1]))
+
+    def _window(self, side: SideInput) -> tuple[Column, Column]:
+        window = column_of(self._planned.spark._jvm, side.came.session)
+        return F.unix_micros(window["start"]), F.unix_micros(window["end"])
 
 
 def _equal(column: Any, value: Any, kind: Any) -> Any:
@@ -181,10 +197,6 @@ def _clock(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> EpochClo
         return EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
     entry = query.known_entries.of(epoch)
     return EpochClock(_milliseconds(None if entry is None else entry.watermark))
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _milliseconds(moment: datetime | None) -> int:

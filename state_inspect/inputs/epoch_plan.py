@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Column
@@ -47,6 +48,9 @@ class OperatorInput:
     session: Any = None
     """The expression of a row's own session window, if the operator merges sessions."""
     is_aggregation: bool = False
+    watermark: datetime | None = None
+    """The operator's own, which rows had to be later than; None if it drops none. With operators below, it may be
+    earlier than the query's."""
 
     @property
     def late(self) -> Column | None:
@@ -61,10 +65,15 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
     """What comes into a stateful operator: a logical node, and the physical one that Spark made of it."""
     kind = kind_of(node)
     conditions = _watermarks_passed(jvm, physical, mode)
+    watermarks = {side: None if passed is None else _own_watermark(physical) for side, passed in conditions.items()}
     if kind == JOIN:
         return [
             OperatorInput(
-                side, getattr(node, side)(), tuple(each(getattr(physical, f"{side}Keys")())), conditions[side]
+                side,
+                getattr(node, side)(),
+                tuple(each(getattr(physical, f"{side}Keys")())),
+                conditions[side],
+                watermark=watermarks[side],
             )
             for side in ("left", "right")
         ]
@@ -84,7 +93,11 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
         keys = list(each(node.child().output()))[: int(node.groupingAttributesLen())]
     else:
         keys = list(each(node.child().output()))
-    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate")]
+    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate", watermarks[""])]
+
+
+def _own_watermark(physical: Any) -> datetime:
+    return datetime.fromtimestamp(int(physical.eventTimeWatermarkForLateEvents().get()) / 1000, UTC)
 
 
 def _attribute(expression: Any) -> Any:

@@ -137,7 +137,7 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
-        watermark = input_of.late_watermark
+        watermark = side.came.watermark
         late = side.rows.where(side.came.late)
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
