@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
@@ -35,6 +35,8 @@ from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.suspects.plan_suspects import suspects_of
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -107,6 +109,11 @@ class EpochInput:
             plan = over_input(jvm, came.plan, self._batches, self.clock)
             found.append(SideInput(came, rows_of(self._planned.spark, plan)))
         return found
+
+    def nondeterministic(self, operator: int) -> tuple[Suspect, ...]:
+        """What may be nondeterministic below an operator, so that other rows may come in when it is run again."""
+        found = [suspect for below in each(self._nodes[operator].children()) for suspect in suspects_of(below)]
+        return tuple(dict.fromkeys(found))
 
     def _made_again(self, operator: int) -> list[OperatorInput]:
         """What came into an operator with others below it, which are run again."""

@@ -14,7 +14,7 @@ from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import SHOWN, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.inputs.shown_rows import SHOWN, as_run_again, operator_number, shown_rows, source_rows
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -26,6 +26,7 @@ from streamstate.state_inspect.keys import (
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +50,8 @@ class Why:
             name ``rows``. They are DataFrames of Spark: the rows that came into the operator, and the sources' whole
             rows in ``_source0``, ….
         nearest: the epochs before and after at which the key changed; None where there is none.
+        nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
+            ``where`` and ``why``, as :func:`streamstate.audit` has it: other rows may have come in then.
         moved: for a change that the watermark made, the row of the epoch before that moved it there; otherwise None.
     """
 
@@ -61,6 +64,7 @@ class Why:
     sides: Mapping[str, DataFrame]
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
+    nondeterministic: tuple[Suspect, ...] = ()
     _keep: object = None
 
     @property
@@ -95,6 +99,8 @@ class Why:
         parts.append(f"after:  {_text(self.after)}")
         if self._is_join():
             parts = [parts[0], *parts[2:-1], "changes of the state:", self.changes.to_string(index=False)]
+        if (note := as_run_again(self.nondeterministic)) is not None:
+            parts.append(note)
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -105,6 +111,8 @@ class Why:
             parts += ["<p>The input:</p>", as_html(self.rows)]
         if (left_out := self._left_out()) is not None:
             parts.append(f"<p>{html.escape(left_out)}</p>")
+        if (note := as_run_again(self.nondeterministic)) is not None:
+            parts.append(f"<p>{html.escape(note)}</p>")
         return "".join(parts)
 
     def _is_join(self) -> bool:
@@ -160,7 +168,8 @@ def explained(
         sides[side.came.side or "rows"] = rows
     moved = came.moved_by() if WATERMARK in changes["cause"].tolist() else None
     after = _row(at(epoch), asked)
-    return Why(epoch, asked.columns.state, asked.key, before, after, changes, sides, nearest, moved, came)
+    suspects = came.nondeterministic(number)
+    return Why(epoch, asked.columns.state, asked.key, before, after, changes, sides, nearest, moved, suspects, came)
 
 
 @dataclass(frozen=True)
