@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from streamstate.errors import EpochGoneError, InvalidArgumentError
 from streamstate.replay.forks import Fork
 from streamstate.replay.forks.fork import fork, fork_before_first_epoch
-from streamstate.replay.stepping.fork_capture import ForkCapture, temporary_folder
+from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner, Watermark
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
@@ -21,6 +21,7 @@ from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.progress_callback import ProgressCallback
 from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
 
 

@@ -476,20 +476,24 @@ class History:
         """Why a key changed in an epoch: the input rows that fell on it, its values before and after, and the cause.
 
         The input is read again as by :meth:`inputs`, and the query's own plan below the stateful operator runs over it,
-        so that filters, joins with static tables, expressions and late rows count as they did.
+        so that filters, joins with static tables, expressions and late rows count as they did. For an operator above
+        another one the epoch is run again as far as its input, over a copy of the checkpoint: its rows are those that
+        the lower operator emitted.
 
         Args:
             epoch: the epoch, as in :meth:`at`.
             table: a state table, or ``result``; by default the result if it is known, otherwise the only state table.
                 For a join one of its sides, and the rows of both sides are returned.
-            **key: a value for each key column (for a join all but ``index``), or ``key={…}``.
+            **key: a value for each key column (for a join all but the row's number), or ``key={…}``. A session's window
+                may stand for its start: ``session_window={"start": …, "end": …}``.
 
         Returns:
             A :class:`Why`, which a notebook shows. Of the rows 200 are shown, and all are counted.
 
         Raises:
-            NotReplayableError: the rows came from another stateful operator, or as :meth:`inputs`.
-            EpochGoneError: as :meth:`inputs`.
+            NotReplayableError: as :meth:`inputs`.
+            EpochGoneError: as :meth:`inputs`, or the rows came from another stateful operator, whose state of the epoch
+                before Spark has purged.
             NoResultError: as :meth:`inputs`.
             UnknownEpochError: there is no such epoch.
 

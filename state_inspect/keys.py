@@ -12,13 +12,16 @@ import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
-from streamstate.snapshots.operators import HASH
+from streamstate.snapshots.operators import HASH, POSITION
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
 
 Keys: TypeAlias = "pd.DataFrame | pa.Table | Sequence[Mapping[str, Any]]"
 """A frame or an Arrow table with the key columns, or a dict per key."""
+
+SESSION_START = "sessionStartTime"
+"""The last key column of a state of session windows, as Spark calls it."""
 
 _ORDER = "_key_order"
 
@@ -81,6 +84,28 @@ def typed_key(key: Mapping[str, Any], schema: pa.Schema) -> pa.Table | None:
     return (
         row if all(type(typed[name]) is type(value) and typed[name] == value for name, value in key.items()) else None
     )
+
+
+def row_number_column(table: str, key_columns: Sequence[str]) -> str | None:
+    """The last key column of a side of a join, which numbers the rows of a key; None for other tables.
+
+    Spark calls it ``index``; if that name is taken, it is ``index_2`` and so on.
+    """
+    named = [column for column in key_columns if column != POSITION]
+    is_side = table.endswith(("_left", "_right")) and len(named) > 1 and named[-1].startswith("index")
+    return named[-1] if is_side else None
+
+
+def session_column(key_columns: Sequence[str], schema: pa.Schema) -> str | None:
+    """The column with a session's window, which begins at :data:`SESSION_START`; None if the table has no sessions."""
+    if SESSION_START not in key_columns[-1:]:
+        return None
+    windows = [
+        field.name
+        for field in schema
+        if pa.types.is_struct(field.type) and {part.name for part in field.type} == {"start", "end"}
+    ]
+    return windows[0] if windows else None
 
 
 def key_text(key: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ PAGES = {
         "Check whether a query is deterministic, and find out what makes it differ.",
         (
             *("audit", "Audit", f"{_CORE}.replay.audit.report.AuditedReplay"),
-            *(f"{_CORE}.replay.audit.report.Divergence", f"{_CORE}.replay.audit.suspects.Suspect"),
+            *(f"{_CORE}.replay.audit.report.Divergence", f"{_CORE}.state_inspect.suspects.suspect.Suspect"),
             *("check_audit_record", "AuditRecordCheck"),
         ),
     ),

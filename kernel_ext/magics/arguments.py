@@ -325,13 +325,16 @@ def past_epoch(text: str) -> int | str:
     return int(text)
 
 
-def typed_key(state: StateTable, given: list[str], optional: str | None = None) -> dict[str, Any]:
+def typed_key(
+    state: StateTable, given: list[str], optional: str | None = None, instead: str | None = None
+) -> dict[str, Any]:
     """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns.
 
     Args:
         state: the table.
         given: the words.
         optional: a column that may be left out.
+        instead: a column that may be given in its place.
     """
     from streamstate.state_inspect.keys import parse_value
 
@@ -340,7 +343,7 @@ def typed_key(state: StateTable, given: list[str], optional: str | None = None) 
         column, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgumentError(f"Invalid --key {text!r}: expected COLUMN=VALUE.\n{_spelling(state)}")
-        if column not in state.key_columns:
+        if column not in (*state.key_columns, instead):
             raise UnknownColumnError.among("key column", column, state.key_columns, where=f"in {state.name}")
         key[column] = parse_value(value, state.schema.field(column))
     if missing := [column for column in state.key_columns if column not in key and column != optional]:

@@ -171,8 +171,17 @@ def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> An
     """A key's history, or why it changed."""
     if args.why is None:
         return history.key_history(state.name, key=typed_key(state, args.key))
-    is_join = state.name.endswith(("_left", "_right"))
-    return history.why(args.why, table=state.name, key=typed_key(state, args.key, "index" if is_join else None))
+    return history.why(args.why, table=state.name, key=_key_of_why(state, args.key))
+
+
+def _key_of_why(state: StateTable, given: list[str]) -> dict[str, Any]:
+    """A key: of a join without the row's number, of a session window also by the window that the result shows."""
+    from streamstate.state_inspect.keys import SESSION_START, row_number_column, session_column
+
+    window = session_column(state.key_columns, state.schema)
+    if window is not None and any(text.startswith(f"{window}=") for text in given):
+        return typed_key(state, given, SESSION_START, window)
+    return typed_key(state, given, row_number_column(state.name, state.key_columns))
 
 
 def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:

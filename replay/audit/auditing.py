@@ -16,27 +16,28 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, choices
-from streamstate.replay.audit.plan_suspects import suspects_of
-from streamstate.replay.audit.python_suspects import suspects_in
 from streamstate.replay.audit.record import offsets_digest, recorded_states
 from streamstate.replay.audit.record_check import check_audit_record
 from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
-from streamstate.replay.audit.suspects import Suspect
-from streamstate.replay.forks.checkpoint_files import nearest_epochs, why_unavailable
 from streamstate.replay.forks.fork import fork, fork_before_first_epoch
-from streamstate.replay.stepping.fork_capture import ForkCapture, temporary_folder
+from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint_files import nearest_epochs, why_unavailable
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.spark.session import session
 from streamstate.snapshots.state_reader import no_state
+from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
 from streamstate.state_inspect.branches.comparison import Divergence as BranchDivergence
+from streamstate.state_inspect.suspects.plan_suspects import suspects_of
+from streamstate.state_inspect.suspects.python_suspects import suspects_in
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 # This many epochs are run, captured in one pass and compared before the next.
 _CHUNK = 25
@@ -280,7 +281,7 @@ def _suspects(build_query: BuildQuery, frame: DataFrame) -> list[Suspect]:
     def place(suspect: Suspect) -> tuple[str, str]:
         return suspect.what, suspect.where.rsplit("(", 1)[-1]
 
-    found = suspects_of(frame)
+    found = suspects_of(frame._jdf.queryExecution().analyzed())
     known = {place(suspect) for suspect in found}
     return [*found, *(suspect for suspect in suspects_in(build_query, "build_query") if place(suspect) not in known)]
 

@@ -14,7 +14,8 @@ import pandas as pd
 
 from streamstate.replay.audit.record import DETERMINISTIC, DIVERGED, FORMAT, KIND, SAME, States, checksum, epoch_chain
 from streamstate.replay.audit.record_check import AuditRecordCheck
-from streamstate.replay.audit.suspects import Evidence, Suspect, ranked
+from streamstate.replay.audit.suspects import Evidence, ranked
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 _SHOWN = 5
 

@@ -18,7 +18,6 @@ from sqlglot.errors import SqlglotError
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownTableError, choices
 from streamstate.replay.debugging.branches import Branch, BranchTree, DebugBranch
 from streamstate.replay.stepping.breakpoints import Until
-from streamstate.replay.stepping.fork_capture import temporary_folder
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.checks import whole_number
@@ -27,6 +26,7 @@ from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.plan_graph import PlanGraph
 from streamstate.snapshots.progress_callback import ProgressCallback
 from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import History
 from streamstate.state_inspect.sql.parse_tree import first_error
 

@@ -23,7 +23,13 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError, ForkError
-from streamstate.replay.forks.checkpoint_files import (
+from streamstate.replay.forks.edit_encoding import MAX_EDITED_ROWS
+from streamstate.replay.forks.edits import EditInput, parse_edits
+from streamstate.replay.forks.rewritten_state import RewrittenState
+from streamstate.replay.forks.state_rewriter import StateRewriter
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint_copy import bring
+from streamstate.snapshots.checkpoint_files import (
     STORE_HINT,
     ForkContents,
     epoch_gone,
@@ -31,13 +37,8 @@ from streamstate.replay.forks.checkpoint_files import (
     state_files_at,
     why_unavailable,
 )
-from streamstate.replay.forks.edit_encoding import MAX_EDITED_ROWS
-from streamstate.replay.forks.edits import EditInput, parse_edits
-from streamstate.replay.forks.rewritten_state import RewrittenState, with_schema_paths
-from streamstate.replay.forks.state_rewriter import StateRewriter
-from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
+from streamstate.snapshots.filesystem import Files, Volume, files_for, local_path, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_comparison import StateAt, state_differences
@@ -283,25 +284,8 @@ class ForkBuilder:
         return volume + written + self._bring(late, epoch)
 
     def _bring(self, contents: ForkContents, epoch: int) -> Volume:
-        copied = {path: self.files.text(f"{self.original.path}/{path}") for path in contents.copied}
-        volume = Volume()
-        for path, text in {**copied, **contents.texts}.items():
-            if text is not None:
-                volume += Volume(copied=self.files.write(inside(self.target, path), self._adapted(path, text)))
-        for path in contents.folders:
-            self.files.copy_tree(f"{self.original.path}/{path}", f"{self.target}/{path}")
-        pairs = ((inside(self.original.path, name), inside(self.target, name)) for name in contents.linked)
-        try:
-            return volume + self.files.copy(pairs)
-        except FileNotFoundError as error:
-            raise epoch_gone(self.original, self.files, epoch) from error
-
-    def _adapted(self, path: str, text: str) -> str:
-        """The text of a small file in the fork, with the full paths of schema files pointing into the fork."""
-        if self._rewritten is not None:
-            text = self._rewritten.text(path, text)
-        local = local_path(self.target)
-        return with_schema_paths(path, text, self.target if local is None else f"file:{local}")
+        adapted = None if self._rewritten is None else self._rewritten.text
+        return bring(contents, self.original, epoch, self.target, files=self.files, adapted=adapted)
 
     def _verify_files(self, contents: ForkContents, epoch: int) -> None:
         """Compare the fork with the original: the same files, with the same contents, make up its state."""

@@ -10,23 +10,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamstate.errors import UntrustedCheckpointError
-from streamstate.replay.forks.checkpoint_files import ForkContents
 from streamstate.replay.forks.edit_encoding import EditedTable, encode_edits
 from streamstate.replay.forks.edits import EditInput
 from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS
-from streamstate.snapshots.filesystem import Files, inside
+from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, as_json, split_text
+from streamstate.snapshots.checkpoint_files import ForkContents
+from streamstate.snapshots.filesystem import Files
 from streamstate.snapshots.state_comparison import TableDifference
 
-_OPERATOR_METADATA = re.compile(r"state/\d+/_metadata/(metadata|v2/\d+)")
-_SCHEMA_PATH = re.compile(r".*?/(state/\d+/(?:\d+/)?_stateSchema/.*)", re.DOTALL)
-_SCHEMA_PATHS = "stateSchemaFilePaths"
 _OFFSETS = re.compile(r"offsets/\d+")
 
 
@@ -153,12 +149,12 @@ def _with_partitions(path: str, text: str, partitions: int) -> str:
     """The text of a small file for another number of partitions; most files do not mention it."""
     if _OFFSETS.fullmatch(path):
         return offsets_with_partitions(text, partitions)
-    if not _OPERATOR_METADATA.fullmatch(path):
+    if not OPERATOR_METADATA.fullmatch(path):
         return text
-    version, metadata = _parsed(text)
+    version, metadata = split_text(text)
     for store in metadata["stateStoreInfo"]:
         store["numPartitions"] = partitions
-    return f"{version}\n{_json(metadata)}"
+    return f"{version}\n{as_json(metadata)}"
 
 
 def offsets_with_partitions(text: str, partitions: int) -> str:
@@ -170,40 +166,11 @@ def offsets_with_partitions(text: str, partitions: int) -> str:
     version, head, *sources = text.split("\n")
     metadata = json.loads(head)
     metadata["conf"] = {**metadata.get("conf", {}), SHUFFLE_PARTITIONS: str(partitions)}
-    return "\n".join([version, _json(metadata), *sources])
-
-
-def with_schema_paths(path: str, text: str, root: str) -> str:
-    """The text of a small file; the full paths of schema files in operator metadata lead into the fork at ``root``."""
-    if not _OPERATOR_METADATA.fullmatch(path):
-        return text
-    try:
-        version, metadata = _parsed(text)
-        stores = [store for store in metadata["stateStoreInfo"] if store.get(_SCHEMA_PATHS)]
-        for store in stores:
-            store[_SCHEMA_PATHS] = [_schema_in(root, path, schema) for schema in store[_SCHEMA_PATHS]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UntrustedCheckpointError.file(path, "does not describe an operator as Spark does") from error
-    return f"{version}\n{_json(metadata)}" if stores else text
-
-
-def _schema_in(root: str, path: str, schema: str) -> str:
-    if (found := _SCHEMA_PATH.fullmatch(schema)) is None:
-        raise UntrustedCheckpointError.file(path, f"gives {schema!r} as the path of a schema, which is not inside it")
-    return inside(root, found[1])
+    return "\n".join([version, as_json(metadata), *sources])
 
 
 def _with_state_ids(text: str, ids: Mapping[str, Sequence[Sequence[str]]]) -> str:
     """The text of a ``commits/N`` that names other state files for some operators."""
-    version, commit = _parsed(text)
+    version, commit = split_text(text)
     commit["stateUniqueIds"] = {**commit.get("stateUniqueIds", {}), **ids}
-    return f"{version}\n{_json(commit)}"
-
-
-def _parsed(text: str) -> tuple[str, Any]:
-    version, _, head = text.partition("\n")
-    return version, json.loads(head)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return f"{version}\n{as_json(commit)}"

@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from streamstate.errors import EpochGoneError, ForkError, NotReplayableError, choices
-from streamstate.replay.forks.checkpoint_files import why_unavailable
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.replay.stepping.step_report import EpochInput
+from streamstate.replay.stepping.step_report import InputOrigin
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint_files import why_unavailable
 from streamstate.snapshots.file_source_log import entries, log_upto
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.source_progress import source_batch
@@ -30,7 +30,7 @@ class NextEpoch:
     """An epoch that is about to be run."""
 
     number: int
-    input: EpochInput
+    input: InputOrigin
     texts: Mapping[str, str] = field(default_factory=dict)
     """The files to write for it, the plan last."""
     partitions: int | None = None

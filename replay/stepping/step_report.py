@@ -17,7 +17,7 @@ Stopped: TypeAlias = Literal["done", "breakpoint", "end", "error"]
 """Why a step ended: it ran all requested epochs; a breakpoint; the original has no further epoch; an error in the
 query's own code, with ``until="error"``."""
 
-EpochInput: TypeAlias = Literal["original", "planned", "new", "none"]
+InputOrigin: TypeAlias = Literal["original", "planned", "new", "none"]
 """Which input an epoch read: that of the original's epoch of the same number; the same, but the original planned the
 epoch and never committed it; what the sources have now; none, because the state was only repartitioned."""
 
@@ -46,7 +46,7 @@ class EpochRun:
     seconds: float
     input_rows: int | None
     watermark: datetime | None = None
-    input: EpochInput = "original"
+    input: InputOrigin = "original"
     _capture: ForkCapture | None = field(default=None, repr=False, compare=False)
 
     @property

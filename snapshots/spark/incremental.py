@@ -1,4 +1,4 @@
-"""Planning an epoch of a streaming query as Spark does. Nothing is run, read or written."""
+"""Planning an epoch of a streaming query as Spark does. Nothing is run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,22 @@ def incremental(
     before: EpochClock | None = None,
     now: EpochClock = _NO_TIME,
     state: str = "none",
+    restart_from: Any = None,
 ) -> Any:
-    """Spark's execution of an epoch, planned as one that is not the query's first: it reads and writes nothing."""
+    """Spark's execution of an epoch.
+
+    Args:
+        spark: the session.
+        analyzed: the query's analysed plan.
+        mode: the output mode.
+        epoch: its number.
+        before: the times of the epoch before; None if there is none.
+        now: the times of the epoch.
+        state: the folder with the state of all operators.
+        restart_from: a mutable Scala map with the unique ids of the state's files of the epoch before, by operator
+            (empty in checkpoint format 1), to plan the first epoch after a restart, which writes into the folder; None
+            to plan one that is not the first: that reads and writes nothing.
+    """
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
     package = jvm.org.apache.spark.sql.execution.streaming.runtime
@@ -48,8 +62,10 @@ def incremental(
     uuid = jvm.java.util.UUID.randomUUID
     propagator = scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
     rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
+    if restart_from is not None:
+        rest[0] = restart_from
     output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
-    first_batch = False
+    first_batch = restart_from is not None
     previous = jvm.scala.Option.empty() if before is None else jvm.scala.Option.apply(_metadata(spark, before))
     return package.IncrementalExecution(
         java, analyzed, output_mode, state, uuid(), uuid(), epoch, previous, _metadata(spark, now), propagator,

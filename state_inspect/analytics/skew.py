@@ -13,6 +13,7 @@ from streamstate.snapshots.duckdb_sql import listed
 from streamstate.snapshots.operators import HASH, PARTITION, POSITION
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.keys import row_number_column
 from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -96,10 +97,8 @@ def grouping(table: IntervalTable, name: str, by: Sequence[str] | str | None) ->
                 f"Invalid by={by!r}: expected at least one key column.\nKey columns: {', '.join(table.key_columns)}."
             )
         return chosen
-    keys = [column for column in table.key_columns if column != POSITION]
-    # The sides of a join number the rows of a key in a column that Spark calls index.
-    if name.endswith(("_left", "_right")) and len(keys) > 1 and keys[-1].startswith("index"):
-        keys.pop()
+    number = row_number_column(name, table.key_columns)
+    keys = [column for column in table.key_columns if column not in (POSITION, number)]
     return keys or [*table.key_columns]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.query_plans.spark_plan import STATEFUL
-from streamstate.snapshots.spark.catalyst import kind_of, scala_object, walk
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
@@ -31,12 +30,16 @@ from streamstate.state_inspect.inputs.inputs import (
     sources_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
+from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.suspects.plan_suspects import suspects_of
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -59,25 +62,22 @@ class EpochInput:
         self._checkpoint = checkpoint = checkpoint_of(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
-        self.late_watermark = _moment(0 if before is None else before.watermark)
-        """What rows had to be later than: the watermark of the epoch before, which its own input moves on."""
-        mode = self._planned.plan.mode
         made = incremental(
             spark,
             self._planned.analyzed,
-            mode,
+            self._planned.plan.mode,
             epoch=epoch,
             before=before,
             now=self.clock,
             state=f"{checkpoint.path}/state",
         )
-        physical = {
-            int(node.stateInfo().get().operatorId()): node
-            for node in walk(made.executedPlan())
-            if kind_of(node) in STATEFUL
-        }
-        self._physical = [physical[number] for number in sorted(physical)]
+        self._physical = physical_operators(made)
         self._nodes = stateful_nodes(self._planned.analyzed)
+        if len(self._nodes) != len(self._physical):
+            raise NotReplayableError(
+                f"Spark runs {query.name} with other stateful operators than its plan names, as it does for a streaming"
+                " limit: what came into each is not known.\nAsk history.inputs for all that the sources delivered."
+            )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
@@ -87,24 +87,39 @@ class EpochInput:
         """The number of the operator that has no other one below it."""
         return len(self._nodes) - 1
 
-    def _delivered(self, epoch: int) -> list[tuple[Any, Any]]:
+    def _delivered(self, epoch: int, *, streaming: bool = False) -> list[tuple[Any, Any]]:
         """Each leaf of the plan, and what it delivered in an epoch."""
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        batches = [(leaf, self._reader.batch(leaf, ranges[name])) for name, leaf in distinct.items()]
+        batches = [
+            (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
+        ]
         check_unchanged(self._query.name, epoch, self._reader.changed)
         return batches
 
     def of(self, operator: int) -> list[SideInput]:
         """What came into an operator: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
-        node, physical = self._nodes[operator], self._physical[operator]
+        sides = operator_inputs(jvm, self._nodes[operator], self._physical[operator], self._planned.plan.mode)
+        if any(stateful_nodes(came.plan) for came in sides):
+            sides = self._made_again(operator)
         found = []
-        for came in operator_inputs(jvm, node, physical, self._planned.plan.mode):
+        for came in sides:
             plan = over_input(jvm, came.plan, self._batches, self.clock)
             found.append(SideInput(came, rows_of(self._planned.spark, plan)))
         return found
+
+    def nondeterministic(self, operator: int) -> tuple[Suspect, ...]:
+        """What may be nondeterministic below an operator, so that other rows may come in when it is run again."""
+        found = [suspect for below in each(self._nodes[operator].children()) for suspect in suspects_of(below)]
+        return tuple(dict.fromkeys(found))
+
+    def _made_again(self, operator: int) -> list[OperatorInput]:
+        """What came into an operator with others below it, which are run again."""
+        batches = self._delivered(self._epoch, streaming=True)
+        with rerun(self._planned, self._checkpoint, self._epoch, (self._before, self.clock), batches) as physical:
+            return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
     def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
         """The keys of some rows of a side, a session's own window among them."""
@@ -141,8 +156,8 @@ class EpochInput:
                 return {str(name): value for name, value in row.items()}
         return None
 
-    def matching(self, side: SideInput, key: Sequence[Any], session: Mapping[str, Any] | None) -> DataFrame:
-        """The rows that fell on a key and were not late."""
+    def matching(self, side: SideInput, key: Sequence[Any]) -> DataFrame:
+        """The rows that fell on a key, of any of its sessions, and were not late."""
         jvm: Any = self._planned.spark._jvm
         rows: DataFrame = side.rows
         if side.came.late is not None:
@@ -151,12 +166,24 @@ class EpochInput:
             # Without its metadata: a later groupBy on a session window would merge sessions.
             rows = rows.select("*", column_of(jvm, expression).alias("_key", metadata={}))
             rows = rows.where(_equal(F.col("_key"), value, rows.schema["_key"].dataType)).drop("_key")
-        if side.came.session is not None and session is not None:
-            rows = rows.select("*", column_of(jvm, side.came.session).alias("_key", metadata={}))
-            own = F.col("_key")
-            rows = rows.where((own["start"] >= F.lit(session["start"])) & (own["end"] <= F.lit(session["end"])))
-            rows = rows.drop("_key")
         return rows
+
+    def windows_of(self, side: SideInput, rows: DataFrame) -> list[Window]:
+        """The session windows of some rows of a side, before they are merged."""
+        found = rows.select(*self._window(side)).distinct().collect()
+        return [(start, end) for start, end in found]
+
+    def within(self, side: SideInput, rows: DataFrame, session: Window | None) -> DataFrame:
+        """Those rows of a side whose session windows were merged into a session."""
+        if session is None:
+            return rows.limit(0)
+        start, end = self._window(side)
+        # Not by a condition on the window itself, from whose metadata Spark would merge sessions.
+        return rows.where((start >= session[0]) & (end <= session[1]))
+
+    def _window(self, side: SideInput) -> tuple[Column, Column]:
+        window = column_of(self._planned.spark._jvm, side.came.session)
+        return F.unix_micros(window["start"]), F.unix_micros(window["end"])
 
 
 def _equal(column: Any, value: Any, kind: Any) -> Any:
@@ -177,10 +204,6 @@ def _clock(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> EpochClo
         return EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
     entry = query.known_entries.of(epoch)
     return EpochClock(_milliseconds(None if entry is None else entry.watermark))
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _milliseconds(moment: datetime | None) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streamstate.errors import NotReplayableError
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
@@ -48,6 +48,9 @@ class OperatorInput:
     session: Any = None
     """The expression of a row's own session window, if the operator merges sessions."""
     is_aggregation: bool = False
+    watermark: datetime | None = None
+    """The operator's own, which rows had to be later than; None if it drops none. With operators below, it may be
+    earlier than the query's."""
 
     @property
     def late(self) -> Column | None:
@@ -62,10 +65,15 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
     """What comes into a stateful operator: a logical node, and the physical one that Spark made of it."""
     kind = kind_of(node)
     conditions = _watermarks_passed(jvm, physical, mode)
+    watermarks = {side: None if passed is None else _own_watermark(physical) for side, passed in conditions.items()}
     if kind == JOIN:
         return [
             OperatorInput(
-                side, getattr(node, side)(), tuple(each(getattr(physical, f"{side}Keys")())), conditions[side]
+                side,
+                getattr(node, side)(),
+                tuple(each(getattr(physical, f"{side}Keys")())),
+                conditions[side],
+                watermark=watermarks[side],
             )
             for side in ("left", "right")
         ]
@@ -85,7 +93,11 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
         keys = list(each(node.child().output()))[: int(node.groupingAttributesLen())]
     else:
         keys = list(each(node.child().output()))
-    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate")]
+    return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate", watermarks[""])]
+
+
+def _own_watermark(physical: Any) -> datetime:
+    return datetime.fromtimestamp(int(physical.eventTimeWatermarkForLateEvents().get()) / 1000, UTC)
 
 
 def _attribute(expression: Any) -> Any:
@@ -149,16 +161,18 @@ def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: E
         plan: the analysed plan, whose leaves are streams.
         batches: each leaf, and what it delivered.
         clock: the epoch's, for expressions of the current time.
-
-    Raises:
-        NotReplayableError: the rows come from another stateful operator.
     """
-    if stateful_nodes(plan):
-        raise NotReplayableError(
-            "The rows that came into this operator were made by another stateful operator of the query, and only those"
-            " of the lowest one can be read again.\nAsk about the state table of the operator below it."
-        )
-    return _at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
+    return at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
+
+
+def with_leaves(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]]) -> Any:
+    """A plan with what its sources delivered in the place of its leaves."""
+    if plan.children().isEmpty():
+        return next((batch for leaf, batch in batches if leaf.equals(plan)), plan)
+    old = list(each(plan.children()))
+    new = [with_leaves(jvm, child, batches) for child in old]
+    same = all(before is after for before, after in zip(old, new, strict=True))
+    return plan if same else plan.withNewChildren(scala_list(jvm, new))
 
 
 class _Carrier:
@@ -244,7 +258,7 @@ class _PartialFunction:
         implements = ("scala.PartialFunction",)
 
 
-def _at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
+def at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
     """The plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
     if not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
         return plan

@@ -13,7 +13,8 @@ import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.shown_rows import operator_number, shown_rows, source_rows
+from streamstate.state_inspect.inputs.shown_rows import as_run_again, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,6 +38,7 @@ class Late:
         groups: how many groups they form, which is what Spark's own ``numRowsDroppedByWatermark`` counts for an
             aggregation; None for other operators, for which it counts rows.
         came: how many rows came in.
+        nondeterministic: as :attr:`Why.nondeterministic`.
     """
 
     epoch: int
@@ -45,6 +47,7 @@ class Late:
     sides: Mapping[str, DataFrame]
     came: int
     groups: int | None = None
+    nondeterministic: tuple[Suspect, ...] = ()
     _keep: object = None
 
     def count(self) -> int:
@@ -96,7 +99,7 @@ class Late:
 
     def __repr__(self) -> str:
         shown = self.rows.to_string(index=False) if self.count() else ""
-        return "\n".join(filter(None, [self._title(), shown, self._left_out()]))
+        return "\n".join(filter(None, [self._title(), shown, self._left_out(), as_run_again(self.nondeterministic)]))
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{html.escape(self._title())}</p>"]
@@ -104,6 +107,8 @@ class Late:
             parts.append(as_html(self.rows))
         if left_out := self._left_out():
             parts.append(f"<p>{html.escape(left_out)}</p>")
+        if (note := as_run_again(self.nondeterministic)) is not None:
+            parts.append(f"<p>{html.escape(note)}</p>")
         return "".join(parts)
 
     def _title(self) -> str:
@@ -137,13 +142,14 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
-        watermark = input_of.late_watermark
+        watermark = side.came.watermark
         late = side.rows.where(side.came.late)
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
             groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
         came += side.rows.count()
-    return Late(epoch, number, watermark, sides, came, groups, input_of)
+    suspects = input_of.nondeterministic(number)
+    return Late(epoch, number, watermark, sides, came, groups, suspects, input_of)
 
 
 def _lateness(passed: Any) -> Column:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
+
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +34,14 @@ def shown_rows(sides: Mapping[str, DataFrame]) -> pd.DataFrame:
     for side, frame in zip(sides, frames, strict=True):
         frame.insert(0, "side", side)
     return pd.concat(frames, ignore_index=True)
+
+
+def as_run_again(suspects: Sequence[Suspect]) -> str | None:
+    """That rows may differ from those of the epoch, because something below the operator is nondeterministic."""
+    if not suspects:
+        return None
+    found = ", ".join(dict.fromkeys(suspect.what for suspect in suspects))
+    return f"In the epoch they may have been others: {found} may differ when run again. .nondeterministic says why."
 
 
 def operator_number(table: str) -> int:

@@ -49,13 +49,19 @@ class SourceReader:
                 stream.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def batch(self, leaf: Any, source: SourceRange) -> Any:
-        """What a leaf of a streaming plan delivered, as a batch plan with the leaf's own attributes."""
+    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
+        """What a leaf of a streaming plan delivered, as a plan with the leaf's own attributes.
+
+        Args:
+            leaf: the leaf.
+            source: from where to where its source is read.
+            streaming: whether the plan is to be one of a stream, as Spark has it when it runs an epoch.
+        """
         if source.is_empty:
-            return self._nothing(leaf)
+            return self._nothing(leaf, streaming=streaming)
         self._check(leaf)
         log = self._log_of_files(source) if is_file_source(leaf) else self._copy(source)
-        optional, streaming = self._jvm.scala.Option, False
+        optional = self._jvm.scala.Option
         if kind_of(leaf) == "StreamingRelationV2" and leaf.v1Relation().isEmpty():
             plan = self._second_version(leaf, log, source)
         else:
@@ -73,7 +79,8 @@ class SourceReader:
             dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
             rows = dataset.ofRows(self._quiet._jsparkSession, plan)
             relation = scala_object(self._jvm, _EXECUTION + "LogicalRDD")
-            plan = relation.fromDataset(rows.queryExecution().toRdd(), rows, streaming, streaming)
+            last = getattr(relation, "fromDataset$default$4")()
+            plan = relation.fromDataset(rows.queryExecution().toRdd(), rows, streaming, last)
         return self._renamed(plan, leaf)
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
@@ -103,11 +110,10 @@ class SourceReader:
                     "Use a source that keeps its input, such as files, Kafka, Delta or rate."
                 )
 
-    def _nothing(self, leaf: Any) -> Any:
+    def _nothing(self, leaf: Any, *, streaming: bool) -> Any:
         plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
         defaults = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         rows = getattr(defaults, "$lessinit$greater$default$2")()
-        streaming = False
         return plans.LocalRelation(leaf.output(), rows, streaming, self._jvm.scala.Option.empty())
 
     def _renamed(self, plan: Any, leaf: Any) -> Any:

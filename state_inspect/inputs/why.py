@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,19 +13,25 @@ import pandas as pd
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.shown_rows import SHOWN, operator_number, shown_rows, source_rows
-from streamstate.state_inspect.keys import check_key, key_of, value_text
+from streamstate.state_inspect.inputs.sessions import StateSessions
+from streamstate.state_inspect.inputs.shown_rows import SHOWN, as_run_again, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.keys import (
+    SESSION_START,
+    check_key,
+    key_of,
+    row_number_column,
+    session_column,
+    value_text,
+)
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamstate.state_inspect.snapshot import Snapshot
-
-_INDEX = "index"
-"""The last key column of a join's state, which numbers the rows of a key."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,6 +50,8 @@ class Why:
             name ``rows``. They are DataFrames of Spark: the rows that came into the operator, and the sources' whole
             rows in ``_source0``, ….
         nearest: the epochs before and after at which the key changed; None where there is none.
+        nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
+            ``where`` and ``why``, as :func:`streamstate.audit` has it: other rows may have come in then.
         moved: for a change that the watermark made, the row of the epoch before that moved it there; otherwise None.
     """
 
@@ -56,6 +64,7 @@ class Why:
     sides: Mapping[str, DataFrame]
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
+    nondeterministic: tuple[Suspect, ...] = ()
     _keep: object = None
 
     @property
@@ -90,6 +99,8 @@ class Why:
         parts.append(f"after:  {_text(self.after)}")
         if self._is_join():
             parts = [parts[0], *parts[2:-1], "changes of the state:", self.changes.to_string(index=False)]
+        if (note := as_run_again(self.nondeterministic)) is not None:
+            parts.append(note)
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -100,6 +111,8 @@ class Why:
             parts += ["<p>The input:</p>", as_html(self.rows)]
         if (left_out := self._left_out()) is not None:
             parts.append(f"<p>{html.escape(left_out)}</p>")
+        if (note := as_run_again(self.nondeterministic)) is not None:
+            parts.append(f"<p>{html.escape(note)}</p>")
         return "".join(parts)
 
     def _is_join(self) -> bool:
@@ -132,44 +145,91 @@ def explained(
     """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
+    asked = _asked(query, table, given)
+    came = EpochInput(query, epoch)
+    changes, nearest = _changes(query, asked, epoch)
+    earlier = [one for one in query.captured() if one < epoch]
+    before = _row(at(earlier[-1]), asked) if earlier else None
+    key = list(asked.state_key.values())
+    sides = {}
+    number = operator_number(asked.columns.state)
+    for side in came.of(number):
+        rows = came.matching(side, key[: len(side.came.keys)])
+        if side.came.session is not None:
+            sessions = StateSessions(
+                query,
+                at,
+                asked.columns.state,
+                epoch=epoch,
+                before=earlier[-1] if earlier else None,
+                key=asked.state_key,
+            )
+            rows = came.within(side, rows, sessions.merged(partial(came.windows_of, side, rows)))
+        sides[side.came.side or "rows"] = rows
+    moved = came.moved_by() if WATERMARK in changes["cause"].tolist() else None
+    after = _row(at(epoch), asked)
+    suspects = came.nondeterministic(number)
+    return Why(epoch, asked.columns.state, asked.key, before, after, changes, sides, nearest, moved, suspects, came)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A key that was asked about."""
+
+    table: str
+    columns: ShownColumns
+    key: Mapping[str, Any]
+    """By the names that it was asked with."""
+    row_key: Mapping[str, Any]
+    """By the table's key columns."""
+    state_key: Mapping[str, Any]
+    """By the state's, in the order on disk."""
+    is_join: bool
+
+
+def _asked(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> _Asked:
     name = table or choose_table(None, query.tables(), query.name)
     columns = shown_columns(query, name)
-    is_join = columns.state.endswith(("_left", "_right"))
+    of_state = query.columns(columns.state).key_columns
+    row_number = row_number_column(columns.state, of_state)
     key = key_of(given, columns.key_columns)
-    if is_join:
-        key.pop(_INDEX, None)
-    check_key(key, [column for column in columns.key_columns if not (is_join and column == _INDEX)], name)
-    came = EpochInput(query, epoch)
-    number = operator_number(columns.state)
-    life = key_life(query, _in_state(columns, key))
-    life = life[life["table"].map(operator_number) == number]
+    row_key = _by_start(columns, key)
+    needed = [column for column, own in columns.state_keys.items() if own != row_number]
+    if row_number is not None:
+        key = row_key = {column: value for column, value in key.items() if columns.state_keys.get(column) != row_number}
+    check_key(row_key, needed, name)
+    return _Asked(name, columns, key, row_key, _in_state(columns, row_key, of_state), row_number is not None)
+
+
+def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
+    """A key with a session's window, which the result shows, by the state's own: the session's start."""
+    window = session_column(columns.key_columns, columns.schema)
+    if window is None or SESSION_START in key or not isinstance(key.get(window), Mapping) or "start" not in key[window]:
+        return dict(key)
+    return {column: value for column, value in key.items() if column != window} | {SESSION_START: key[window]["start"]}
+
+
+def _changes(query: RecordedQuery, asked: _Asked, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
+    """What changed in the epoch, and the epochs before and after with changes."""
+    life = key_life(query, asked.state_key)
+    life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
     epochs = sorted({int(one) for one in life["epoch"]})
-    earlier_change = max((one for one in epochs if one < epoch), default=None)
-    next_change = min((one for one in epochs if one > epoch), default=None)
+    before = max((one for one in epochs if one < epoch), default=None)
+    after = min((one for one in epochs if one > epoch), default=None)
     changes = life[life["epoch"] == epoch].dropna(axis="columns", how="all")
     if "cause" not in changes:
         changes = changes.assign(cause=pd.Series(dtype=str))
-    earlier = [one for one in query.captured() if one < epoch]
-    before = _row(at(earlier[-1]), name, key) if earlier and not is_join else None
-    after = None if is_join else _row(at(epoch), name, key)
-    state_key = list(_in_state(columns, key, query.columns(columns.state).key_columns).values())
-    session = (after or before or {}).get("session_window")
-    sides = {
-        side.came.side or "rows": came.matching(side, state_key[: len(side.came.keys)], session)
-        for side in came.of(number)
-    }
-    moved = came.moved_by() if WATERMARK in changes["cause"].tolist() else None
-    return Why(epoch, columns.state, key, before, after, changes, sides, (earlier_change, next_change), moved, came)
+    return changes, (before, after)
 
 
-def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str] | None = None) -> dict[str, Any]:
+def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
     """A key by the state's own columns."""
     named = {own: key[shown] for shown, own in columns.state_keys.items() if shown in key}
-    return {column: named[column] for column in order or named if column in named}
+    return {column: named[column] for column in order if column in named}
 
 
-def _row(snapshot: Snapshot, table: str, key: Mapping[str, Any]) -> dict[str, Any] | None:
-    return snapshot.table(table).lookup(key=dict(key))
+def _row(snapshot: Snapshot, asked: _Asked) -> dict[str, Any] | None:
+    return None if asked.is_join else snapshot.table(asked.table).lookup(key=dict(asked.row_key))
 
 
 def _text(row: Mapping[str, Any] | None) -> str:

@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
-from streamstate.replay.audit.plan_suspects import suspects_of
-from streamstate.replay.audit.python_suspects import suspects_in
-from streamstate.replay.audit.suspects import Evidence, Suspect, SuspectKind, ranked
+from streamstate.replay.audit.suspects import Evidence, ranked
+from streamstate.state_inspect.suspects.plan_suspects import suspects_of
+from streamstate.state_inspect.suspects.python_suspects import suspects_in
+from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 COUNTER = [0]
 SEEN = 0
@@ -121,13 +122,13 @@ def stream(spark: SparkSession) -> DataFrame:
 def test_nondeterministic_expressions_in_a_plan_are_found(stream: DataFrame, name: str) -> None:
     """Expressions that a replay repeats exactly are not suspected."""
     build, expected = PLANS[name]
-    assert {suspect.what for suspect in suspects_of(build(stream))} == expected
+    assert {suspect.what for suspect in suspects_of(build(stream)._jdf.queryExecution().analyzed())} == expected
 
 
 def test_a_suspect_has_the_columns_it_flows_into(stream: DataFrame) -> None:
     """Columns are traced through projections to the buffer columns of the aggregate."""
     frame = stream.withColumn("r", F.rand()).withColumn("s", F.col("r") * 2).groupBy("k").agg(F.max("s"), F.min("v"))
-    (suspect,) = suspects_of(frame)
+    (suspect,) = suspects_of(frame._jdf.queryExecution().analyzed())
     assert suspect.columns == {"max"}
 
 

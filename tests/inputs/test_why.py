@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
@@ -19,29 +18,25 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 import streamstate as ss
+from inputs.streams import (
+    EPOCHS,
+    HOUR,
+    JOINED,
+    START,
+    Source,
+    ids,
+    read,
+    right_of,
+    rows_of_file,
+    run,
+    watermark_before,
+    write_files,
+)
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-EPOCHS = 4
-START = pd.Timestamp("2024-01-01", tz="UTC")
-Source = Callable[..., "DataFrame"]
-
-
-def rows_of_file(epoch: int, seed: int, count: int = 300) -> pd.DataFrame:
-    """An hour of rows, a quarter of which come up to six hours late."""
-    random = np.random.default_rng(seed + epoch)
-    late = np.where(random.random(count) < 0.25, random.integers(0, 6 * 3600, count), 0)
-    seconds = epoch * 3600 + random.integers(0, 3600, count) - late
-    columns = {
-        "ts": (START + pd.to_timedelta(seconds, unit="s")).astype("datetime64[us, UTC]"),
-        "user": random.choice(["a", "b", "c"], count),
-        "x": random.random(count),
-        "id": np.arange(count) + epoch * count,
-    }
-    return pd.DataFrame(columns)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two folders of files, one file per epoch."""
     made = tmp_path_factory.mktemp("why")
     for name, seed in (("left", 0), ("right", 100)):
-        (made / name).mkdir()
-        for epoch in range(EPOCHS):
-            rows_of_file(epoch, seed).to_parquet(made / name / f"{epoch}.parquet")
+        write_files(made / name, [rows_of_file(epoch, seed) for epoch in range(EPOCHS)])
     return made
 
 
@@ -65,12 +58,6 @@ class Case:
     expected: Callable[[pd.DataFrame, pd.DataFrame, pd.Timestamp], list[pd.DataFrame]]
     late: Callable[[pd.DataFrame, pd.DataFrame, pd.Timestamp], list[pd.DataFrame]]
     table: str | None = None
-
-
-def right_of(source: Source) -> DataFrame:
-    """The other side of a join."""
-    columns = [F.col("ts").alias("rts"), F.col("user").alias("ruser"), F.col("id").alias("rid")]
-    return source("right", "1 hour").select(*columns)
 
 
 def names_of(_: Source) -> DataFrame:
@@ -115,8 +102,21 @@ def counted_by_processor(rows: DataFrame) -> DataFrame:
     )
 
 
-HOUR = {"start": START + pd.Timedelta("2h"), "end": START + pd.Timedelta("3h")}
-JOINED = "user = ruser AND rts BETWEEN ts - INTERVAL 1 HOUR AND ts + INTERVAL 1 HOUR"
+def joined(how: str) -> Case:
+    """A join of both streams."""
+    return Case(
+        "append",
+        lambda source: source().where("x > 0.2").join(right_of(source), F.expr(JOINED), how),
+        {"field0": "c"},
+        lambda left, right, watermark: [
+            left[(left.user == "c") & (left.x > 0.2) & (left.ts > watermark)],
+            right[(right.user == "c") & (right.ts > watermark)],
+        ],
+        lambda left, right, watermark: [left[(left.x > 0.2) & (left.ts <= watermark)], right[right.ts <= watermark]],
+        "op0_left",
+    )
+
+
 CASES = {
     "filter": Case(
         "update",
@@ -176,21 +176,25 @@ CASES = {
         lambda left, _, watermark: [left[(left.user == "b") & (left.id % 50 == 7) & (left.ts > watermark)]],
         lambda left, _, watermark: [left[left.ts <= watermark]],
     ),
-    "join": Case(
+    "deduplication without a watermark": Case(
         "append",
-        lambda source: source().where("x > 0.2").join(right_of(source), F.expr(JOINED)),
-        {"field0": "c"},
-        lambda left, right, watermark: [
-            left[(left.user == "c") & (left.x > 0.2) & (left.ts > watermark)],
-            right[(right.user == "c") & (right.ts > watermark)],
-        ],
-        lambda left, right, watermark: [left[(left.x > 0.2) & (left.ts <= watermark)], right[right.ts <= watermark]],
-        "op0_left",
+        lambda source: source(delay=None).withColumn("k", F.col("id") % 50).dropDuplicates(["user", "k"]),
+        {"user": "b", "k": 7},
+        lambda left, _, __: [left[(left.user == "b") & (left.id % 50 == 7)]],
+        lambda left, _, __: [left[:0]],
     ),
+    "complete": Case(
+        "complete",
+        lambda source: source().groupBy(F.window("ts", "1 hour").alias("hour")).count(),
+        {"hour": HOUR},
+        lambda left, _, __: [left[(left.ts >= HOUR["start"]) & (left.ts < HOUR["end"])]],
+        lambda left, _, __: [left[:0]],
+    ),
+    **{f"join, {how}": joined(how) for how in ("inner", "leftOuter", "rightOuter", "fullOuter", "leftSemi")},
 }
 
 
-OFTEN = ("window", "join", "transformWithState")
+OFTEN = ("window", "join, fullOuter", "transformWithState")
 
 
 @pytest.mark.parametrize(
@@ -200,38 +204,26 @@ def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path,
     """Exactly those that reached the operator with the key, and were not late."""
     case = CASES[name]
 
-    def source(side: str = "left", delay: str = "30 minutes") -> DataFrame:
-        reader = spark.readStream.schema("ts timestamp, user string, x double, id long")
-        return reader.option("maxFilesPerTrigger", 1).parquet(str(folder / side)).withWatermark("ts", delay)
+    def source(side: str = "left", delay: str | None = "30 minutes") -> DataFrame:
+        return read(spark, folder / side, delay)
 
-    running = ss.start(case.build(source), "q", tmp_path / "store", mode=case.mode, trigger="available-now")
-    assert running.query is not None
-    running.query.awaitTermination()
-    running.wait(epoch=EPOCHS - 1, timeout=60)
-    running.stop()
-    dropped = {
-        one["batchId"]: one["stateOperators"][0]["numRowsDroppedByWatermark"] for one in running.query.recentProgress
-    }
-    history = ss.open_store(tmp_path / "store")["q"]
+    history, progress = run(case.build(source), tmp_path, case.mode)
+    dropped = {epoch: one["stateOperators"][0]["numRowsDroppedByWatermark"] for epoch, one in progress.items()}
     for epoch in range(EPOCHS):
-        watermark = pd.Timestamp((history.at(epoch - 1).watermark if epoch else None) or pd.Timestamp(0, tz="UTC"))
+        watermark = watermark_before(history, epoch)
         left, right = (pd.read_parquet(folder / side / f"{epoch}.parquet") for side in ("left", "right"))
         found = history.why(epoch, table=case.table, **case.key)
         expected = case.expected(left, right, watermark)
-        assert _ids(found.sides) == [sorted(rows.id) for rows in expected]
+        assert ids(found.sides) == [sorted(rows.id) for rows in expected]
         assert found.count() == sum(map(len, expected))
         if case.mode == "update" and case.table is None and name != "applyInPandasWithState":
             assert (found.cause == "input") == bool(found.count())
         assert ("did not change" in str(found)) == (found.cause is None)
         late = history.late(epoch)
         expected = case.late(left, right, watermark)
-        assert _ids(late.sides) == [sorted(rows.id) for rows in expected]
+        assert ids(late.sides) == [sorted(rows.id) for rows in expected]
         assert (late.count() if late.groups is None else late.groups) == dropped[epoch]
         _check_delay(late)
-
-
-def _ids(sides: Any) -> list[list[int]]:
-    return [sorted(side.select(f"_source{at}.id").toPandas().id) for at, side in enumerate(sides.values())]
 
 
 def _check_delay(late: Any) -> None:
@@ -242,22 +234,10 @@ def _check_delay(late: Any) -> None:
     assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most
 
 
-def run_in_append_mode(query: DataFrame, folder: Path) -> ss.History:
-    """The history of a query that has read all files."""
-    running = ss.start(query, "q", folder / "store", mode="append", trigger="available-now")
-    assert running.query is not None
-    running.query.awaitTermination()
-    running.wait(epoch=3, timeout=60)
-    running.stop()
-    return ss.open_store(folder / "store")["q"]
-
-
 def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Path, tmp_path: Path) -> None:
     """The watermark is the cause; the row that moved it is the latest of the epoch before."""
-    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
-    rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
-    query = rows.groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
-    history = run_in_append_mode(query, tmp_path)
+    query = read(spark, folder / "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
+    history, _ = run(query, tmp_path, "append")
     hour = {"start": START, "end": START + pd.Timedelta("1h")}
     ended = history.why(2, hour=hour, user="a")
     assert (ended.cause, ended.after) == ("watermark", None)
@@ -281,26 +261,6 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     assert "--key" in bare_shell.fails("%state q --why 2", InvalidArgumentError)
     assert "--inputs" in bare_shell.fails("%state q --late 2 --source 0", InvalidArgumentError)
     assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)
-
-
-@pytest.mark.slow
-def test_sessions(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """The rows of a session are those of its user within it, also if it merged earlier sessions."""
-    gap = pd.Timedelta("3min")
-    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
-    rows = reader.parquet(str(folder / "left")).withWatermark("ts", "30 minutes")
-    query = rows.groupBy(F.session_window("ts", "3 minutes"), "user").agg(F.avg("x").alias("mean"))
-    history = run_in_append_mode(query, tmp_path)
-    left = pd.read_parquet(folder / "left" / "2.parquet")
-    left = left[left.ts + gap > pd.Timestamp(history.at(1).watermark or 0)]
-    late = history.late(2)
-    assert late.count() == 300 - len(left)
-    held = history.at(2).table("op0").page(limit=400)
-    for _, row in held.sample(6, random_state=28).iterrows():
-        found = history.why(2, table="op0", user=row["user"], sessionStartTime=row["sessionStartTime"])
-        own = row["session_window"]
-        inside = (left.user == row["user"]) & (left.ts >= own["start"]) & (left.ts + gap <= own["end"])
-        assert _ids(found.sides) == [sorted(left[inside].id)]
 
 
 def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError
-from streamstate.replay.forks.state_files import SIDE_FOLDERS, StateFile, StoreFiles
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
 from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
 from streamstate.snapshots.names import is_base_name
 from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFiles
 from streamstate.snapshots.state_reader import no_state
 
 STORE_HINT = (

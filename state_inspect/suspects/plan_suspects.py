@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame
 
-from streamstate.replay.audit.python_suspects import suspects_in
-from streamstate.replay.audit.suspects import Suspect, SuspectKind
+from streamstate.state_inspect.suspects.python_suspects import suspects_in
+from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 _RANDOM = ("it returns another value in every run", "derive the value from the row, such as a hash of its key")
 _EXPRESSIONS: dict[str, tuple[SuspectKind, str, str]] = {
@@ -84,10 +83,10 @@ _ARRIVAL = (
 )
 
 
-def suspects_of(frame: DataFrame) -> list[Suspect]:
-    """Everything that may be nondeterministic in a query, starting at its sources."""
+def suspects_of(analyzed: Any) -> list[Suspect]:
+    """Everything that may be nondeterministic in an analysed plan, starting at its sources."""
     walk = _PlanWalk()
-    walk.node(frame._jdf.queryExecution().analyzed())
+    walk.node(analyzed)
     return [replace(suspect, columns=frozenset(walk.columns.get(suspect, ()))) for suspect in walk.found]
 
 

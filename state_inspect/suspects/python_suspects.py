@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streamstate.replay.audit.suspects import Suspect, SuspectKind
+from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 _RANDOM = ("random.", "uuid.uuid1", "uuid.uuid4", "secrets.", "numpy.random.", "os.urandom")
 _CLOCK = (

@@ -1,0 +1,194 @@
+"""What the operators below another one emitted in an epoch, for which the epoch is run again.
+
+It runs over a copy of the checkpoint as it was before the epoch, as far as the input of the operator in question.
+Nothing is written into the checkpoint. The rows are those of Spark's physical plan: only the columns in use, and those
+that an aggregation below has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import EpochGoneError, NotReplayableError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint_copy import copy_epoch
+from streamstate.snapshots.checkpoint_files import why_unavailable
+from streamstate.snapshots.query_plans.planned_here import PlannedQuery
+from streamstate.snapshots.query_plans.spark_plan import STATEFUL
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.snapshots.temporary_folder import temporary_folder
+from streamstate.state_inspect.inputs.epoch_plan import (
+    OperatorInput,
+    at_time,
+    operator_inputs,
+    stateful_nodes,
+    with_leaves,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_COMMIT_LOG_IS_READ_ONLY = True
+
+
+@contextmanager
+def rerun(
+    planned: PlannedQuery,
+    checkpoint: Checkpoint,
+    epoch: int,
+    clocks: tuple[EpochClock | None, EpochClock],
+    batches: Sequence[tuple[Any, Any]],
+) -> Iterator[list[Any]]:
+    """The stateful operators of an epoch, planned to run over a copy of the checkpoint, which lasts for the block.
+
+    Args:
+        planned: the query's plan.
+        checkpoint: its checkpoint.
+        epoch: the epoch.
+        clocks: the times of the epoch before, if there is one, and of the epoch.
+        batches: each leaf of the plan, and what it delivered as a plan of a stream.
+
+    Raises:
+        EpochGoneError: Spark has purged the state of the epoch before.
+        NotReplayableError: Spark's executors do not see local folders.
+    """
+    before, now = clocks
+    spark = planned.spark
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise NotReplayableError(
+            "What came into this operator was made by another one of the query. Making it again needs a copy of the"
+            " state in a local folder, which the executors of a cluster do not see.\n"
+            "Ask in a session with master local[*], or about the state table of the lower operator."
+        )
+    jvm: Any = spark._jvm
+    with temporary_folder("input") as folder:
+        if epoch:
+            _copy(spark, checkpoint, epoch - 1, folder)
+        session = _session(spark, checkpoint, max(epoch - 1, 0), now)
+        made = incremental(
+            session,
+            at_time(jvm, with_leaves(jvm, planned.analyzed, batches), now),
+            planned.plan.mode,
+            epoch=epoch,
+            before=before,
+            now=now,
+            state=f"{folder}/state",
+            restart_from=_state_ids(spark, checkpoint, epoch - 1),
+        )
+        try:
+            yield physical_operators(made)
+        finally:
+            # Otherwise Spark would go on maintaining the copy.
+            java: Any = spark._jsparkSession
+            java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
+
+
+def physical_operators(made: Any) -> list[Any]:
+    """The physical stateful operators of an epoch, by their numbers."""
+    found = {
+        int(node.stateInfo().get().operatorId()): node
+        for node in walk(made.executedPlan())
+        if kind_of(node) in STATEFUL
+    }
+    return [found[number] for number in sorted(found)]
+
+
+def made_inputs(planned: PlannedQuery, node: Any, physical: Any) -> list[OperatorInput]:
+    """What came into an operator: of the sides with operators below, the rows that these emit when they are run.
+
+    Args:
+        planned: the query's plan.
+        node: the operator in the analysed plan.
+        physical: the same operator in a plan that can be run.
+    """
+    jvm: Any = planned.spark._jvm
+    found = operator_inputs(jvm, node, physical, planned.plan.mode)
+    return [_run(jvm, came, physical) if stateful_nodes(came.plan) else came for came in found]
+
+
+def _run(jvm: Any, came: OperatorInput, physical: Any) -> OperatorInput:
+    below, keys = _below(came, physical)
+    session = None
+    if came.session is not None:
+        number = number_of(physical.sessionExpression().toAttribute())
+        session = next(key for key in keys if number_of(key) == number)
+        keys = [key for key in keys if key is not session]
+    return replace(came, plan=_emitted(jvm, below, keys), keys=tuple(keys), session=session)
+
+
+def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
+    """The physical node whose rows come into an operator, and the expressions of the key over these."""
+    kind = kind_of(physical)
+    if came.side:
+        return getattr(physical, came.side)(), list(came.keys)
+    if not kind.endswith("StateStoreSaveExec"):
+        dedup = kind.startswith("StreamingDeduplicate")
+        return physical.child(), list(each(physical.keyExpressions() if dedup else physical.groupingAttributes()))
+    # An aggregation's lowest node takes the rows as they are; the ones above it merge buffers, by key.
+    partial = next(
+        node
+        for node in walk(physical.child())
+        if kind_of(node).endswith("AggregateExec") and node.requiredChildDistributionExpressions().isEmpty()
+    )
+    return partial.child(), list(each(partial.groupingExpressions()))
+
+
+def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
+    """The rows of a physical node as a batch plan. They are made at once, and kept."""
+    session = node.session()
+    relation = scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD")
+    nothing, streaming = jvm.scala.Option.empty(), False
+    defaults = (getattr(relation, f"apply$default${at}")() for at in (3, 4))
+    last = getattr(scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD"), "fromDataset$default$4")()
+    plan = relation.apply(
+        node.output(), node.execute(), *defaults, streaming, nothing, session, nothing, nothing, last
+    )  # fmt: skip
+    if computed := [key for key in keys if kind_of(key) == "Alias"]:
+        columns = scala_list(jvm, [*each(node.output()), *computed])
+        plan = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(columns, plan)
+    kept = scala_object(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(session, plan).localCheckpoint()
+    return kept.queryExecution().analyzed()
+
+
+def _copy(spark: SparkSession, checkpoint: Checkpoint, epoch: int, folder: str) -> None:
+    try:
+        copy_epoch(spark, checkpoint, epoch, folder)
+    except EpochGoneError as error:
+        raise EpochGoneError(
+            "What came into this operator was made by another one of the query from its state of the epoch before."
+            f" That of epoch {epoch} {why_unavailable(checkpoint, epoch)}.\n"
+            "Ask about the state table of the lower operator, or raise spark.sql.streaming.minBatchesToRetain before"
+            " the query starts, to keep more epochs."
+        ) from error
+
+
+def _session(spark: SparkSession, checkpoint: Checkpoint, epoch: int, now: EpochClock) -> SparkSession:
+    """A separate session with the settings of the query."""
+    from pyspark.sql import SparkSession as Session
+
+    java: Any = spark._jsparkSession
+    session = Session(spark.sparkContext, java.cloneSession())
+    # As Spark sets it for streams.
+    settings = {**now.conf, _FORMAT: checkpoint.format_version(epoch), "spark.sql.adaptive.enabled": "false"}
+    for name, value in settings.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def _state_ids(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> Any:
+    """The unique ids of the state's files at an epoch, by operator; empty in format 1, and before the first epoch."""
+    jvm: Any = spark._jvm
+    found = jvm.scala.collection.mutable.HashMap()
+    if epoch >= 0:
+        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        log = package.CommitLog(spark._jsparkSession, f"{checkpoint.path}/commits", _COMMIT_LOG_IS_READ_ONLY)
+        committed = log.get(epoch)
+        if committed.isDefined() and committed.get().stateUniqueIds().isDefined():
+            found.addAll(committed.get().stateUniqueIds().get())
+    return found

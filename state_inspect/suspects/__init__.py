@@ -1,0 +1,1 @@
+"""Parts of a query that may be nondeterministic: in its plan, and in its Python functions."""
