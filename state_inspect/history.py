@@ -425,20 +425,21 @@ class History:
         Args:
             predicate: an SQL condition on a row's columns, as after WHERE.
             callback: takes a :class:`WatchEvent`; runs in the thread.
-            table: may be left out if there is only one.
+            table: may be left out if there is only one; by default the result, if it has the condition's columns.
             interval: seconds between checks.
             **key: values for key columns, to watch only their rows; or ``key={…}``, for any column name.
 
         Raises:
             InvalidSQLError, UnknownTableError, UnknownColumnError, UnknownEpochError, InvalidArgumentError: as
                 :meth:`when` and :meth:`live`.
+            NoResultError: as :meth:`Snapshot.result`.
 
         Example:
-            >>> with history.watch("count > 100", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
+            >>> with history.watch("average_delay > 60", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
             ...     run_the_query()
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = choose_table(table, self.tables(), self.name)
+        chosen = self._condition_table(predicate, table, key)
         return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
 
     @consistent_read()
