@@ -36,7 +36,7 @@ from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,19 @@ class EpochInput:
             found.append(SideInput(came, rows_of(self._planned.spark, plan)))
         return found
 
-    def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
-        """The keys of some rows of a side, a session's own window among them."""
+    def key_columns(self, side: SideInput) -> list[Column]:
+        """The key of a side's rows, a session's own window included."""
         session = [] if side.came.session is None else [side.came.session]
         jvm: Any = self._planned.spark._jvm
         # Without their metadata: a later distinct on session windows would merge sessions.
-        columns = [
+        return [
             column_of(jvm, expression).alias(f"_key{at}", metadata={})
             for at, expression in enumerate([*side.came.keys, *session])
         ]
+
+    def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
+        """The keys of some rows of a side."""
+        columns = self.key_columns(side)
         return rows.select(*columns) if columns else rows.select(F.lit(1))
 
     def moved_by(self) -> dict[str, Any] | None:

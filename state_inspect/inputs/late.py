@@ -91,8 +91,7 @@ class Late:
             micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
             latest += [row.late for row in rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()]
         latest.sort(reverse=True)
-        # Delays are kept in whole milliseconds.
-        return timedelta(milliseconds=latest[may_drop] // 1000 + 1)
+        return delay_past(latest[may_drop])
 
     def __repr__(self) -> str:
         shown = self.rows.to_string(index=False) if self.count() else ""
@@ -122,6 +121,12 @@ class Late:
         return f"… and {missing:,} more; .sides has all of them as DataFrames." if missing > 0 else ""
 
 
+def delay_past(late_by: int) -> timedelta:
+    """By how much longer a delay has to be for a row to be kept that is late by so many microseconds."""
+    # Delays are kept in whole milliseconds.
+    return timedelta(milliseconds=late_by // 1000 + 1)
+
+
 def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
     from pyspark.sql import functions as F
@@ -134,6 +139,7 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     watermark: datetime | None = None
     for side in input_of.of(number):
         name = side.came.side or "rows"
+        came += side.rows.count()
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
@@ -142,7 +148,6 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
             groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
-        came += side.rows.count()
     return Late(epoch, number, watermark, sides, came, groups, input_of)
 
 
