@@ -60,11 +60,13 @@ class SourceReader:
         if is_file_source(leaf):
             return self._renamed(self._of_files(leaf, source), leaf)
         log, streaming = self._copy(source), False
-        if kind_of(leaf) == "StreamingRelationV2" and leaf.v1Relation().isEmpty():
+        if kind_of(leaf) == "StreamingRelationV2" and self._reads_batches(leaf):
             plan = self._second_version(leaf, log, source)
         else:
             relation = leaf if kind_of(leaf) == "StreamingRelation" else leaf.v1Relation().get()
             plan = self._first_version(relation.dataSource(), log, source)
+        if kind_of(plan) == "LogicalRelation":
+            return self._renamed(self._of_batch(plan, leaf), leaf)
         # Its rows, as foreachBatch gets them.
         dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
         rows = dataset.ofRows(self._quiet._jsparkSession, plan)
@@ -84,16 +86,14 @@ class SourceReader:
         """Batch relations, which read only the columns in use: of files at their place, of those in the archive."""
         log = source_log(self._files, self._checkpoint, source)
         archive = Archive.of(self._jvm, leaf.dataSource())
-        with_metadata = any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output()))
-        moved = self._moved(read_files(log, source), archive, with_metadata=with_metadata)
+        moved = self._moved(read_files(log, source), archive, with_metadata=_has_metadata(leaf))
         stayed, archived = (log, {}) if archive is None else archive.divided(log, moved)
         plans = []
         if archive is None or read_files(stayed, source) or not moved:
             plans.append(self._relation(leaf.dataSource(), stayed, source))
         if archive is not None and moved:
             plans.append(self._relation(archive.reader(), archived, replace(source, log=f"{source.log}-archived")))
-        if with_metadata:
-            plans = [plan.withMetadataColumns() for plan in plans]
+        plans = [self._of_batch(plan, leaf) for plan in plans]
         if len(plans) == 1:
             return plans[0]
         by_name, missing = False, False
@@ -103,8 +103,18 @@ class SourceReader:
 
     def _relation(self, data_source: Any, log: Mapping[str, str], source: SourceRange) -> Any:
         folder = self._written(source, lambda at: _write(at, {name: text.encode() for name, text in log.items()}))
-        plan, streaming = self._first_version(data_source, folder, source), False
-        return plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
+        return self._first_version(data_source, folder, source)
+
+    def _of_batch(self, plan: Any, leaf: Any) -> Any:
+        """A relation as that of a batch, which reads only the columns in use."""
+        streaming = False
+        made = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
+        return made.withMetadataColumns() if _has_metadata(leaf) else made
+
+    def _reads_batches(self, leaf: Any) -> bool:
+        """Whether Spark reads a source by its second interface; Kafka's has both."""
+        capability = self._jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ
+        return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
         package = self._jvm.org.apache.spark.sql.execution.datasources.v2
@@ -198,6 +208,10 @@ class SourceReader:
 def is_file_source(leaf: Any) -> bool:
     """Whether a leaf of a plan is Spark's file source."""
     return kind_of(leaf) == "StreamingRelation" and str(leaf.sourceName()).startswith("FileSource")
+
+
+def _has_metadata(leaf: Any) -> bool:
+    return any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output()))
 
 
 def source_name(leaf: Any) -> str | None:
