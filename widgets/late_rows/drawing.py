@@ -96,7 +96,7 @@ def _charts(rows: pd.DataFrame, name: str) -> Iterator[Chart]:
             for what, field in ((LONGEST, "longest"), (DELAY, "delay"))
             for part in bins
         ]
-        label = f"Longer delay that would keep the {LONGEST} and {DELAY} of {name}, in {unit}, by epoch{folded}"
+        label = f"By how much longer the delays of {name} had to be, in {unit}, by epoch{folded}"
         yield Chart(label, _lines_spec(x, unit, points=len(bins) < 60), lines, height=90)
 
 
@@ -153,7 +153,7 @@ def _lines_spec(x: Mapping[str, Any], unit: str, *, points: bool) -> dict[str, A
     kept = {
         "field": "what",
         "type": "nominal",
-        "title": "keeps the",
+        "title": "to keep the",
         "scale": {"domain": [LONGEST, DELAY]},
         "legend": {"orient": "top", "symbolType": "stroke", "symbolSize": 200},
     }
