@@ -36,6 +36,7 @@ from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
+from streamstate.state_inspect.inputs.late_rows import late_rows
 from streamstate.state_inspect.inputs.why import Why, explained
 from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
@@ -56,6 +57,7 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
+    from streamstate.snapshots.progress_callback import ProgressCallback
     from streamstate.state_inspect.inputs.inputs import InputRows
 
 
@@ -425,20 +427,21 @@ class History:
         Args:
             predicate: an SQL condition on a row's columns, as after WHERE.
             callback: takes a :class:`WatchEvent`; runs in the thread.
-            table: may be left out if there is only one.
+            table: may be left out if there is only one; by default the result, if it has the condition's columns.
             interval: seconds between checks.
             **key: values for key columns, to watch only their rows; or ``key={…}``, for any column name.
 
         Raises:
             InvalidSQLError, UnknownTableError, UnknownColumnError, UnknownEpochError, InvalidArgumentError: as
                 :meth:`when` and :meth:`live`.
+            NoResultError: as :meth:`Snapshot.result`.
 
         Example:
-            >>> with history.watch("count > 100", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
+            >>> with history.watch("average_delay > 60", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
             ...     run_the_query()
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = choose_table(table, self.tables(), self.name)
+        chosen = self._condition_table(predicate, table, key)
         return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
 
     @consistent_read()
@@ -524,6 +527,39 @@ class History:
             >>> history.late(12).longer_delay(0.999)  # doctest: +SKIP
         """
         return dropped(self._recorded, self.at(epoch).epoch, table)
+
+    @consistent_read()
+    def late_rows(
+        self,
+        epochs: Iterable[int] | str | None = None,
+        table: str | None = None,
+        *,
+        progress: ProgressCallback | None = None,
+    ) -> pd.DataFrame:
+        """How many late rows an operator dropped at each epoch, and by how much the watermark had passed them.
+
+        Columns: ``epoch``; ``watermark``, which rows had to be later than, missing if the operator drops none;
+        ``came``, the rows that came in; ``dropped``; ``groups``, as of :class:`Late`; ``longest``, how far the
+        watermark was past the latest row, missing if none was dropped; ``longer_delay``, by how much longer the
+        query's delays had to be to keep 99 % of the epoch's rows; ``missing``, why an epoch could not be read, such as
+        a file that is gone: its numbers are then missing.
+
+        The input of every epoch is read again, as by :meth:`late`.
+
+        Args:
+            epochs: such as ``"40..49"`` or ``range(40, 50)``; by default the newest 50.
+            table: a state table of the operator; by default the operator that the sources' rows reach first.
+            progress: called with a message and the share of the epochs that have been read.
+
+        Raises:
+            UnknownEpochError, UnknownTableError, InvalidArgumentError: an argument is invalid.
+            NotReplayableError, EpochGoneError, NoResultError: none of the epochs can be read; as :meth:`late`.
+
+        Example:
+            >>> history.late_rows("40..49")["longer_delay"].max()  # doctest: +SKIP
+            Timedelta('0 days 00:04:10')
+        """
+        return late_rows(self._recorded, epochs, table, progress)
 
     @consistent_read()
     def fingerprints(

@@ -18,6 +18,7 @@ from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.conditions import Condition
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.results.results import result_plan, state_name, state_of, with_result
 from streamstate.state_inspect.snapshot import Snapshot, live_snapshot, snapshot_at
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
@@ -60,7 +61,7 @@ class Watch:
         if not callable(callback):
             raise InvalidArgumentError(f"Invalid callback {callback!r}: expected a function that takes the event.")
         self.table = table
-        """The state table."""
+        """The state table, or the result."""
         self.predicate = predicate
         """The condition."""
         self.fired = 0
@@ -70,7 +71,7 @@ class Watch:
         self._history, self._callback, self._interval, self._key = history, callback, interval, dict(key)
         self.epoch = live_snapshot(history).epoch
         """The newest epoch that was checked."""
-        self._condition(self.epoch)  # raises here, and not in the thread, if the condition is invalid
+        self._condition(self.epoch, self.epoch)  # raises here, and not in the thread, if the condition is invalid
         self._stopping = threading.Event()
         self._thread = BackgroundThread(self._run, f"streamstate watch of {table}")
         self._thread.start()
@@ -126,9 +127,9 @@ class Watch:
 
     def _event(self, epoch: int, before: int | None) -> WatchEvent | None:
         snapshot = snapshot_at(self._history, epoch)
-        if self.table not in snapshot.tables():
+        if state_name(self._history.recorded, self.table) not in snapshot.tables():
             return None
-        condition = self._condition(epoch if before is None else before)
+        condition = self._condition(epoch if before is None else before, epoch)
         table = condition.table
         met = f"SELECT * FROM {table.relation} WHERE {condition.sql}"
         held = "false" if before is None else f"{held_at(before)} AND _valid_to <= {epoch}"
@@ -136,7 +137,7 @@ class Watch:
             self._history.recorded.index,
             f"WITH now AS ({met} AND _valid_from = {epoch}), earlier AS ({met} AND {held}), fresh AS ("
             f"SELECT now.* FROM now ANTI JOIN earlier ON {same('now', 'earlier', [HASH, *table.key_columns])})"
-            f" SELECT {listed(table.columns)}, (SELECT count(*) FROM fresh) AS _n FROM fresh"
+            f" SELECT {listed(table.columns_at(epoch))}, (SELECT count(*) FROM fresh) AS _n FROM fresh"
             f" ORDER BY {listed(table.key_columns)} LIMIT {_MOST_ROWS}",
             times=2,
         )
@@ -144,6 +145,11 @@ class Watch:
             return None
         return WatchEvent(epoch, to_pandas(found.drop_columns(["_n"])), int(found["_n"][0].as_py()), snapshot)
 
-    def _condition(self, first: int) -> Condition:
-        table = self._history.recorded.interval_table(self.table, first)
+    def _condition(self, first: int, epoch: int) -> Condition:
+        """The condition on the versions from an epoch on; a result is what the query returns at ``epoch``."""
+        query = self._history.recorded
+        name = state_name(query, self.table)
+        table = query.interval_table(name, first)
+        if state_of(self.table)[1]:
+            table = with_result(table, result_plan(query, name, [epoch]), name, epoch)
         return Condition(self.predicate, self.table, table, self._key)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamstate.widgets.debugger.model import Debugger
     from streamstate.widgets.diffs.model import DiffView
     from streamstate.widgets.key_life.model import KeyHistoryView
+    from streamstate.widgets.late_rows.model import LateRowsView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview.model import StoreOverview
     from streamstate.widgets.timeline.model import Timeline
@@ -36,6 +37,7 @@ __all__ = [
     "DiffView",
     "Focus",
     "KeyHistoryView",
+    "LateRowsView",
     "QueryDashboard",
     "StateBrowser",
     "StoreOverview",
@@ -51,6 +53,7 @@ _HOMES = {
     "DiffView": "diffs.model",
     "Focus": "model",
     "KeyHistoryView": "key_life.model",
+    "LateRowsView": "late_rows.model",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "browser.model",
     "StoreOverview": "overview.model",

@@ -12,7 +12,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port, typed_key
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
-from streamstate.magics.progress import loading
+from streamstate.magics.progress import cancelling, loading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +63,7 @@ def _parser() -> MagicParser:
         "  %state delays --key carrier=UA --key origin=JFK --history\n"
         "  %state rotations.op0_legs --diff live-10 live -o changes\n"
         "  %state delays --key carrier=HA --key origin=JFK --why 12\n"
+        "  %state delays --late              (late rows over the newest 50 epochs)\n"
         "  %state delays --timeline\n"
         '  late = %state delays --at 12 --where "max > 60"',
     )
@@ -116,10 +117,13 @@ def _parser() -> MagicParser:
     parser.add("--source", metavar="SOURCE", help="for --inputs: the source's name, or its place in the query from 0")
     parser.add(
         "--late",
+        nargs="?",
+        const=True,
         metavar="EPOCH",
-        type=past_epoch,
+        type=_epoch_or_epochs,
         completes="epoch",
-        help="the rows that were dropped in an epoch, because the watermark had passed them",
+        help="the rows that were dropped in an epoch, because the watermark had passed them; of several"
+        " (40..49) or, without EPOCH, the newest 50: a chart of how many",
     )
     parser.add("--timeline", action="store_true", help="a chart of all epochs: input, state, changes, duration, lag")
     parser.add(
@@ -138,6 +142,10 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     moment = None if args.as_of is None else _aware_time(args.as_of)
     query, _, table = (args.relation or "").partition(".")
     store = notebook.open(args.store, query or None, args.storage_options)
+    if args.late is True or ".." in str(args.late):
+        value = _late_over_epochs(notebook, args, store[query], table or None)
+        notebook.assign(args.output, value)
+        return value
     with loading(notebook.shell):
         if not args.relation:
             value = widgets.StoreOverview(store)
@@ -195,6 +203,27 @@ def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: H
     if (total := rows.count()) > len(shown):
         print(f"{len(shown)} of {total:,} rows. -o VAR keeps a DataFrame of Spark with all of them.")
     return shown
+
+
+def _late_over_epochs(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
+    """The late rows of many epochs: a chart or, if it is kept in a variable, a DataFrame."""
+    __tracebackhide__ = True
+    from streamstate import widgets
+    from streamstate.widgets.number_text import amount
+
+    epochs = None if args.late is True else args.late
+    with (
+        cancelling(notebook.spark()),
+        notebook.working(stays="nothing was changed. Name fewer epochs, such as --late 40..49.") as progress,
+    ):
+        rows = history.late_rows(epochs, table, progress=progress.of())
+        progress.line = f"Read the input of {amount(len(rows), 'epoch')} again."
+    return rows if args.output else widgets.LateRowsView(rows, query=history.name)
+
+
+def _epoch_or_epochs(text: str) -> int | str:
+    """An epoch, or several such as ``40..49``."""
+    return text if ".." in text else past_epoch(text)
 
 
 def _view(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:

@@ -121,15 +121,19 @@ class EpochInput:
         with rerun(self._planned, self._checkpoint, self._epoch, (self._before, self.clock), batches) as physical:
             return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
-    def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
-        """The keys of some rows of a side, a session's own window among them."""
+    def key_columns(self, side: SideInput) -> list[Column]:
+        """The key of a side's rows, a session's own window included."""
         session = [] if side.came.session is None else [side.came.session]
         jvm: Any = self._planned.spark._jvm
         # Without their metadata: a later distinct on session windows would merge sessions.
-        columns = [
+        return [
             column_of(jvm, expression).alias(f"_key{at}", metadata={})
             for at, expression in enumerate([*side.came.keys, *session])
         ]
+
+    def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
+        """The keys of some rows of a side."""
+        columns = self.key_columns(side)
         return rows.select(*columns) if columns else rows.select(F.lit(1))
 
     def moved_by(self) -> dict[str, Any] | None:

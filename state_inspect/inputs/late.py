@@ -14,6 +14,8 @@ import pandas as pd
 from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.shown_rows import as_run_again, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.results.results import state_name
+from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -94,8 +96,7 @@ class Late:
             micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
             latest += [row.late for row in rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()]
         latest.sort(reverse=True)
-        # Delays are kept in whole milliseconds.
-        return timedelta(milliseconds=latest[may_drop] // 1000 + 1)
+        return delay_past(latest[may_drop])
 
     def __repr__(self) -> str:
         shown = self.rows.to_string(index=False) if self.count() else ""
@@ -127,6 +128,17 @@ class Late:
         return f"… and {missing:,} more; .sides has all of them as DataFrames." if missing > 0 else ""
 
 
+def delay_past(late_by: int) -> timedelta:
+    """By how much longer a delay has to be for a row to be kept that is late by so many microseconds."""
+    # Delays are kept in whole milliseconds.
+    return timedelta(milliseconds=late_by // 1000 + 1)
+
+
+def operator_of(query: RecordedQuery, table: str) -> int:
+    """The number of the operator that a state table or a result belongs to."""
+    return operator_number(choose_table(state_name(query, table), query.tables(), query.name))
+
+
 def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
     from pyspark.sql import functions as F
@@ -134,11 +146,12 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     input_of = EpochInput(query, epoch)
-    number = input_of.lowest if table is None else operator_number(query.columns(table.removesuffix(".result")).table)
+    number = input_of.lowest if table is None else operator_of(query, table)
     sides, groups, came = {}, None, 0
     watermark: datetime | None = None
     for side in input_of.of(number):
         name = side.came.side or "rows"
+        came += side.rows.count()
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
@@ -147,7 +160,6 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
             groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
-        came += side.rows.count()
     suspects = input_of.nondeterministic(number)
     return Late(epoch, number, watermark, sides, came, groups, suspects, input_of)
 

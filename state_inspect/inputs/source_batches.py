@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from urllib.parse import unquote
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
+from streamstate.state_inspect.inputs.archived_files import Archive
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
-from streamstate.state_inspect.inputs.read_files import read_files, source_log
+from streamstate.state_inspect.inputs.read_files import ReadFile, read_files, source_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ _EXECUTION = "org.apache.spark.sql.execution."
 _NOT_KEPT = {"socket": "a socket", "MemoryStream": "memory"}
 # A modification time that went through a float.
 _SAME_MILLISECOND = 1
+_GONE = "is gone"
 
 
 class SourceReader:
@@ -60,28 +63,64 @@ class SourceReader:
         if source.is_empty:
             return self._nothing(leaf, streaming=streaming)
         self._check(leaf)
-        log = self._log_of_files(source) if is_file_source(leaf) else self._copy(source)
-        optional = self._jvm.scala.Option
-        if kind_of(leaf) == "StreamingRelationV2" and leaf.v1Relation().isEmpty():
+        if is_file_source(leaf):
+            return self._renamed(self._of_files(leaf, source, streaming=streaming), leaf)
+        log = self._copy(source)
+        if kind_of(leaf) == "StreamingRelationV2" and self._reads_batches(leaf):
             plan = self._second_version(leaf, log, source)
         else:
             relation = leaf if kind_of(leaf) == "StreamingRelation" else leaf.v1Relation().get()
-            offset = self._jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
-            start = optional.empty() if source.start is None else optional.apply(offset(source.start))
-            made = relation.dataSource().createSource(log)
-            self._streams.append(made)
-            plan = made.getBatch(start, offset(source.end)).logicalPlan()
-        if kind_of(plan) == "LogicalRelation":  # files: a batch relation, which reads only the columns in use
-            plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, optional.empty())
-            if any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output())):
-                plan = plan.withMetadataColumns()
-        else:  # anything else: its rows, as foreachBatch gets them
-            dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
-            rows = dataset.ofRows(self._quiet._jsparkSession, plan)
-            relation = scala_object(self._jvm, _EXECUTION + "LogicalRDD")
-            last = getattr(relation, "fromDataset$default$4")()
-            plan = relation.fromDataset(rows.queryExecution().toRdd(), rows, streaming, last)
+            plan = self._first_version(relation.dataSource(), log, source)
+        if kind_of(plan) == "LogicalRelation":
+            return self._renamed(self._of_batch(plan, leaf, streaming=streaming), leaf)
+        # Its rows, as foreachBatch gets them.
+        dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
+        rows = dataset.ofRows(self._quiet._jsparkSession, plan)
+        logical = scala_object(self._jvm, _EXECUTION + "LogicalRDD")
+        last = getattr(logical, "fromDataset$default$4")()
+        plan = logical.fromDataset(rows.queryExecution().toRdd(), rows, streaming, last)
         return self._renamed(plan, leaf)
+
+    def _first_version(self, data_source: Any, log: str, source: SourceRange) -> Any:
+        optional = self._jvm.scala.Option
+        offset = self._jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+        start = optional.empty() if source.start is None else optional.apply(offset(source.start))
+        made = data_source.createSource(log)
+        self._streams.append(made)
+        return made.getBatch(start, offset(source.end)).logicalPlan()
+
+    def _of_files(self, leaf: Any, source: SourceRange, *, streaming: bool) -> Any:
+        """Relations that read only the columns in use: of files at their place, and of those in the archive."""
+        log = source_log(self._files, self._checkpoint, source)
+        archive = Archive.of(self._jvm, leaf.dataSource())
+        moved = self._moved(read_files(log, source), archive, with_metadata=_has_metadata(leaf))
+        stayed, archived = (log, {}) if archive is None else archive.divided(log, moved)
+        plans = []
+        if archive is None or read_files(stayed, source) or not moved:
+            plans.append(self._relation(leaf.dataSource(), stayed, source))
+        if archive is not None and moved:
+            plans.append(self._relation(archive.reader(), archived, replace(source, log=f"{source.log}-archived")))
+        plans = [self._of_batch(plan, leaf, streaming=streaming) for plan in plans]
+        if len(plans) == 1:
+            return plans[0]
+        by_name, missing = False, False
+        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Union(
+            scala_list(self._jvm, plans), by_name, missing
+        )
+
+    def _relation(self, data_source: Any, log: Mapping[str, str], source: SourceRange) -> Any:
+        folder = self._written(source, lambda at: _write(at, {name: text.encode() for name, text in log.items()}))
+        return self._first_version(data_source, folder, source)
+
+    def _of_batch(self, plan: Any, leaf: Any, *, streaming: bool) -> Any:
+        """A relation as that of a batch, which reads only the columns in use."""
+        made = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
+        return made.withMetadataColumns() if _has_metadata(leaf) else made
+
+    def _reads_batches(self, leaf: Any) -> bool:
+        """Whether Spark reads a source by its second interface; Kafka's has both."""
+        capability = self._jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ
+        return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
         package = self._jvm.org.apache.spark.sql.execution.datasources.v2
@@ -128,17 +167,33 @@ class SourceReader:
         ]
         return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(self._jvm, columns), plan)
 
-    def _log_of_files(self, source: SourceRange) -> str:
-        """A copy of a file source's log up to the epoch, after a look at the files themselves."""
-        log = source_log(self._files, self._checkpoint, source)
-        for read in read_files(log, source):
+    def _moved(self, files: Sequence[ReadFile], archive: Archive | None, *, with_metadata: bool) -> set[str]:
+        """The files that are in the archive now; notes those that are nowhere, or that are other ones."""
+        moved = set()
+        for read in files:
             path = location(read.path) if local_path(read.path) is not None else unquote(read.path)
-            modified = files_for(self._spark, path).modified(path)
-            if modified is None:
-                self.changed[path] = "is gone"
-            elif abs(_milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
-                self.changed[path] = "was changed afterwards"
-        return self._written(source, lambda folder: _write(folder, {name: text.encode() for name, text in log.items()}))
+            problem = self._problem(path, read)
+            if problem == _GONE and archive is not None:
+                archived = archive.place(read.path)
+                problem = self._problem(archived, read)
+                if problem is None and with_metadata:
+                    problem = "changes its _metadata, which the query reads"
+                if problem is None:
+                    moved.add(read.path)
+                else:
+                    problem = f"{_GONE}, and {archived} in the source's archive {problem}"
+            if problem is not None:
+                self.changed[path] = problem
+        return moved
+
+    def _problem(self, path: str, read: ReadFile) -> str | None:
+        """What is wrong with a file that is to be read; None if it is the one that was read."""
+        modified = files_for(self._spark, path).modified(path)
+        if modified is None:
+            return _GONE
+        if abs(_milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
+            return "was changed afterwards"
+        return None
 
     def _copy(self, source: SourceRange) -> str:
         """A copy of a source's own folder: sources write into it."""
@@ -158,6 +213,10 @@ class SourceReader:
 def is_file_source(leaf: Any) -> bool:
     """Whether a leaf of a plan is Spark's file source."""
     return kind_of(leaf) == "StreamingRelation" and str(leaf.sourceName()).startswith("FileSource")
+
+
+def _has_metadata(leaf: Any) -> bool:
+    return any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output()))
 
 
 def source_name(leaf: Any) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = "i int, t string"
+CLEANERS = "spark.sql.streaming.fileSource.cleaner.numThreads"
+NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 Build = Callable[["Sources"], "DataFrame"]
 
 
@@ -30,7 +33,7 @@ class Sources:
         self.folder = folder
 
     def written(self, kind: str, count: int, *, partitioned: bool = False) -> Path:
-        """A folder with some files of 20 rows each, whose names have a space and a percent sign."""
+        """A folder with some files of 20 rows each, whose names have a space, brackets and a percent sign."""
         folder = self.folder / kind
         for number in range(0 if folder.exists() else count):
             rows = self.spark.range(number * 20, number * 20 + 20).coalesce(1)
@@ -40,7 +43,7 @@ class Sources:
             place = folder / f"p={number % 2}" if partitioned else folder
             place.mkdir(parents=True, exist_ok=True)
             [part] = (self.folder / f"_{kind}{number}").glob("part*")
-            part.rename(place / f"{number:03d} x%20.{kind}")
+            part.rename(place / f"{number:03d} [x]%20.{kind}")
         return folder
 
     def read(self, kind: str, count: int = 4, each: int = 1, *, partitioned: bool = False) -> DataFrame:
@@ -117,9 +120,80 @@ def test_files_that_are_gone_or_changed_are_errors(sources: Sources, tmp_path: P
     os.utime(files[1], (1, 1))
     files[2].unlink()
     assert history.inputs(0).count() == history.inputs(3).count() == 20
-    for epoch, what in ((1, r"001 x%20.json was changed"), (2, r"002 x%20.json is gone")):
+    for epoch, what in ((1, r"001 \[x\]%20.json was changed"), (2, r"002 \[x\]%20.json is gone")):
         with pytest.raises(NotReplayableError, match=what):
             history.inputs(epoch)
+
+
+def test_files_that_were_archived_are_read_in_the_archive(sources: Sources, tmp_path: Path) -> None:
+    """Partitions stay those of the file's old path. A file that is not the same there is an error."""
+
+    def build_query(*columns: str) -> DataFrame:
+        reader = sources.spark.readStream.schema(COLUMNS + ", p int").option("maxFilesPerTrigger", 2)
+        reader = reader.option("cleanSource", "archive").option("sourceArchiveDir", str(tmp_path / "archive"))
+        folder = sources.written("json", 6, partitioned=True)
+        return counted(reader.json(str(folder)).select("i", "p", *columns))
+
+    sources.spark.conf.set(CLEANERS, 0)  # files are moved before the next epoch, not beside it
+    try:
+        history, said = captured(build_query(), tmp_path)
+    finally:
+        sources.spark.conf.unset(CLEANERS)
+    archived = sorted((tmp_path / "archive").rglob("*.json"), key=lambda file: file.name)
+    assert len(archived) == 4
+    expected = [[(i, i // 20 % 2) for i in range(40 * epoch, 40 * epoch + 40)] for epoch in said]
+
+    def rows(epoch: int) -> list[tuple[int, int]]:
+        return sorted((row.i, row.p) for row in history.inputs(epoch).collect())
+
+    assert [rows(epoch) for epoch in said] == expected
+    assert history.why(0, last="3").count() == 4
+    archived[0].rename(Path("/", archived[0].relative_to(tmp_path / "archive")))  # one of two files is back
+    assert rows(0) == expected[0]
+    os.utime(archived[1], (1, 1))
+    archived[2].unlink()
+    for epoch, what in (
+        (0, "001.*is gone, and .*archive.*001.*was changed"),
+        (1, "002.*is gone, and .*archive.*is gone"),
+    ):
+        with pytest.raises(NotReplayableError, match=what):
+            history.inputs(epoch)
+    shutil.copy2(archived[3], archived[2])
+    os.utime(archived[2], ns=(archived[3].stat().st_mtime_ns,) * 2)
+    ss.describe(tmp_path / "store", "q", lambda: build_query("_metadata.file_path"))
+    with pytest.raises(NotReplayableError, match="changes its _metadata"):
+        history.inputs(1)
+
+
+def test_sources_with_names(sources: Sources, tmp_path: Path) -> None:
+    """Version 2 of the offset log: a source is asked for by name, whatever its place in the query."""
+    files = {"old": "json", "new": "csv"}
+
+    def build_query(*names: str) -> DataFrame:
+        frames = []
+        for name in names:
+            reader = sources.spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).name(name)
+            frames.append(reader.format(files[name]).load(str(sources.written(files[name], 4))).select("i"))
+        return counted(frames[0].union(frames[1]))
+
+    sources.spark.conf.set(NAMED, "true")
+    try:
+        history, said = captured(build_query("old", "new"), tmp_path)
+        sources.written("orc", 5)  # the numbers 80 to 99
+        rows = sources.spark.read.schema(COLUMNS).orc(str(sources.folder / "orc")).where("i >= 80").coalesce(1)
+        rows.write.mode("append").json(str(sources.folder / "json"))
+        history, more = captured(build_query("new", "old"), tmp_path)
+    finally:
+        sources.spark.conf.unset(NAMED)
+    assert [*said, *more] == [0, 1, 2, 3, 4]
+    for epoch, count in (said | more).items():
+        read = {name: [row.i for row in history.inputs(epoch, source=name).collect()] for name in files}
+        assert sum(map(len, read.values())) == count
+        assert sorted(read["old"]) == [*range(20 * epoch, 20 * epoch + 20)]
+        assert sorted(read["new"]) == ([] if epoch == 4 else sorted(read["old"]))
+        assert history.why(epoch, last="3").count() == sum(i % 10 == 3 for one in read.values() for i in one)
+    with pytest.raises(InvalidArgumentError, match="one of new, old"):
+        history.inputs(0)
 
 
 def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

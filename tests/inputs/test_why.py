@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from inputs.streams import (
     watermark_before,
     write_files,
 )
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, NotReplayableError, UnknownEpochError
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path,
 
     history, progress = run(case.build(source), tmp_path, case.mode)
     dropped = {epoch: one["stateOperators"][0]["numRowsDroppedByWatermark"] for epoch, one in progress.items()}
+    counted = history.late_rows(range(EPOCHS)).set_index("epoch")
     for epoch in range(EPOCHS):
         watermark = watermark_before(history, epoch)
         left, right = (pd.read_parquet(folder / side / f"{epoch}.parquet") for side in ("left", "right"))
@@ -224,6 +226,17 @@ def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path,
         assert ids(late.sides) == [sorted(rows.id) for rows in expected]
         assert (late.count() if late.groups is None else late.groups) == dropped[epoch]
         _check_delay(late)
+        _check_counted(counted.loc[epoch], late, sum(map(len, expected)))
+
+
+def _check_counted(row: Any, late: Any, dropped: int) -> None:
+    """The row of an epoch has what the epoch's late rows say."""
+    assert pd.isna(row.missing)
+    assert (row.came, row.dropped) == (late.came, dropped)
+    assert (None if pd.isna(row.groups) else row.groups) == late.groups
+    assert (None if pd.isna(row.watermark) else row.watermark) == late.watermark
+    assert row.longer_delay == late.longer_delay()
+    assert pd.isna(row.longest) if not dropped else row.longest == late.rows["_late_by"].max()
 
 
 def _check_delay(late: Any) -> None:
@@ -260,7 +273,29 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     assert bare_shell.run(f"%state q {key} --why 2").count() == ended.count()
     assert "--key" in bare_shell.fails("%state q --why 2", InvalidArgumentError)
     assert "--inputs" in bare_shell.fails("%state q --late 2 --source 0", InvalidArgumentError)
+    _check_epochs_that_cannot_be_read(history, bare_shell, folder / "left" / "2.parquet")
     assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)
+
+
+def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: Path) -> None:
+    """They say why, and hide no others; only if none can be read, it is an error."""
+    written = file.stat()
+    os.utime(file, (1, 1))
+    try:
+        shell.run("%state q --late 1..2 -o rows")
+        rows = shell.names["rows"]
+        assert rows["dropped"].tolist() == [history.late(1).count(), pd.NA]
+        assert "2.parquet was changed" in rows["missing"][1]
+        with pytest.raises(NotReplayableError, match=r"2\.parquet was changed"):
+            history.late_rows([2])
+    finally:
+        os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    with pytest.raises(UnknownEpochError):
+        history.late_rows([99])
+    assert f"{rows['dropped'][0]:,} were dropped" in repr(shell.run("%state q --late 0..1"))
+    shown = shell.run("%state q --late")
+    assert shown.rows["epoch"].tolist() == history.captured()
+    assert shown.rows["missing"].isna().all()
 
 
 def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from streamstate.widgets import front
 
-VIEWS = ("browser", "comparison", "dashboard", "debugger", "diffs", "key_life", "overview", "page", "timeline")
+VIEWS = (
+    "browser", "comparison", "dashboard", "debugger", "diffs", "key_life", "late_rows", "overview", "page", "timeline"
+)  # fmt: skip
 HOSTS = ("panel_host", "widget_host")
 
 

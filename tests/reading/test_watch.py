@@ -12,6 +12,9 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.query_plans.plan_table import record_plan
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01
@@ -70,6 +73,25 @@ def test_a_watch_can_be_limited_to_one_key(tmp_path: Path) -> None:
         seen.wait(1)
         assert watch.running
     assert [event.epoch for event in seen.events] == [4]
+
+
+def test_a_watch_of_a_result(tmp_path: Path) -> None:
+    """A condition on the query's own columns; the events have these columns, too."""
+    key, value = ({"is": "State", "part": part, "at": 0} for part in ("key", "value"))
+    columns = [PlannedColumn("name", "string", key | {"type": "string"})]
+    columns.append(PlannedColumn("score", "long", value | {"type": "long"}))
+    table = TablePlan((PlannedColumn("key", "string"),), (PlannedColumn("value", "long"),), (None,), tuple(columns))
+    write(tmp_path, STATES[:2])
+    record_plan(Layout.at(tmp_path), "q", QueryPlan("update", "4.3.0", {}, {"op0": table}), 0)
+    history, seen = ss.open_store(tmp_path)["q"], EventRecorder()
+    with history.watch("score > 5", seen, interval=PROMPTLY) as watch:
+        assert watch.table == "result"
+        write(tmp_path, STATES)
+        seen.wait(2)
+    assert [event.epoch for event in seen.events] == [2, 4]
+    assert seen.events[0].rows.to_dict("list") == {"name": ["b", "c"], "score": [7, 8]}
+    with history.watch("value > 5", seen) as watch:
+        assert watch.table == "op0"
 
 
 def test_a_match_before_and_after_a_gap_is_not_new(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The late rows view: what the watermark dropped, epoch by epoch."""

@@ -1,0 +1,168 @@
+"""What the late rows view shows: sentences and plots, as JSON for a page, as text and as still HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from streamstate.widgets.chart import CHANGED, REMOVED, Chart
+from streamstate.widgets.front import resource
+from streamstate.widgets.number_text import amount, described, percent, span, unit_for
+from streamstate.widgets.still import figure
+
+BINS = 200
+"""The most bars; beyond that, a bar stands for several epochs: rows are added up, of the rest the largest is shown."""
+LONGEST, DELAY = "latest row", "99 % of the rows"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LateRowsDrawing:
+    """The late rows of some epochs: in words, and as plots on one axis of epochs."""
+
+    name: str
+    sentences: Sequence[str]
+    charts: Sequence[Chart] = ()
+
+    def message(self) -> dict[str, Any]:
+        """The drawing as JSON types."""
+        return {
+            "name": self.name,
+            "sentences": list(self.sentences),
+            "charts": [chart.message() for chart in self.charts],
+        }
+
+    def text(self) -> str:
+        """The sentences."""
+        return " ".join([f"{self.name}:", *self.sentences])
+
+    def html(self) -> str:
+        """The drawing as still pictures, without scripts."""
+        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        pictures = "".join(figure(chart, 560) for chart in self.charts)
+        return (
+            f"<style>{resource('static.css')}</style><p><strong>{escape(self.name)}</strong></p>{paragraphs}{pictures}"
+        )
+
+
+def drawn(rows: pd.DataFrame, name: str) -> LateRowsDrawing:
+    """The drawing of a frame of :meth:`History.late_rows`."""
+    read = rows[rows["missing"].isna()]
+    charts = [*_charts(rows, name)] if len(read) and read["watermark"].notna().any() else []
+    return LateRowsDrawing(name, [*_sentences(rows, read)], charts)
+
+
+def _sentences(rows: pd.DataFrame, read: pd.DataFrame) -> Iterator[str]:
+    epochs = described([int(epoch) for epoch in read["epoch"]]) if len(read) else "none"
+    came, dropped = int(read["came"].sum()), int(read["dropped"].sum())
+    if len(read) and read["watermark"].isna().all() and not dropped:
+        yield f"Epochs {epochs}: {amount(came, 'row')} came in. This operator drops no late rows."
+    else:
+        share = f" ({percent(dropped / came)})" if dropped else ""
+        yield f"Epochs {epochs}: {amount(came, 'row')} came in, {dropped:,} were dropped as late{share}."
+    if dropped:
+        worst = read.loc[read["longest"].idxmax()]
+        yield f"The latest was {span(worst['longest'].total_seconds())} late, at epoch {worst['epoch']}."
+        longer = read["longer_delay"].max()
+        if longer:
+            yield f"Delays longer by {span(longer.total_seconds())} would keep 99 % of the rows at every epoch."
+    for reason, part in list(rows[rows["missing"].notna()].groupby("missing", sort=False))[:_SHOWN]:
+        yield f"Not known: {described([int(epoch) for epoch in part['epoch']])}. {reason}"
+
+
+def _charts(rows: pd.DataFrame, name: str) -> Iterator[Chart]:
+    first, last = int(rows["epoch"].iloc[0]), int(rows["epoch"].iloc[-1])
+    width = math.ceil((last - first + 1) / BINS)
+    bins = [*_bins(rows, width)]
+    folded = "" if width == 1 else f", {width:,} epochs per bar"
+    x = {
+        "type": "quantitative",
+        "title": None,
+        "axis": {"format": ",d", "tickMinStep": 1},
+        "scale": {"domain": [first - 0.5, first - 0.5 + width * math.ceil((last - first + 1) / width)], "nice": False},
+    }
+    counts = [{**part, "state": "unknown" if part["dropped"] is None else "dropped"} for part in bins]
+    yield Chart(f"Late rows of {name} that were dropped, by epoch{folded}", _counts_spec(x), counts, height=90)
+    longest = max((part["longest"] or 0 for part in bins), default=0)
+    if longest:
+        unit, seconds = unit_for(longest)
+        lines = [
+            {"epoch": (part["first"] + part["last"]) / 2, "what": what, "time": _in(part[field], seconds)}
+            for what, field in ((LONGEST, "longest"), (DELAY, "delay"))
+            for part in bins
+        ]
+        label = f"By how much longer the delays of {name} had to be, in {unit}, by epoch{folded}"
+        yield Chart(label, _lines_spec(x, unit, points=len(bins) < 60), lines, height=90)
+
+
+def _in(value: float | None, seconds: float) -> float | None:
+    return None if value is None else value / seconds
+
+
+def _bins(rows: pd.DataFrame, width: int) -> Iterator[dict[str, Any]]:
+    """The epochs, ``width`` in each bin, from half an epoch before the first to half an epoch after the last."""
+    begins = int(rows["epoch"].iloc[0])
+    for number, part in rows.groupby((rows["epoch"] - begins) // width):
+        known = part[part["missing"].isna()]
+        start = begins + int(number) * width - 0.5
+        yield {
+            "first": start,
+            "last": start + width,
+            "epochs": described([int(epoch) for epoch in part["epoch"]]),
+            "dropped": int(known["dropped"].sum()) if len(known) else None,
+            "came": int(known["came"].sum()) if len(known) else None,
+            "longest": known["longest"].fillna(pd.Timedelta(0)).max().total_seconds() if len(known) else None,
+            "delay": known["longer_delay"].max().total_seconds() if len(known) else None,
+            "why": "; ".join(dict.fromkeys(part["missing"].dropna())) or None,
+        }
+
+
+def _counts_spec(x: Mapping[str, Any]) -> dict[str, Any]:
+    over = {"x": {"field": "first", **x}, "x2": {"field": "last"}}
+    tooltip = [
+        {"field": field, "title": title}
+        for field, title in (("epochs", "epoch"), ("came", "came in"), ("dropped", "dropped"), ("why", "not known"))
+    ]
+    return {
+        "layer": [
+            {
+                "transform": [{"filter": "datum.state === 'unknown'"}],
+                "mark": {"type": "rect", "color": "#808080", "opacity": 0.22},
+                "encoding": over | {"tooltip": tooltip},
+            },
+            {
+                "transform": [{"filter": "datum.state === 'dropped'"}],
+                "mark": {"type": "rect", "color": REMOVED, "xOffset": 0.75, "x2Offset": -0.75},
+                "encoding": over
+                | {
+                    "y": {"field": "dropped", "type": "quantitative", "title": "rows", "axis": {"tickCount": 3}},
+                    "y2": {"datum": 0},
+                    "tooltip": tooltip,
+                },
+            },
+        ]
+    }
+
+
+def _lines_spec(x: Mapping[str, Any], unit: str, *, points: bool) -> dict[str, Any]:
+    kept = {
+        "field": "what",
+        "type": "nominal",
+        "title": "to keep the",
+        "scale": {"domain": [LONGEST, DELAY]},
+        "legend": {"orient": "top", "symbolType": "stroke", "symbolSize": 200},
+    }
+    return {
+        "mark": {"type": "line", "point": points, "tooltip": True},
+        "encoding": {
+            "x": {"field": "epoch", **x, "title": "epoch"},
+            "y": {"field": "time", "type": "quantitative", "title": unit, "axis": {"tickCount": 3}},
+            "color": kept | {"scale": {"domain": [LONGEST, DELAY], "range": [REMOVED, CHANGED]}},
+            "strokeDash": kept,
+        },
+    }
