@@ -9,6 +9,7 @@ import { legend } from "./strip.js";
 import { changeCount } from "./tables.js";
 import { epochTransport } from "./transport.js";
 import { wholeValue } from "./whole.js";
+import { whyPanel } from "./why.js";
 import { number } from "./words.js";
 
 // The state browser: which state of which query, at which epoch, and its rows.
@@ -36,7 +37,8 @@ export function render({ model, root, style }) {
   const value = wholeValue(closeValue);
   const history = keyHistory(page, closeHistory);
   frame.append(head.node, transport.node, busy, problem, ...controls.nodes, columns.node, ...grid.nodes);
-  frame.append(value.node, history.node, keys.dialog);
+  const why = whyPanel(page);
+  frame.append(value.node, history.node, ...why.nodes, keys.dialog);
 
   const shortcuts = shortcutsOf(() => view, { controls, keys, transport, closeValue, closeHistory, root });
   frame.addEventListener("keydown", (event) => {
@@ -49,6 +51,7 @@ export function render({ model, root, style }) {
 
   function drawWaiting() {
     for (const node of [...controls.nodes, columns.node, value.node, history.node, transport.node]) node.hidden = true;
+    why.draw({});
     head.drawWaiting(view);
     grid.drawWaiting("No epoch has been captured yet. The first one will appear here.");
   }
@@ -60,6 +63,7 @@ export function render({ model, root, style }) {
     value.draw(view.value);
     grid.draw(view);
     history.draw(view);
+    why.draw(view.history ? view : {});
   }
 }
 
