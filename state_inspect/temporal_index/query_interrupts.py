@@ -110,14 +110,12 @@ _active: ContextVar[tuple[Running, ...]] = ContextVar("streamstate_running", def
 
 
 @contextlib.contextmanager
-def interruptible(
-    cursor: Interruptible, interrupted: type[Exception] | tuple[type[Exception], ...] = duckdb.InterruptException
-) -> Iterator[None]:
+def interruptible(cursor: Interruptible, interrupted: type[Exception] = duckdb.InterruptException) -> Iterator[None]:
     """Use a cursor such that the tasks active on this thread can interrupt it.
 
     Args:
         cursor: runs the queries of the block.
-        interrupted: the errors that they raise when they are interrupted.
+        interrupted: the error that they raise when they are interrupted.
 
     Raises:
         QueryStopped: one of the tasks was stopped.

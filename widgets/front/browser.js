@@ -40,7 +40,15 @@ export function render({ model, root, style }) {
   const why = whyPanel(page);
   frame.append(value.node, history.node, ...why.nodes, keys.dialog);
 
-  const shortcuts = shortcutsOf(() => view, { controls, keys, transport, closeValue, closeHistory, root });
+  const shortcuts = shortcutsOf(() => view, {
+    controls,
+    keys,
+    transport,
+    closeValue,
+    closeWhy: why.close,
+    closeHistory,
+    root,
+  });
   frame.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || keys.dialog.open || !view || view.epoch === null) return;
     const work = shortcuts(event.key);
@@ -68,11 +76,11 @@ export function render({ model, root, style }) {
 }
 
 // What a key does now, if anything. While something is being typed, only Escape has an effect.
-function shortcutsOf(current, { controls, keys, transport, closeValue, closeHistory, root }) {
+function shortcutsOf(current, { controls, keys, transport, closeValue, closeWhy, closeHistory, root }) {
   const typing = () => root.activeElement?.matches("input:not([type=range]), select, textarea");
   return (key) => {
     const view = current();
-    if (key === "Escape") return view.value ? closeValue : view.history ? closeHistory : null;
+    if (key === "Escape") return view.value ? closeValue : view.why ? closeWhy : view.history ? closeHistory : null;
     if (typing()) return null;
     if (key === " ") return root.activeElement === transport.slider ? transport.playOrPause : null;
     return { "/": controls.focusFilter, "?": keys.open }[key];

@@ -69,7 +69,7 @@ export function whyPanel({ act, root }) {
     node.setAttribute("aria-busy", why.busy);
     if (used) node.scrollIntoView({ block: "nearest" });
   }
-  return { nodes: [node, note], draw };
+  return { nodes: [node, note], draw, close };
 }
 
 export const statusOf = ({ busy, summary }) => (busy ? "Reading the input of this epoch again…" : summary);

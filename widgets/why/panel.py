@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 50
 """The most columns of a table; an input row may have thousands."""
-_STILL_COLUMNS, _STILL_ROWS = 20, 20
+_STILL_COLUMNS, _STILL_ROWS = 20, 10
 """Columns and rows in a saved notebook."""
 
 

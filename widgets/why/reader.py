@@ -107,13 +107,10 @@ class _TaggedJobs:
 @contextlib.contextmanager
 def _jobs(spark: SparkSession) -> Iterator[None]:
     """Jobs of Spark that this thread starts in the block end when a newer request overtakes the drawing."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     jobs = _TaggedJobs(spark)
     jobs.context.addJobTag(jobs.tag)
     try:
-        with interruptible(jobs, (Py4JError, PySparkException)):
+        with interruptible(jobs, Exception):  # which error depends on where Spark was
             yield
     finally:
         jobs.context.removeJobTag(jobs.tag)
