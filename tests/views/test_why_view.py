@@ -26,6 +26,7 @@ from streamstate.widgets.key_life.actions import KeySelection
 from streamstate.widgets.key_life.model import KeyLifeModel
 from streamstate.widgets.model import Drawing
 from streamstate.widgets.values import cell
+from streamstate.widgets.view import View
 from streamstate.widgets.why.panel import WhyPanel
 from streamstate.widgets.why.reader import _jobs
 
@@ -143,7 +144,7 @@ def test_the_history_of_a_row_in_the_browser_is_explained(history: ss.History, f
     assert sorted(column(explained(model.drawing(at)), "Input", "id")) == sorted(input_of(folder, 1))
     assert "Why hour" in model.view(at).html()
     kept = model.drawing(at).kept
-    other = next(row for row, key in enumerate(kept.keys) if key["user"] != "a")
+    other = next(row for row, key in enumerate(kept.page.keys) if key["user"] != "a")
     assert model.acted(at, "key", other, kept).why is None
 
 
@@ -165,7 +166,8 @@ def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: ss.Hi
 
 def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
     """Also if the process knows the plan: viewers see what the store holds, and run nothing on Spark."""
-    for view in (KeyHistoryView(history, key=KEY), DiffView(history, 0, 2), StateBrowser(history)):
+    views: list[View[Any]] = [KeyHistoryView(history, key=KEY), DiffView(history, 0, 2), StateBrowser(history)]
+    for view in views:
         view.model.serve()
         assert "what the store holds" in view.model.drawing(view.selection).message["why_not"]
     model = KeyLifeModel(history)
@@ -214,13 +216,14 @@ def test_a_join_shows_the_changes_and_the_input_of_both_sides(
     query = source(spark, folder, "left").join(right_of(lambda side, _: source(spark, folder, side)), F.expr(joined))
     history = run_in_append_mode(query, tmp_path)
     key: Any = {"field0": "a", "index": 0}
-    panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=1)))
+    panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=2)))
     assert panel.problem == ""
     titles = [table.title for table in panel.tables]
     assert {"Changes of op0_left", "Input, left side", "Input, right side"} <= {*titles}
-    watermark = pd.Timestamp(history.at(0).watermark or 0)
+    watermark = history.at(1).watermark
+    assert watermark is not None
     for side in ("left", "right"):
-        rows = pd.read_parquet(folder / side / "1.parquet")
+        rows = pd.read_parquet(folder / side / "2.parquet")
         expected = rows[(rows.user == "a") & (rows.ts > watermark)].id
         assert sorted(column(panel, f"Input, {side} side", "id"), key=int) == [
             str(number) for number in sorted(expected)

@@ -67,7 +67,7 @@ export function differences(act) {
       markCell(row.mark),
       ...row.keys.map((cell, i) => valueCell(cell, numeric.keys[i])),
       ...row.values.map((value, i) => beforeAndNow(value, numeric.values[i], row.mark === "~")),
-      element("td", {}, row.cause, " ", why),
+      element("td", {}, row.cause, why),
       element("td", {}, row.epochs),
     );
   }

@@ -166,7 +166,7 @@ function keyChanges({ act, root }) {
       element("td", {}, go),
       element("td", { class: "faint" }, row.committed),
       element("td", {}, row.description),
-      element("td", {}, row.cause, " ", whyButton(view, row.epoch, ask)),
+      element("td", {}, row.cause, whyButton(view, row.epoch, ask)),
       ...(values.length ? values : [absent]),
     );
   }

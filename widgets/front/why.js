@@ -1,6 +1,6 @@
 import { button, iconButton, scrollArea } from "./controls.js";
 import { element } from "./dom.js";
-import { heading, numericColumns, plainHeading, valueCell } from "./tables.js";
+import { heading, numericColumns, valueCell } from "./tables.js";
 
 // Why a key changed in an epoch: its values before and after, and the input rows that fell on it. Below, a line says
 // why that cannot be shown here, if it cannot.
@@ -79,7 +79,7 @@ export const whyButton = ({ why, why_not }, epoch, ask, place = epoch) =>
   why_not === "" && epoch !== null
     ? button(
         {
-          class: "link",
+          class: "link ask",
           "data-at": `why ${place}`,
           "aria-label": `Why did it change in epoch ${epoch}?`,
           "aria-expanded": why?.epoch === epoch,
@@ -110,7 +110,7 @@ function whyTable({ title, columns, rows, differ, note }) {
     element(
       "thead",
       {},
-      element("tr", {}, named ? plainHeading("") : "", ...columns.map((column, i) => heading(column, numeric[i]))),
+      element("tr", {}, named ? element("td") : "", ...columns.map((column, i) => heading(column, numeric[i]))),
     ),
     element("tbody", {}, ...bodyRows),
   );
