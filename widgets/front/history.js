@@ -60,7 +60,6 @@ export function keyHistory({ act }, close) {
         "td",
         {},
         go,
-        " ",
         whyButton(view, change.epoch, () => act("why", change.epoch)),
       ),
       element("td", { class: "faint" }, change.committed, change.after_gap ? " · first after a gap" : ""),
