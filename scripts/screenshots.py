@@ -49,7 +49,7 @@ VIEWS = {
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
 }
 """Each view's picture and the cell that shows it."""
-QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 900}
+QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 1095}
 WINDOW: ViewportSize = {"width": 1100, "height": 1600}
 """High enough for a whole view."""
 SETTLED = 1500
