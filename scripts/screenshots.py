@@ -41,7 +41,7 @@ ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root
 VIEWS = {
     "timeline": "Timeline(history)",
     "diff": "DiffView(history, 1, 2)",
-    "key": "KeyHistoryView(history, 'result', {'carrier': 'HA', 'origin': 'JFK'})",
+    "key": "KeyHistoryView(history, 'result', {'carrier': 'HA', 'origin': 'JFK'}, why=2)",
     "dashboard": "QueryDashboard(history, running)",
     "overview": "StoreOverview(store)",
     "debugger": "Debugger(session)",
@@ -49,7 +49,7 @@ VIEWS = {
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
 }
 """Each view's picture and the cell that shows it."""
-QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 900}
+QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 1095}
 WINDOW: ViewportSize = {"width": 1100, "height": 1600}
 """High enough for a whole view."""
 SETTLED = 1500
@@ -68,15 +68,17 @@ def run_until_captured(lab: Lab) -> Shown:
 
 
 def look_at_the_leap(shown: Shown) -> None:
-    """Epoch 2, the latest departures first, and the history of the first of them."""
+    """Epoch 2, the largest averages first, the history of the first of them, and the input behind its change."""
     shown.go(2)
     shown.at(2)
-    heading = shown.grid.get_by_role("columnheader", name="maximum_delay", exact=True)
+    heading = shown.grid.get_by_role("columnheader", name="average_delay", exact=True)
     for way in ("ascending", "descending"):
         heading.get_by_role("button").click()
         expect(heading).to_have_attribute("aria-sort", way)
     shown.rows.first.click()
     shown.history.wait_for()
+    shown.button("Why did it change in epoch 2?").click()
+    expect(shown.why).to_contain_text("3 input rows")
 
 
 def look_at_each_view(lab: Lab) -> None:

@@ -29,8 +29,9 @@ SAVED_PAGES = 5
 PAGE_ACTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "page": lambda now, value: replace(now, page=max(0, int(value))),
     "size": lambda now, value: replace(now, size=int(value) if int(value) in SIZES else now.size, page=0),
+    "why": lambda now, epoch: replace(now, why=None if epoch is None else int(epoch)),
 }
-"""Turning the page and changing its size, for every selection with ``page`` and ``size``."""
+"""Turning the page, changing its size, and asking why a key changed, for every selection with these fields."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,9 @@ class ViewModel(ABC, Generic[S]):
         Each comes with its value, as passed to :meth:`acted`. A saved file answers as many of them as fit.
         """
         return ()
+
+    def serve(self) -> None:
+        """Offer nothing beyond what the store holds, because others see the view on a served page."""
 
     def release(self) -> None:
         """Drop what is cached between drawings, because nobody watches."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +12,13 @@ import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.shown_rows import as_run_again, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.inputs.shown_rows import (
+    SHOWN,
+    InputSides,
+    operator_number,
+    paragraph,
+    source_rows,
+)
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
@@ -28,7 +33,7 @@ LATENESS = "_late_by"
 
 
 @dataclass(frozen=True, repr=False)
-class Late:
+class Late(InputSides):
     """The rows that an operator dropped in an epoch.
 
     Attributes:
@@ -52,21 +57,13 @@ class Late:
     nondeterministic: tuple[Suspect, ...] = ()
     _keep: object = None
 
-    def count(self) -> int:
-        """How many rows were dropped."""
-        return self._counted
-
     @cached_property
-    def _counted(self) -> int:
-        return sum(rows.count() for rows in self.sides.values())
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """The dropped rows, latest first, at most 200 of each side, with ``_late_by`` (and ``side`` for a join)."""
+    def shown(self) -> Mapping[str, pd.DataFrame]:
+        """The latest 200 rows of each side, in the source's columns, with ``_late_by``."""
         from pyspark.sql import functions as F
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
-        return shown_rows({side: source_rows(rows, LATENESS) for side, rows in latest.items()})
+        return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -100,17 +97,11 @@ class Late:
 
     def __repr__(self) -> str:
         shown = self.rows.to_string(index=False) if self.count() else ""
-        return "\n".join(filter(None, [self._title(), shown, self._left_out(), as_run_again(self.nondeterministic)]))
+        return "\n".join(filter(None, [self._title(), shown, *self._notes()]))
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{html.escape(self._title())}</p>"]
-        if self.count():
-            parts.append(as_html(self.rows))
-        if left_out := self._left_out():
-            parts.append(f"<p>{html.escape(left_out)}</p>")
-        if (note := as_run_again(self.nondeterministic)) is not None:
-            parts.append(f"<p>{html.escape(note)}</p>")
-        return "".join(parts)
+        rows = as_html(self.rows) if self.count() else ""
+        return paragraph(self._title()) + rows + "".join(map(paragraph, self._notes()))
 
     def _title(self) -> str:
         said = f"op{self.operator}, epoch {self.epoch}: "
@@ -119,13 +110,13 @@ class Late:
         said += f"{self.count():,} of {self.came:,} rows dropped, not later than the watermark {self.watermark}"
         if self.groups is not None and self.count():
             said += f"; they form {self.groups:,} group{'s' * (self.groups != 1)}"
-        if longer := self.longer_delay():
+        if longer := self._longer_delay:
             said += f". A delay that is longer by {longer} would keep 99 %"
         return said
 
-    def _left_out(self) -> str:
-        missing = self.count() - len(self.rows)
-        return f"… and {missing:,} more; .sides has all of them as DataFrames." if missing > 0 else ""
+    @cached_property
+    def _longer_delay(self) -> timedelta:
+        return self.longer_delay()
 
 
 def delay_past(late_by: int) -> timedelta:

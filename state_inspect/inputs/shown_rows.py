@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -26,22 +28,56 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
     return rows.drop(*sources)
 
 
-def shown_rows(sides: Mapping[str, DataFrame]) -> pd.DataFrame:
-    """The first rows of each side, with the side in ``side`` if there are two."""
-    frames = [rows.limit(SHOWN).toPandas() for rows in sides.values()]
-    if len(frames) == 1:
-        return frames[0]
-    for side, frame in zip(sides, frames, strict=True):
-        frame.insert(0, "side", side)
-    return pd.concat(frames, ignore_index=True)
+class InputSides:
+    """Rows of an epoch's input by side of an operator: some are shown, and all are counted."""
+
+    sides: Mapping[str, DataFrame]
+    nondeterministic: tuple[Suspect, ...]
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(self.counts.values())
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How many rows there are of each side."""
+        # Fewer than could be shown are all that there are.
+        shown = {side: len(frame) for side, frame in self.shown.items()}
+        return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
+
+    @cached_property
+    def shown(self) -> Mapping[str, pd.DataFrame]:
+        """The first 200 rows of each side, in the source's columns."""
+        return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The rows that are shown, with the side in ``side`` for a join.
+
+        If rows of several sources are among them, the rows as they came into the operator.
+        """
+        if len(self.shown) == 1:
+            return next(iter(self.shown.values()))
+        frames = [frame.copy() for frame in self.shown.values()]
+        for side, frame in zip(self.shown, frames, strict=True):
+            frame.insert(0, "side", side)
+        return pd.concat(frames, ignore_index=True)
+
+    def _notes(self) -> list[str]:
+        """Lines about rows that are not shown, and about what may make them others than in the epoch."""
+        notes = []
+        if (missing := self.count() - len(self.rows)) > 0:
+            notes.append(f"… and {missing:,} more rows; .sides has all of them as DataFrames.")
+        if found := ", ".join(dict.fromkeys(suspect.what for suspect in self.nondeterministic)):
+            notes.append(
+                f"In the epoch they may have been others: {found} may differ when run again. .nondeterministic says why."
+            )
+        return notes
 
 
-def as_run_again(suspects: Sequence[Suspect]) -> str | None:
-    """That rows may differ from those of the epoch, because something below the operator is nondeterministic."""
-    if not suspects:
-        return None
-    found = ", ".join(dict.fromkeys(suspect.what for suspect in suspects))
-    return f"In the epoch they may have been others: {found} may differ when run again. .nondeterministic says why."
+def paragraph(text: str) -> str:
+    """A text as HTML; nothing if it is empty."""
+    return f"<p>{html.escape(text)}</p>" if text else ""
 
 
 def operator_number(table: str) -> int:

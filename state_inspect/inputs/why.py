@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import SHOWN, as_run_again, operator_number, shown_rows, source_rows
+from streamstate.state_inspect.inputs.shown_rows import InputSides, operator_number, paragraph
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Why:
+class Why(InputSides):
     """Why a key changed in an epoch; a notebook shows it as before → rows → after.
 
     Attributes:
@@ -73,49 +72,24 @@ class Why:
         causes = list(dict.fromkeys(self.changes["cause"]))
         return ", ".join(causes) or None
 
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """The source's rows that fell on the key, at most 200 of each side, with the side in ``side`` for a join.
-
-        If rows of several sources fell on it, the rows as they came into the operator.
-        """
-        return shown_rows({side: source_rows(rows) for side, rows in self.sides.items()})
-
-    def count(self) -> int:
-        """How many rows fell on the key."""
-        return self._counted
-
-    @cached_property
-    def _counted(self) -> int:
-        # Fewer than could be shown are all that there are.
-        if len(self.sides) == 1 and len(self.rows) < SHOWN:
-            return len(self.rows)
-        return sum(rows.count() for rows in self.sides.values())
-
     def __repr__(self) -> str:
-        parts = [self._title(), f"before: {_text(self.before)}", self.rows.to_string(index=False)]
-        if (left_out := self._left_out()) is not None:
-            parts.append(left_out)
-        parts.append(f"after:  {_text(self.after)}")
-        if self._is_join():
-            parts = [parts[0], *parts[2:-1], "changes of the state:", self.changes.to_string(index=False)]
-        if (note := as_run_again(self.nondeterministic)) is not None:
-            parts.append(note)
-        return "\n".join(parts)
+        values = [f"before: {_text(self.before)}", f"after:  {_text(self.after)}"]
+        if self.is_join:
+            values = ["", f"changes of the state:\n{self.changes.to_string(index=False)}"]
+        parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
+        return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
         values = pd.DataFrame([self.before or {}, self.after or {}])
         values.insert(0, "", ["before", "after"])
-        parts = [f"<p>{html.escape(self._title())}</p>", as_html(self.changes if self._is_join() else values)]
+        parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
         if len(self.rows):
-            parts += ["<p>The input:</p>", as_html(self.rows)]
-        if (left_out := self._left_out()) is not None:
-            parts.append(f"<p>{html.escape(left_out)}</p>")
-        if (note := as_run_again(self.nondeterministic)) is not None:
-            parts.append(f"<p>{html.escape(note)}</p>")
-        return "".join(parts)
+            parts += [paragraph("The input:"), as_html(self.rows)]
+        return "".join([*parts, *map(paragraph, self._notes())])
 
-    def _is_join(self) -> bool:
+    @property
+    def is_join(self) -> bool:
+        """Whether rows of two sides fell on the key, so that it has no single row before and after."""
         return len(self.sides) > 1
 
     def _title(self) -> str:
@@ -133,10 +107,6 @@ class Why:
         if self.moved is not None:
             said += f". The watermark was moved by the row {_text(self.moved)} of epoch {self.epoch - 1}"
         return said
-
-    def _left_out(self) -> str | None:
-        missing = self.count() - len(self.rows)
-        return f"… and {missing:,} more rows; .sides has all of them as DataFrames." if missing > 0 else None
 
 
 def explained(

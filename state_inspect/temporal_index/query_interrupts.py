@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Protocol
 
 import duckdb
 
@@ -24,12 +25,19 @@ class QueryStopped(Exception):  # noqa: N818 (the answer is not needed, so no us
     """The query was stopped because its answer is no longer needed."""
 
 
+class Interruptible(Protocol):
+    """What runs a query: a cursor of DuckDB, or what stands for jobs of Spark."""
+
+    def interrupt(self) -> None:
+        """End the query, which then raises an error. Called repeatedly, from another thread."""
+
+
 class Running:
     """The queries of one task. Any thread may stop them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cursors: list[duckdb.DuckDBPyConnection] = []
+        self._cursors: list[Interruptible] = []
         self._stopped = threading.Event()
         self._ending = False
         self._interrupter: threading.Thread | None = None
@@ -85,7 +93,7 @@ class Running:
             _active.reset(token)
 
     @contextlib.contextmanager
-    def holding(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    def holding(self, cursor: Interruptible) -> Iterator[None]:
         """Register a cursor while it is in use."""
         with self._lock:
             if self._stopped.is_set():
@@ -102,8 +110,12 @@ _active: ContextVar[tuple[Running, ...]] = ContextVar("streamstate_running", def
 
 
 @contextlib.contextmanager
-def interruptible(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def interruptible(cursor: Interruptible, interrupted: type[Exception] = duckdb.InterruptException) -> Iterator[None]:
     """Use a cursor such that the tasks active on this thread can interrupt it.
+
+    Args:
+        cursor: runs the queries of the block.
+        interrupted: the error that they raise when they are interrupted.
 
     Raises:
         QueryStopped: one of the tasks was stopped.
@@ -114,7 +126,7 @@ def interruptible(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
             stack.enter_context(task.holding(cursor))
         try:
             yield
-        except duckdb.InterruptException as error:
+        except interrupted as error:
             if any(task.stopped for task in tasks):
                 raise QueryStopped("The answer is no longer needed.") from error
             raise

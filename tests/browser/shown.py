@@ -22,6 +22,7 @@ class Shown:
         self.grid = view.locator("table").first
         self.rows = self.grid.locator("tbody tr")
         self.history = view.get_by_role("region", name="History of one key")
+        self.why = view.get_by_role("region", name="Why the key changed")
         self.counts = view.locator(".head .count")
         self.pager = view.locator(".pager")
 

@@ -37,7 +37,8 @@ def views(lab: Lab, kind: str) -> Locator:
 def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     """The browser works as the text describes; unloading stops it, and ending the kernel ends all its processes."""
     run_all(lab, "00_quickstart")
-    expect(lab.page.locator(".streamstate-live")).to_have_count(2)
+    expect(lab.page.locator(".streamstate-live")).to_have_count(3)
+    expect(views(lab, "key-life").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
     shown = Shown(views(lab, "browser"))
     shown.at(29)
@@ -56,14 +57,23 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
 
 
 def find_the_leap(shown: Shown) -> None:
-    """Sort by the largest maximum, and open the history of its key."""
-    heading = shown.grid.get_by_role("columnheader", name="maximum_delay", exact=True)
+    """Sort by the largest average, open the history of its key, and ask why it changed by keyboard; Escape closes."""
+    heading = shown.grid.get_by_role("columnheader", name="average_delay", exact=True)
     for direction in ("ascending", "descending"):
         heading.get_by_role("button").click()
         expect(heading).to_have_attribute("aria-sort", direction)
     expect(shown.rows.first).to_contain_text("HA")
     shown.rows.first.click()
     expect(shown.history).to_contain_text("1301")
+    why = shown.button("Why did it change in epoch 2?")
+    why.press("Enter")
+    expect(shown.why.get_by_role("status")).to_have_text("3 input rows fell on it · cause: input")
+    expect(shown.why.get_by_role("table", name="Input").locator("tbody tr")).to_have_count(3)
+    expect(shown.why.get_by_role("table", name="Input")).to_contain_text("2013-01-09")
+    shown.why.get_by_role("button", name="Earlier change of this key").click()
+    expect(shown.why).to_contain_text("changed in epoch 1")
+    shown.why.get_by_role("button", name="Close").press("Escape")
+    expect(shown.why).to_be_hidden()
 
 
 def run_at_the_end(lab: Lab, code: str) -> None:

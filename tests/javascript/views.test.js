@@ -10,6 +10,7 @@ import { columnsShown } from "../../widgets/front/row_controls.js";
 import { whyEmpty } from "../../widgets/front/rows.js";
 import { measured, pointNotes, pointsOf, selectionOf } from "../../widgets/front/timeline.js";
 import { lengthOf } from "../../widgets/front/whole.js";
+import { statusOf, whyButton } from "../../widgets/front/why.js";
 
 test("state browser: an empty table says why, and a wide one which columns it shows", () => {
   assert.equal(whyEmpty({ selection: { text: "x", rows: "all" } }), "No row contains that text.");
@@ -62,6 +63,15 @@ test("key history: a key whose newest change removed it is absent", () => {
   assert.equal(summaryOf({ total: 1, rows: [{ mark: "+" }], offset: 0 }), "1 change");
   assert.equal(summaryOf({ total: 2, rows: [{ mark: "−" }], offset: 0 }), "2 changes · currently absent");
   assert.equal(summaryOf({ total: 30, rows: [{ mark: "−" }], offset: 10 }), "30 changes");
+});
+
+test("why: a change offers its reason only where that can be found", () => {
+  assert.equal(whyButton({ why_not: "No plan." }, 2), "", "the plan is not known");
+  assert.equal(whyButton({ why_not: null }, 2), "", "two branches, or a saved file");
+  assert.equal(whyButton({}, 2), "", "another view that shows differences");
+  assert.equal(whyButton({ why_not: "" }, null), "", "the epochs of the changes are still looked for");
+  assert.match(statusOf({ busy: true, summary: "" }), /^Reading the input/);
+  assert.equal(statusOf({ busy: false, summary: "3 input rows fell on it" }), "3 input rows fell on it");
 });
 
 test("overview: a query with many state tables names two of them", () => {

@@ -18,7 +18,11 @@ _NOISE = ("WARN", "Warning", "ERROR", "incubator", "Exception")
 
 def run(name: str, folder: Path) -> Shown:
     """Run a notebook in a folder."""
-    notebook = notebooks.run(name, folder)  # also keeps the executed notebook for the documentation
+    return shown_in(notebooks.run(name, folder))  # also keeps the executed notebook for the documentation
+
+
+def shown_in(notebook: nbformat.NotebookNode) -> Shown:
+    """What the cells of a notebook that ran show."""
     return [(cell.source, _text(cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 
 

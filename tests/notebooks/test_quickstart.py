@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nbformat
 import pytest
 
 import streamstate as ss
-from notebooks.running import Shown, first_row, output_of, run
+from notebooks.running import Shown, first_row, output_of, shown_in
+from scripts import notebooks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
 
@@ -19,9 +21,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def quickstart(folder: Path) -> Shown:
-    """The outputs of the quickstart, run from top to bottom in a new kernel."""
-    return run("00_quickstart", folder)
+def notebook(folder: Path) -> nbformat.NotebookNode:
+    """The quickstart, run from top to bottom in a new kernel."""
+    return notebooks.run("00_quickstart", folder)
+
+
+@pytest.fixture(scope="module")
+def quickstart(notebook: nbformat.NotebookNode) -> Shown:
+    """The outputs of its cells."""
+    return shown_in(notebook)
 
 
 def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folder: Path) -> None:
@@ -30,10 +38,14 @@ def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folde
     assert ss.open_store(folder / "streamstate-data" / "store")["delays"].captured() == list(range(30))
 
 
-def test_the_quickstart_finds_the_flight(quickstart: Shown, folder: Path) -> None:
+def test_the_quickstart_finds_the_flight(quickstart: Shown, notebook: nbformat.NotebookNode, folder: Path) -> None:
     """The cells show what the text says: in epoch 2 a flight that was 1301 minutes late made the average jump."""
-    assert "1301" in output_of(quickstart, "--history")
-    assert "2013-01-09" in output_of(quickstart, "--why")
+    assert output_of(quickstart, "history.first") == "2"
+    assert "why at epoch 2: 3 input rows" in output_of(quickstart, "KeyHistoryView")
+    (view,) = [cell.outputs[0] for cell in notebook.cells if "KeyHistoryView(" in cell.source]
+    assert "2013-01-09" in view.data["text/html"]
+    assert "1301" in view.data["text/html"]
+    assert "count_2" not in nbformat.writes(notebook)
     table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).result() for epoch in (1, 2)]
     before, after = (state.lookup(carrier="HA", origin="JFK") for state in table)
     assert before is not None
@@ -47,4 +59,4 @@ def test_python_and_sql_agree_on_an_epoch(quickstart: Shown, folder: Path) -> No
     store = ss.open_store(folder / "streamstate-data" / "store")
     (row,) = store.sql("SELECT * FROM delays.result VERSION AS OF 2 WHERE carrier = 'HA'").to_arrow().to_pylist()
     assert row == store["delays"].at(2).result().lookup(carrier="HA", origin="JFK")
-    assert f"'average_delay': {row['average_delay']}" in output_of(quickstart, "open_store")
+    assert f"'average_delay': {row['average_delay']}" in output_of(quickstart, "history.at(1)")

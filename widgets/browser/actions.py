@@ -26,6 +26,7 @@ class BrowserSelection:
         cell: the key columns and values of a row, and the column whose whole value is shown.
         key: the key columns and values of the row whose history is shown.
         playing: whether the epochs play.
+        why: the epoch of a change of the key that is explained.
     """
 
     table: str | None = None
@@ -43,6 +44,7 @@ class BrowserSelection:
     cell: tuple[Mapping[str, Any], str] | None = None
     key: Mapping[str, Any] | None = None
     playing: bool = False
+    why: int | None = None
 
     @property
     def following(self) -> bool:
@@ -93,7 +95,7 @@ _ACTIONS: dict[str, Callable[[BrowserSelection, Any], BrowserSelection]] = PAGE_
     "rows": lambda now, value: replace(now, rows="changed" if value == "changed" else "all", page=0),
     "sort": lambda now, value: _sort(now, str(value)),
     "filter": _filter,
-    "key": lambda now, value: replace(now, key=value),
+    "key": lambda now, value: replace(now, key=value, why=now.why if value == now.key else None),
     "cell": lambda now, value: replace(now, cell=value),
     "columns": _columns,
     "play": _play,

@@ -14,6 +14,7 @@ from streamstate.widgets.browser.marks import SliderMarks
 from streamstate.widgets.number_text import described, ranges
 from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.values import Cell
+from streamstate.widgets.why.panel import WhyPanel
 
 _HINT = "Open the notebook in JupyterLab with a running kernel to browse all epochs here."
 
@@ -133,7 +134,10 @@ class KeyPanel:
 
 @dataclass(frozen=True)
 class BrowserDrawing:
-    """Everything that a drawing needs; with ``counting``, the counts of changes follow in the next drawing."""
+    """Everything that a drawing needs; with ``counting``, the counts of changes follow in the next drawing.
+
+    ``why_not`` says why no change can be explained here; it is empty if changes can.
+    """
 
     name: str
     tables: Sequence[str] = ()
@@ -151,6 +155,8 @@ class BrowserDrawing:
     value: WholeValue | None = None
     problem: str = ""
     selection: BrowserSelection = field(default_factory=BrowserSelection)
+    why: WhyPanel | None = None
+    why_not: str = ""
 
     @property
     def waiting(self) -> bool:
@@ -169,7 +175,7 @@ class BrowserDrawing:
             "marks": [vars(mark) for mark in self.marks.drawn],
             "mark_facts": self.marks.facts,
         }
-        for part in ("counts", "value", "history"):
+        for part in ("counts", "value", "history", "why"):
             known = content[part]
             content[part] = asdict(known) if known else None
         return content
@@ -180,7 +186,7 @@ class BrowserDrawing:
 
     def html(self) -> str:
         """The drawing as a table, without scripts."""
-        return frame(self.name, self._parts(), "" if self.waiting else self._table(), "".join(self._notes()))
+        return frame(self.name, self._parts(), "" if self.waiting else self._body(), "".join(self._notes()))
 
     def _parts(self) -> Iterator[str]:
         if self.waiting:
@@ -192,6 +198,8 @@ class BrowserDrawing:
         if self.counts:
             yield str(self.counts)
         yield from (f"{label} {value}" for label, value in (*self.facts, *self.marks.facts))
+        if self.why:
+            yield self.why.text()
 
     def _notes(self) -> Iterator[str]:
         if not self.waiting and self.page.matching > len(self.page.rows):
@@ -199,6 +207,9 @@ class BrowserDrawing:
         if window := self.page.window:
             yield f"{window.shown} of {window.total} value columns. "
         yield _HINT
+
+    def _body(self) -> str:
+        return self._table() + (self.why.html() if self.why else "")
 
     def _table(self) -> str:
         return table(

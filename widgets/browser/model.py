@@ -18,8 +18,9 @@ from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, Cha
 from streamstate.widgets.browser.marks import SliderMarks, slider_marks
 from streamstate.widgets.browser.rows import RowReader, key_panel, remember, shown_columns, table_at, whole_value
 from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, tables_shown
-from streamstate.widgets.values import timestamp
+from streamstate.widgets.values import canonical, timestamp
 from streamstate.widgets.view import View
+from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry
@@ -51,30 +52,41 @@ class BrowserModel(ViewModel[BrowserSelection]):
         self._took = 0.0
         self._marked: tuple[object, SliderMarks] = (None, SliderMarks())
         self._forks: tuple[float, list[ForkPoint]] = (0.0, [])
+        self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs."""
+        """The captured epochs, and whether changes can be explained."""
         with self._lock:
-            return self.history.captured()
+            return self.history.captured(), self._why.why_not()
 
     def view(self, selection: BrowserSelection, *, whole: bool = True) -> BrowserDrawing:
-        """The table at its epoch, and what changed; without ``whole``, slow counts are left out."""
+        """The table at its epoch, and what changed; without ``whole``, what takes long to find is left out."""
         with self._lock:
-            return self._view(selection, whole=whole)
+            shown = replace(self._view(selection, whole=whole), why_not=self._why.why_not())
+        if selection.why is None or shown.history is None or shown.table is None:
+            return shown
+        # Without the lock: reading takes seconds, and the page goes on to act.
+        return replace(shown, why=self._why.panel(shown.table, selection.key or {}, selection.why, whole=whole))
+
+    def serve(self) -> None:
+        """Explain no changes by their input."""
+        self._why.serve()
 
     @consistent_read()
     def quick(self, selection: BrowserSelection) -> Drawing:
-        """The drawing without counts that take long; the next drawing has them."""
+        """The drawing without counts and an explanation that take long; the next drawing has them."""
         view = self.view(selection, whole=False)
         if view.epoch is not None and view.table is not None:
             state = state_name(self.history.recorded, view.table)
             self._ahead.want(state, self.history.recorded.beside(state, view.epoch))
-        return Drawing(view.message(), view, unfinished=view.counting)
+        return Drawing(view.message(), view, unfinished=view.counting or (view.why is not None and view.why.busy))
 
     def acted(self, selection: BrowserSelection, action: str, value: Any, kept: Any) -> BrowserSelection:
         """The selection after an action. A page names rows by number, never by value."""
         if action in ("key", "cell") and value is not None:
             value = _clicked(value, kept) if kept else getattr(selection, action)
+        if action == "why":
+            self._why.again()
         return acted(selection, action, value)
 
     def playing(self, selection: BrowserSelection) -> bool:
@@ -108,12 +120,15 @@ class BrowserModel(ViewModel[BrowserSelection]):
         epoch = focus.between[1] if focus.between and focus.epoch is None else focus.epoch
         if epoch is not None:
             moved = acted(moved, "epoch", epoch)
-        return moved if focus.key is None else replace(moved, key=focus.key)
+        same = focus.key is None or canonical(focus.key) == canonical(moved.key)
+        return moved if same else acted(moved, "key", focus.key)
 
     def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
         """What changed, the other tables, the orders of the first columns, the next pages, and histories of rows."""
         view: BrowserDrawing = drawing.kept
         orders, rows = (_SAVED_WIDE,) * 2 if view.page.window else (_SAVED_ORDERS, selection.size)
+        if view.why is not None:
+            yield "why", None
         yield "rows", "all" if selection.rows == "changed" else "changed"
         yield from (("table", name) for name in view.tables if name != view.table)
         yield from (("sort", column.name) for column in view.page.columns[:orders])

@@ -67,7 +67,7 @@ class DebuggerDrawing:
 
     def message(self) -> dict[str, Any]:
         """The drawing as JSON types."""
-        diff = None if self.diff is None else self.diff.message() | {"captured": [], "movers": None}
+        diff = None if self.diff is None else self.diff.message() | {"captured": [], "movers": None, "why_not": None}
         return {
             "name": self.name,
             "epoch": self.state.epoch,

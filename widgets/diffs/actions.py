@@ -28,6 +28,7 @@ class DiffSelection:
         page, size: the page of rows.
         mover: the column whose largest movers are drawn.
         key: the chosen key.
+        why: the epoch of a change of the key that is explained.
     """
 
     a: int | str
@@ -42,6 +43,7 @@ class DiffSelection:
     size: int = SIZES[0]
     mover: str | None = None
     key: Mapping[str, Any] | None = None
+    why: int | None = None
 
     @property
     def following(self) -> bool:

@@ -12,6 +12,7 @@ from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges
 from streamstate.widgets.still import MARKS, frame, table, td
 from streamstate.widgets.values import Cell
+from streamstate.widgets.why.panel import WhyPanel
 
 _STILL_COLUMNS = 20
 """Value columns in a saved notebook; the live view shows all."""
@@ -66,13 +67,14 @@ class DiffCell:
 
 @dataclass(frozen=True)
 class DiffRow:
-    """A key that differs; ``epochs`` are those at which it changed."""
+    """A key that differs; ``epochs`` are those at which it changed, in words, and ``latest`` is the last of them."""
 
     mark: str
     keys: Sequence[Cell]
     values: Sequence[DiffCell]
     cause: str = ""
     epochs: str = ""
+    latest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ class DiffDrawing:
     """Everything that a drawing needs.
 
     ``keys`` are those of the rows, ``moved`` those of the movers. ``others`` are the epochs of the second side, if it
-    is of another query. ``explained`` is whether the rows have their causes.
+    is of another query. ``explained`` is whether the rows have their causes. ``why_not`` says why no change can be
+    explained by its input; it is empty if changes can, and None if that is not offered.
     """
 
     name: str
@@ -121,6 +124,8 @@ class DiffDrawing:
     keys: Sequence[Mapping[str, Any]] = ()
     moved: Sequence[Mapping[str, Any]] = ()
     explained: bool = True
+    why: WhyPanel | None = None
+    why_not: str | None = None
 
     @property
     def total(self) -> int:
@@ -142,6 +147,8 @@ class DiffDrawing:
             "page": asdict(self.page),
             "movers": self.movers and self.movers.message(),
             "selection": {name: getattr(self.selection, name) for name in chosen},
+            "why": self.why and self.why.message(),
+            "why_not": self.why_not,
         }
 
     def text(self) -> str:
@@ -152,7 +159,8 @@ class DiffDrawing:
         """The drawing as a table and a still picture, without scripts."""
         chart = self.movers.chart if self.movers else None
         picture = "" if chart is None else f"<p>{escape(chart.label)}</p>{chart.svg()}"
-        body = self._table() + picture if self.total else ""
+        why = self.why.html() if self.why else ""
+        body = self._table() + why + picture if self.total else ""
         return frame(self.name, self._parts(), body, "".join([*self._left_out(), _HINT]))
 
     def inner_html(self) -> str:
@@ -173,6 +181,8 @@ class DiffDrawing:
         for side in self.sides:
             if side.asked is not None:
                 yield f"epoch {side.asked} was not captured, showing epoch {side.epoch}"
+        if self.why:
+            yield self.why.text()
 
     def _left_out(self) -> Iterator[str]:
         if self.page.matching > len(self.page.rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,9 @@ from streamstate.widgets.model import (
     first_row,
     tables_shown,
 )
-from streamstate.widgets.values import row_tuples, timestamp
+from streamstate.widgets.values import canonical, row_tuples, timestamp
 from streamstate.widgets.view import View
+from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Diff, History
@@ -60,11 +61,12 @@ class DiffModel(ViewModel[DiffSelection]):
         self._lock = threading.Lock()
         self._diff: Diff | None = None
         self._held: HeldRows | None = None
+        self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs."""
+        """The captured epochs, and whether changes can be explained."""
         with self._lock:
-            return self.history.captured(), self.second_history.captured()
+            return self.history.captured(), self.second_history.captured(), self._why.why_not()
 
     def check(self, selection: DiffSelection) -> None:
         """Raise if an epoch is invalid or was not captured, or if there is no such table."""
@@ -79,12 +81,28 @@ class DiffModel(ViewModel[DiffSelection]):
 
     @consistent_read()
     def quick(self, selection: DiffSelection) -> Drawing:
-        """The drawing without causes that take long to find; the next drawing has them."""
+        """The drawing without causes and an explanation that take long to find; the next drawing has them."""
         view = self.view(selection, whole=False)
-        return Drawing(view.message(), view, unfinished=not view.explained)
+        reading = view.why is not None and view.why.busy
+        return Drawing(view.message(), view, unfinished=reading or not view.explained)
 
     def view(self, selection: DiffSelection, *, whole: bool = True) -> DiffDrawing:
-        """What differs between the two epochs; without ``whole``, causes that take long to find are left out."""
+        """What differs between the two epochs; without ``whole``, what takes long to find is left out."""
+        shown = self._view(selection, whole=whole)
+        table = shown.table
+        if self.branches or table is None:
+            return shown
+        shown = replace(shown, why_not=self._why.why_not())
+        if selection.why is None or selection.key is None:
+            return shown
+        # Without the lock: reading takes seconds, and the page goes on to act.
+        return replace(shown, why=self._why.panel(table, selection.key, selection.why, whole=whole))
+
+    def serve(self) -> None:
+        """Explain no changes by their input."""
+        self._why.serve()
+
+    def _view(self, selection: DiffSelection, *, whole: bool) -> DiffDrawing:
         with self._lock:
             captured, second_captured = self.history.captured(), self.second_history.captured()
             if not captured or not second_captured:
@@ -117,7 +135,11 @@ class DiffModel(ViewModel[DiffSelection]):
         """The selection after an action. A page names rows and bars by number, never by value."""
         if action in ("key", "mover"):
             key = clicked((kept.keys if action == "key" else kept.moved) if kept else (), value)
-            return selection if key is None else replace(selection, key=key)
+            return selection if key is None else replace(selection, key=key, why=None)
+        if action == "why":
+            self._why.again()
+            if isinstance(value, Mapping):
+                return self._asked(selection, value, kept)
         if self.branches and action in ("swap", "previous"):
             return selection  # the sides are of different queries
         with self._lock:
@@ -149,7 +171,13 @@ class DiffModel(ViewModel[DiffSelection]):
             moved = moved if moved.following else replace(moved, b=LIVE, page=0)
         elif focus.epoch is not None and captured:
             moved = _until(moved, focus.epoch, captured)
-        return moved if focus.key is None else replace(moved, key=focus.key)
+        if focus.key is None or canonical(focus.key) == canonical(moved.key):
+            return moved
+        return replace(moved, key=focus.key, why=None)
+
+    def saved_actions(self, selection: DiffSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
+        """Closing an explanation."""
+        return [] if drawing.kept.why is None else [("why", None)]
 
     def epochs(self) -> Sequence[int]:
         """The epochs to compare to; None for two branches, whose epochs are not the same."""
@@ -159,6 +187,12 @@ class DiffModel(ViewModel[DiffSelection]):
         """Drop the cached diff."""
         with self._lock:
             self._drop()
+
+    @staticmethod
+    def _asked(selection: DiffSelection, value: Mapping[str, Any], kept: DiffDrawing | None) -> DiffSelection:
+        """The last change of a row between the two epochs."""
+        row, key = (clicked(kept.page.rows, value), clicked(kept.keys, value)) if kept else (None, None)
+        return selection if row is None or key is None else replace(selection, key=key, why=row.latest)
 
     def _tables(self) -> list[str]:
         """What can be compared; the results of two branches may be computed in different ways."""

@@ -37,7 +37,8 @@ def record_row(record: DiffRecord, columns: Sequence[DiffColumn]) -> DiffRow:
     keys = [cell(value) for value in key_of(record, columns).values()]
     values = [_value(record, column.places) for column in columns if not column.key]
     epochs = [] if record[-1] is None else [int(epoch) for epoch in record[-1]]
-    return DiffRow(MARKS[record[0]], keys, values, record[-2] or "", described(epochs) if epochs else "")
+    words = described(epochs) if epochs else ""
+    return DiffRow(MARKS[record[0]], keys, values, record[-2] or "", words, max(epochs, default=None))
 
 
 def _value(record: DiffRecord, places: Sequence[int]) -> DiffCell:

@@ -9,6 +9,7 @@ import { legend } from "./strip.js";
 import { changeCount } from "./tables.js";
 import { epochTransport } from "./transport.js";
 import { wholeValue } from "./whole.js";
+import { whyPanel } from "./why.js";
 import { number } from "./words.js";
 
 // The state browser: which state of which query, at which epoch, and its rows.
@@ -36,9 +37,18 @@ export function render({ model, root, style }) {
   const value = wholeValue(closeValue);
   const history = keyHistory(page, closeHistory);
   frame.append(head.node, transport.node, busy, problem, ...controls.nodes, columns.node, ...grid.nodes);
-  frame.append(value.node, history.node, keys.dialog);
+  const why = whyPanel(page);
+  frame.append(value.node, history.node, ...why.nodes, keys.dialog);
 
-  const shortcuts = shortcutsOf(() => view, { controls, keys, transport, closeValue, closeHistory, root });
+  const shortcuts = shortcutsOf(() => view, {
+    controls,
+    keys,
+    transport,
+    closeValue,
+    closeWhy: why.close,
+    closeHistory,
+    root,
+  });
   frame.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || keys.dialog.open || !view || view.epoch === null) return;
     const work = shortcuts(event.key);
@@ -49,6 +59,7 @@ export function render({ model, root, style }) {
 
   function drawWaiting() {
     for (const node of [...controls.nodes, columns.node, value.node, history.node, transport.node]) node.hidden = true;
+    why.draw({});
     head.drawWaiting(view);
     grid.drawWaiting("No epoch has been captured yet. The first one will appear here.");
   }
@@ -60,15 +71,16 @@ export function render({ model, root, style }) {
     value.draw(view.value);
     grid.draw(view);
     history.draw(view);
+    why.draw(view.history ? view : {});
   }
 }
 
 // What a key does now, if anything. While something is being typed, only Escape has an effect.
-function shortcutsOf(current, { controls, keys, transport, closeValue, closeHistory, root }) {
+function shortcutsOf(current, { controls, keys, transport, closeValue, closeWhy, closeHistory, root }) {
   const typing = () => root.activeElement?.matches("input:not([type=range]), select, textarea");
   return (key) => {
     const view = current();
-    if (key === "Escape") return view.value ? closeValue : view.history ? closeHistory : null;
+    if (key === "Escape") return view.value ? closeValue : view.why ? closeWhy : view.history ? closeHistory : null;
     if (typing()) return null;
     if (key === " ") return root.activeElement === transport.slider ? transport.playOrPause : null;
     return { "/": controls.focusFilter, "?": keys.open }[key];

@@ -51,7 +51,8 @@ export const choosable = (choose) => ({
   tabindex: 0,
   onclick: choose,
   onkeydown: (event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
+    // Keys on a button in the row are the button's.
+    if ((event.key !== "Enter" && event.key !== " ") || event.target !== event.currentTarget) return;
     event.preventDefault();
     choose();
   },

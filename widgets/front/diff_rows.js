@@ -10,6 +10,7 @@ import {
   sortHeading,
   valueCell,
 } from "./tables.js";
+import { whyButton } from "./why.js";
 
 // The keys that differ between two epochs, as a table: in the diff view, and for the debugger's last step.
 export function differences(act) {
@@ -49,6 +50,11 @@ export function differences(act) {
 
   function tableRow(row, place, numeric) {
     const chosen = view.page.chosen === place;
+    const ask = (event) => {
+      event.stopPropagation();
+      act("why", { row: [place] });
+    };
+    const why = whyButton({ why: chosen ? view.why : null, why_not: view.why_not }, row.latest, ask, place);
     const attributes = {
       class: rowClass(row.mark, chosen && "chosen"),
       "aria-current": chosen ? "true" : null,
@@ -61,7 +67,7 @@ export function differences(act) {
       markCell(row.mark),
       ...row.keys.map((cell, i) => valueCell(cell, numeric.keys[i])),
       ...row.values.map((value, i) => beforeAndNow(value, numeric.values[i], row.mark === "~")),
-      element("td", {}, row.cause),
+      element("td", {}, row.cause, why),
       element("td", {}, row.epochs),
     );
   }

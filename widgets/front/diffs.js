@@ -15,6 +15,7 @@ import { at, count, positionOf } from "./epochs.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
 import { SIGNS } from "./tables.js";
+import { whyPanel } from "./why.js";
 import { number } from "./words.js";
 
 const KINDS_OF_CHANGE = ["", "added", "changed", "removed"];
@@ -31,8 +32,9 @@ export function render({ model, root, style }) {
   const sides = twoSides(page);
   const controls = differenceControls(page);
   const { scroll, empty, draw: drawRows } = differences(act);
+  const why = whyPanel(page);
   const movers = largestMovers(page, model);
-  frame.append(head.node, sides.node, busy, problem, controls.node, scroll, empty, movers.node);
+  frame.append(head.node, sides.node, busy, problem, controls.node, scroll, empty, ...why.nodes, movers.node);
 
   function draw() {
     const waiting = view.sides.length === 0;
@@ -47,6 +49,7 @@ export function render({ model, root, style }) {
     sides.draw(view);
     controls.draw(view);
     drawRows(view);
+    why.draw(view);
     movers.draw(view);
   }
 }

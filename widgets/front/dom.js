@@ -45,6 +45,15 @@ export function fill(select, names, value) {
   if (select.getRootNode().activeElement !== select) select.value = value;
 }
 
+// Text that is being selected, to be copied, is not a click on a row.
+export function isSelecting(root, rows) {
+  const selection = root.getSelection ? root.getSelection() : document.getSelection();
+  return Boolean(selection && !selection.isCollapsed && rows.contains(selection.anchorNode));
+}
+
+// Whether a click was on the row itself, not on a button in it.
+export const isClickOnRow = (event, root) => !event.target.closest("button") && !isSelecting(root, event.currentTarget);
+
 // Redraw rows and give the focus back to the button or row with the same data-at, or else at the same place.
 export function keepFocus(parent, draw) {
   const focusable = () => [...parent.querySelectorAll("button, tr[tabindex]")];

@@ -8,7 +8,7 @@ const KEYS = [
   ["Space", "on the slider: play or pause"],
   ["↑ ↓", "on a row: the row above or below"],
   ["Enter", "on a row: the history of its key"],
-  ["Esc", "close the open value or key history"],
+  ["Esc", "close the open value, reason or key history"],
   ["/", "go to the filter"],
   ["?", "show this list"],
 ];

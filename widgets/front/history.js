@@ -1,6 +1,7 @@
 import { button, scrollArea } from "./controls.js";
-import { element } from "./dom.js";
+import { element, keepFocus } from "./dom.js";
 import { heading, markCell, markHeading, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
+import { whyButton } from "./why.js";
 import { number } from "./words.js";
 
 const BEFORE = 3; // changes that stay in sight above the one in force
@@ -20,10 +21,10 @@ export function keyHistory({ act }, close) {
     const title = history.key.map(([name, cell]) => `${name} ${cell.text}`).join(", ");
     const inForce = history.changes.findIndex((change) => change.epoch <= view.epoch);
     const numeric = numericColumns(history.columns, history.changes, (change, i) => change.cells[i]);
-    const rows = history.changes.map((change, place) => changeRow(history, change, numeric, place === inForce));
+    const rows = history.changes.map((change, place) => changeRow(view, change, numeric, place === inForce));
     const before = node.querySelector(".scroll")?.scrollTop || 0;
     const list = scrollArea("Changes of this key", {}, historyTable(history.columns, title, numeric, rows));
-    node.replaceChildren(bar(history, title), list);
+    keepFocus(node, () => node.replaceChildren(bar(history, title), list));
     list.scrollTop = before;
     const current = `${title} ${history.changes[inForce]?.epoch}`;
     if (current === scrolledTo) return;
@@ -43,7 +44,8 @@ export function keyHistory({ act }, close) {
     );
   }
 
-  function changeRow({ columns }, change, numeric, inForce) {
+  function changeRow(view, change, numeric, inForce) {
+    const { columns } = view.history;
     const values = change.cells.map((cell, i) => valueCell(cell, numeric[i], change.changed.includes(i) && "differs"));
     const removed = element("td", { class: "null", colspan: columns.length || 1 }, "removed");
     const go = button(
@@ -54,7 +56,12 @@ export function keyHistory({ act }, close) {
       "tr",
       { class: rowClass(change.mark, inForce && "now"), "aria-current": inForce ? "true" : null },
       markCell(change.mark),
-      element("td", {}, go),
+      element(
+        "td",
+        {},
+        go,
+        whyButton(view, change.epoch, () => act("why", change.epoch)),
+      ),
       element("td", { class: "faint" }, change.committed, change.after_gap ? " · first after a gap" : ""),
       ...(values.length ? values : [removed]),
     );

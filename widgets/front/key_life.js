@@ -1,8 +1,9 @@
 import { button, group, iconButton, pager, pushRight, scrollArea, selectBox } from "./controls.js";
-import { element, fill, keepFocus } from "./dom.js";
+import { element, fill, isClickOnRow, keepFocus } from "./dom.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
 import { heading, markCell, markHeading, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
+import { whyButton, whyPanel } from "./why.js";
 import { number, plural } from "./words.js";
 
 // The key history view: one key of a state table, a plot for each of its columns, and each of its changes.
@@ -11,8 +12,9 @@ export function render({ model, root, style }) {
   const head = keyHead({ act, answered, root });
   const message = element("div", { class: "empty" });
   const plots = columnPlots({ act }, model);
-  const changes = keyChanges({ act });
-  frame.append(head.node, busy, problem, message, plots.node, changes.node);
+  const changes = keyChanges({ act, root });
+  const why = whyPanel({ act, root });
+  frame.append(head.node, busy, problem, message, plots.node, changes.node, ...why.nodes);
 
   function draw(view) {
     frame.setAttribute("aria-label", `Key history in ${view.name}`);
@@ -22,6 +24,7 @@ export function render({ model, root, style }) {
     message.replaceChildren(view.why_empty, similar);
     plots.draw(view);
     changes.draw(view);
+    why.draw(view.why_empty ? {} : view);
   }
 }
 
@@ -128,7 +131,7 @@ function columnPlots({ act }, model) {
 }
 
 // The changes of the key, newest first.
-function keyChanges({ act }) {
+function keyChanges({ act, root }) {
   let view = null;
   const pageNumber = () => Math.floor(view.page.offset / view.size);
   const pages = pager({
@@ -147,16 +150,23 @@ function keyChanges({ act }) {
   function tableRow(row, place, numeric, now) {
     const title = "Go to this epoch, here and in the linked views";
     const go = button({ class: "link", title, onclick: () => act("epoch", place) }, `epoch ${row.epoch}`);
+    const ask = () => act("why", row.epoch);
+    const asks = view.why_not === "";
+    const choose = (event) => asks && isClickOnRow(event, root) && ask();
     const values = row.cells.map((cell, i) => valueCell(cell, numeric[i], row.differ.includes(i) && "differs"));
     const absent = view.columns.length ? element("td", { class: "null", colspan: view.columns.length }, "absent") : "";
     return element(
       "tr",
-      { class: rowClass(row.mark, now && "now"), "aria-current": now ? "true" : null },
+      {
+        class: rowClass(row.mark, now && "now", asks && "asks"),
+        "aria-current": now ? "true" : null,
+        onclick: choose,
+      },
       markCell(row.mark),
       element("td", {}, go),
       element("td", { class: "faint" }, row.committed),
       element("td", {}, row.description),
-      element("td", {}, row.cause),
+      element("td", {}, row.cause, whyButton(view, row.epoch, ask)),
       ...(values.length ? values : [absent]),
     );
   }

@@ -1,5 +1,5 @@
 import { button, scrollArea } from "./controls.js";
-import { element, keepFocus } from "./dom.js";
+import { element, isSelecting, keepFocus } from "./dom.js";
 import { cellClass, cellText, markCell, markHeading, numericColumns, rowClass, sortHeading } from "./tables.js";
 
 // The rows of a state table at one epoch. A click or a key on a row shows the history of its key.
@@ -100,12 +100,6 @@ export function rowGrid({ act, answered, root }, pages) {
     afterClosing = row === undefined ? (afterClosing ?? reached) : (row ?? reached);
   }
   return { nodes: [scroll, empty], draw, drawWaiting, focusOnceClosed };
-}
-
-// Text that is being selected, to be copied, is not a click on a row.
-function isSelecting(root, body) {
-  const selection = root.getSelection ? root.getSelection() : document.getSelection();
-  return Boolean(selection && !selection.isCollapsed && body.contains(selection.anchorNode));
 }
 
 // Handles keys that are pressed on a row itself, not on a button in it.

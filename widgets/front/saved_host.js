@@ -25,6 +25,7 @@
   function show() {
     const fields = Object.entries(entry(now).fields).map(([field, place]) => [field, album.values[place]]);
     const content = { ...Object.fromEntries(fields), kind: "show", view: 1, handled };
+    if (content.why_not === "") content.why_not = null; // there is no kernel to ask
     if (content.selection) content.selection = { ...content.selection, playing };
     deliver(content);
   }

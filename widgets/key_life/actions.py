@@ -23,6 +23,7 @@ class KeySelection:
         page, size: the page of changes.
         column: the number of the first column that is drawn.
         typed: the texts in the fields of the key, until they make up a valid key.
+        why: the epoch of the change that is explained.
     """
 
     table: str | None = None
@@ -32,6 +33,7 @@ class KeySelection:
     size: int = SIZES[0]
     column: int = 0
     typed: tuple[str, ...] | None = None
+    why: int | None = None
 
 
 def acted(now: KeySelection, action: str, value: Any) -> KeySelection:

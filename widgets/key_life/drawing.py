@@ -13,6 +13,7 @@ from streamstate.widgets.key_life.story import KeyChange, Story
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.values import Cell, cell
+from streamstate.widgets.why.panel import WhyPanel
 
 _STILL_COLUMNS = 20
 """Value columns in a saved notebook; the live view shows all."""
@@ -60,7 +61,10 @@ class KeyChangePage:
 
 @dataclass(frozen=True)
 class KeyHistoryDrawing:
-    """Everything that a drawing needs; ``why_empty`` says why there is nothing to draw."""
+    """Everything that a drawing needs; ``why_empty`` says why there is nothing to draw.
+
+    ``why_not`` says why no change can be explained here; it is empty if changes can.
+    """
 
     name: str
     selection: KeySelection
@@ -75,6 +79,8 @@ class KeyHistoryDrawing:
     plots: KeyPlots = field(default_factory=KeyPlots)
     page: KeyChangePage = field(default_factory=KeyChangePage)
     story: Story | None = None
+    why: WhyPanel | None = None
+    why_not: str = ""
 
     @property
     def key(self) -> str:
@@ -98,6 +104,8 @@ class KeyHistoryDrawing:
             "page": self.page.message(),
             "marked": list(self.selection.marked),
             "size": self.selection.size,
+            "why": self.why and self.why.message(),
+            "why_not": self.why_not,
         }
 
     def text(self) -> str:
@@ -107,7 +115,8 @@ class KeyHistoryDrawing:
     def html(self) -> str:
         """The drawing as still pictures and a table of the newest changes, without scripts."""
         pictures = self._pictures()
-        body = "".join(pictures) + self._table() if self.story else ""
+        why = self.why.html() if self.why else ""
+        body = "".join(pictures) + self._table() + why if self.story else ""
         return frame(self.name, self._parts(), body, "".join([*self._left_out(len(pictures)), _HINT]))
 
     def _parts(self) -> Iterator[str]:
@@ -121,6 +130,8 @@ class KeyHistoryDrawing:
             yield amount(len(self.story.changes), "change")
             yield f"{newest.description} at epoch {newest.epoch}" + (f" ({newest.cause})" if newest.cause else "")
             yield "not in the state now" if newest.gone else "in the state now"
+            if self.why:
+                yield self.why.text()
 
     def _pictures(self) -> list[str]:
         """The columns' plots, as many as there is room for."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.keys import check_key, parse_value, value_text
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.widgets.browser.rows import table_at
@@ -31,6 +32,7 @@ from streamstate.widgets.model import (
 )
 from streamstate.widgets.values import canonical, cell, key_text, plain, records
 from streamstate.widgets.view import View
+from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History
@@ -53,11 +55,12 @@ class KeyLifeModel(ViewModel[KeySelection]):
         self.name = history.name
         self._lock = threading.Lock()
         self._cached: tuple[object, Story] | None = None
+        self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs."""
+        """The captured epochs, and whether changes can be explained."""
         with self._lock:
-            return self.history.captured()
+            return self.history.captured(), self._why.why_not()
 
     def check(self, selection: KeySelection) -> None:
         """Raise if there is no such table, or if the key does not fit its key columns."""
@@ -66,11 +69,28 @@ class KeyLifeModel(ViewModel[KeySelection]):
             if selection.key is not None:
                 check_key(selection.key, shown_columns(self.history.recorded, name).key_columns, name)
                 self.history.key_history(name, key=selection.key)
+            if selection.why is not None:
+                self.history.at(selection.why)
 
-    def view(self, selection: KeySelection) -> KeyHistoryDrawing:
-        """The key's changes."""
+    @consistent_read()
+    def quick(self, selection: KeySelection) -> Drawing:
+        """The drawing without an explanation that is still to be read; the next drawing has it."""
+        view = self.view(selection, whole=False)
+        return Drawing(view.message(), view, unfinished=view.why is not None and view.why.busy)
+
+    def view(self, selection: KeySelection, *, whole: bool = True) -> KeyHistoryDrawing:
+        """The key's changes, and why one of them happened."""
         with self._lock:
-            return self._view(selection)
+            shown = replace(self._view(selection), why_not=self._why.why_not())
+        if selection.why is None or shown.story is None or shown.table is None:
+            return shown
+        # Without the lock: reading takes seconds, and the page goes on to act.
+        why = self._why.panel(shown.table, selection.key or {}, selection.why, whole=whole)
+        return replace(shown, why=why)
+
+    def serve(self) -> None:
+        """Explain no changes by their input."""
+        self._why.serve()
 
     def acted(self, selection: KeySelection, action: str, value: Any, kept: Any) -> KeySelection:
         """The selection after an action. A page names changes by number, never by value."""
@@ -79,8 +99,14 @@ class KeyLifeModel(ViewModel[KeySelection]):
             if drawn is None or drawn.story is None:
                 return selection
             change = clicked(drawn.page.rows if action == "epoch" else drawn.story.changes, value)
-            return selection if change is None else replace(selection, marked=(change.epoch,))
+            if change is None:
+                return selection
+            why = change.epoch if action == "change" and not self._why.why_not() else selection.why
+            return replace(selection, marked=(change.epoch,), why=why)
         moved = acted(selection, action, value)
+        if action == "why":
+            self._why.again()
+            return moved if moved.why is None else replace(moved, marked=(moved.why,))
         return self._parsed(moved) if action == "typed" else moved
 
     def focus(self, selection: KeySelection) -> Focus:
@@ -106,6 +132,8 @@ class KeyLifeModel(ViewModel[KeySelection]):
     def saved_actions(self, selection: KeySelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
         """The next pages of changes, and the columns beside those that are drawn."""
         view: KeyHistoryDrawing = drawing.kept
+        if view.why is not None:
+            yield "why", None
         pages = -(-view.page.total // selection.size)
         yield from (("page", page) for page in range(min(pages, SAVED_PAGES)) if page != selection.page)
         columns = (view.plots.start - 1, view.plots.start + len(view.plots.charts))
@@ -258,16 +286,25 @@ class KeyHistoryView(View[KeySelection]):
         history: the query, ``store[name]``.
         table: the state table; by default the first with such keys.
         key: a value for each key column; leave it out to choose the key in a linked view, or to type it.
+        why: the epoch of a change to explain at once, as a click on it does; see :meth:`History.why`.
 
     Raises:
         UnknownTableError: the query has no such table.
         UnknownColumnError: the table's key has no such column.
         InvalidArgumentError: a key column is missing, or a value does not fit its type.
+        UnknownEpochError: the epoch to explain was not captured.
 
     Example:
         >>> KeyHistoryView(store["delays"], "op0", {"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
         delays: table op0 · key carrier HA, origin JFK · 31 changes · changed at epoch 40 (input) · in the state now
     """
 
-    def __init__(self, history: History, table: str | None = None, key: Mapping[str, Any] | None = None) -> None:
-        super().__init__(KeyLifeModel(history), KeySelection(table, None if key is None else dict(key)))
+    def __init__(
+        self,
+        history: History,
+        table: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        *,
+        why: int | None = None,
+    ) -> None:
+        super().__init__(KeyLifeModel(history), KeySelection(table, None if key is None else dict(key), why=why))

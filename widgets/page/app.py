@@ -191,6 +191,7 @@ class TabViewer:
         history = self._store[address.query]
         section = next((section for section in SECTIONS if section.name == address.section), SECTIONS[0])
         view = section.opened(history, address)
+        view.model.serve()
         if address.key or address.epoch is not None or address.between:
             view.look_at(address.focus)
         return view

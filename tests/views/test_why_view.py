@@ -1,0 +1,230 @@
+"""The panel that explains a change in the key history, in diffs and in the browser, over a query that Spark ran."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from inputs.test_why import EPOCHS, START, right_of, rows_of_file, run_in_append_mode
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from synthetic import write
+
+import streamstate as ss
+from streamstate.errors import UnknownEpochError
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
+from streamstate.widgets.browser.actions import BrowserSelection
+from streamstate.widgets.browser.model import BrowserModel
+from streamstate.widgets.diffs.actions import DiffSelection
+from streamstate.widgets.diffs.model import DiffModel
+from streamstate.widgets.key_life.actions import KeySelection
+from streamstate.widgets.key_life.model import KeyLifeModel
+from streamstate.widgets.model import Drawing
+from streamstate.widgets.values import cell
+from streamstate.widgets.view import View
+from streamstate.widgets.why.panel import WhyPanel
+from streamstate.widgets.why.reader import _jobs
+
+HOUR = {"start": START + pd.Timedelta("1h"), "end": START + pd.Timedelta("2h")}
+KEY = {"hour": HOUR, "user": "a"}
+"""A window that gets rows in epochs 1 and 2 and ends in epoch 3."""
+
+
+def source(spark: SparkSession, folder: Path, side: str) -> DataFrame:
+    """A stream of one file per epoch."""
+    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder / side)).withWatermark("ts", "30 minutes")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The input of two sources."""
+    made = tmp_path_factory.mktemp("why_view")
+    for side, seed in (("left", 0), ("right", 100)):
+        (made / side).mkdir()
+        for epoch in range(EPOCHS):
+            rows_of_file(epoch, seed).to_parquet(made / side / f"{epoch}.parquet")
+    return made
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, folder: Path) -> ss.History:
+    """Counts by hour and user, in append mode."""
+    query = source(spark, folder, "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
+    return run_in_append_mode(query, folder)
+
+
+def input_of(folder: Path, epoch: int) -> list[str]:
+    """The ids of the rows that fell on the key, by brute force."""
+    rows = pd.read_parquet(folder / "left" / f"{epoch}.parquet")
+    return rows[(rows.user == "a") & (rows.ts >= HOUR["start"]) & (rows.ts < HOUR["end"])].id.astype(str).tolist()
+
+
+def explained(drawing: Drawing) -> WhyPanel:
+    """The panel of a drawing, which a page can be sent."""
+    json.dumps(drawing.message, allow_nan=False)
+    panel = drawing.kept.why
+    assert isinstance(panel, WhyPanel)
+    return panel
+
+
+def column(panel: WhyPanel, title: str, name: str) -> list[str]:
+    """A column of a table of the panel."""
+    table = next(table for table in panel.tables if table.title == title)
+    return [row.cells[table.columns.index(name)].text for row in table.rows if row.cells]
+
+
+def test_a_change_of_a_key_is_explained_after_the_rest_is_drawn(history: ss.History, folder: Path) -> None:
+    """Before, after and all rows of the input that fell on the key; what was read is not read again."""
+    model = KeyLifeModel(history)
+    at = KeySelection(key=KEY)
+    assert model.drawing(at).message["why_not"] == ""
+    at = model.acted(at, "why", 2, None)
+    assert model.focus(at).epoch == 2
+    first = model.quick(at)
+    assert first.unfinished
+    assert explained(first).busy
+    panel = explained(model.drawing(at))
+    assert (panel.busy, panel.problem, panel.nearest) == (False, "", (1, 3))
+    assert sorted(column(panel, "Input", "id")) == sorted(input_of(folder, 2))
+    counts = [len(input_of(folder, 1)), len(input_of(folder, 1) + input_of(folder, 2))]
+    assert column(panel, "Before and after", "count") == [cell(count).text for count in counts]
+    assert panel.summary == f"{len(input_of(folder, 2))} input rows fell on it · cause: input"
+    assert not model.quick(at).unfinished
+    assert model.acted(at, "why", None, None).why is None
+    assert model.acted(at, "typed", ["x"], None).why is None
+
+
+def test_a_window_that_ended_shows_the_row_that_moved_the_watermark(history: ss.History, folder: Path) -> None:
+    """The key is absent afterwards; a saved notebook has the same tables, without scripts."""
+    view = KeyHistoryView(history, key=KEY, why=3)
+    bundle, _ = view._repr_mimebundle_()
+    panel = explained(view.model.drawing(view.selection))
+    latest = pd.read_parquet(folder / "left" / "2.parquet").sort_values("ts").iloc[-1]
+    assert column(panel, "The row of epoch 2 that moved the watermark", "id") == [str(latest.id)]
+    assert len(column(panel, "Before and after", "count")) == 1
+    assert "why at epoch 3" in bundle["text/plain"]
+    assert "The row of epoch 2 that moved the watermark" in bundle["text/html"]
+    assert "absent" in bundle["text/html"]
+    assert "<script" not in bundle["text/html"]
+    with pytest.raises(UnknownEpochError):
+        KeyHistoryView(history, key=KEY, why=99)
+
+
+def test_a_row_of_a_diff_leads_to_its_last_change(history: ss.History, folder: Path) -> None:
+    """Over several epochs the panel has the change before it as well."""
+    model = DiffModel(history)
+    at = DiffSelection(0, 2, size=100)
+    drawing = model.drawing(at)
+    row = next(row for row, key in enumerate(drawing.kept.keys) if key["user"] == "a" and key["hour"] == HOUR)
+    assert drawing.message["page"]["rows"][row]["epochs"] == "1–2"
+    at = model.acted(at, "why", {"row": [row]}, drawing.kept)
+    assert (at.why, at.key) == (2, drawing.kept.keys[row])
+    panel = explained(model.drawing(at))
+    assert sorted(column(panel, "Input", "id")) == sorted(input_of(folder, 2))
+    before = panel.nearest[0]
+    assert sorted(column(explained(model.drawing(model.acted(at, "why", before, None))), "Input", "id")) == sorted(
+        input_of(folder, 1)
+    )
+    assert model.acted(at, "key", row - 1 if row else 1, drawing.kept).why is None
+    assert model.acted(at, "why", {"row": [999]}, drawing.kept) == at
+    assert "why at epoch 2" in model.view(at).text()
+
+
+def test_the_history_of_a_row_in_the_browser_is_explained(history: ss.History, folder: Path) -> None:
+    """Another key closes the panel."""
+    model = BrowserModel(history)
+    at = model.acted(BrowserSelection(epoch=2, key=KEY), "why", 1, None)
+    assert model.quick(at).unfinished
+    assert sorted(column(explained(model.drawing(at)), "Input", "id")) == sorted(input_of(folder, 1))
+    assert "Why hour" in model.view(at).html()
+    kept = model.drawing(at).kept
+    other = next(row for row, key in enumerate(kept.page.keys) if key["user"] != "a")
+    assert model.acted(at, "key", other, kept).why is None
+
+
+def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: ss.History, folder: Path) -> None:
+    """The panel shows the error and does not try again by itself."""
+    model = KeyLifeModel(history)
+    at = model.acted(KeySelection(key=KEY), "why", 1, None)
+    file = folder / "left" / "1.parquet"
+    file.rename(folder / "1.parquet")
+    try:
+        failed = explained(model.drawing(at))
+        assert "1.parquet" in failed.problem
+        assert "1.parquet" in failed.html()
+        assert not model.quick(at).unfinished
+    finally:
+        (folder / "1.parquet").rename(file)
+    assert explained(model.drawing(model.acted(at, "why", 1, None))).problem == ""
+
+
+def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
+    """Also if the process knows the plan: viewers see what the store holds, and run nothing on Spark."""
+    views: list[View[Any]] = [KeyHistoryView(history, key=KEY), DiffView(history, 0, 2), StateBrowser(history)]
+    for view in views:
+        view.model.serve()
+        assert "what the store holds" in view.model.drawing(view.selection).message["why_not"]
+    model = KeyLifeModel(history)
+    model.serve()
+    drawing = model.drawing(KeySelection(key=KEY))
+    assert model.acted(KeySelection(key=KEY), "change", {"row": [0]}, drawing.kept).why is None
+    assert "what the store holds" in explained(model.drawing(KeySelection(key=KEY, why=2))).problem
+
+
+def test_without_a_plan_the_view_says_how_to_give_it(tmp_path: Path) -> None:
+    """No button leads to an error."""
+    write(tmp_path, [{"a": 1}, {"a": 2}])
+    drawing = KeyLifeModel(ss.open_store(tmp_path)["q"]).drawing(KeySelection("op0", {"key": "a"}))
+    assert 'streamstate.describe(store, "q", build_query)' in drawing.message["why_not"]
+
+
+def test_a_newer_request_cancels_the_jobs_of_an_older_one(spark: SparkSession) -> None:
+    """A job that would run for hours ends at once, and jobs of other threads go on."""
+    task, ended = Running(), []
+
+    def work() -> None:
+        try:
+            with task.active(), _jobs(spark):
+                spark.range(10**15).where("id * id % 7 = 9").count()
+        except QueryStopped:
+            ended.append("stopped")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    tracker = spark.sparkContext.statusTracker()
+    while not tracker.getActiveJobsIds():
+        assert thread.is_alive()
+    task.stop()
+    thread.join(60)
+    assert ended == ["stopped"]
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.slow
+def test_a_join_shows_the_changes_and_the_input_of_both_sides(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    """A key of a join has many rows, so that there is no single one before and after."""
+    (tmp_path / "left").symlink_to(folder / "left")
+    joined = "user = ruser AND rts BETWEEN ts - INTERVAL 1 HOUR AND ts + INTERVAL 1 HOUR"
+    query = source(spark, folder, "left").join(right_of(lambda side, _: source(spark, folder, side)), F.expr(joined))
+    history = run_in_append_mode(query, tmp_path)
+    key: Any = {"field0": "a", "index": 0}
+    panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=2)))
+    assert panel.problem == ""
+    titles = [table.title for table in panel.tables]
+    assert {"Changes of op0_left", "Input, left side", "Input, right side"} <= {*titles}
+    watermark = history.at(1).watermark
+    assert watermark is not None
+    for side in ("left", "right"):
+        rows = pd.read_parquet(folder / side / "2.parquet")
+        expected = rows[(rows.user == "a") & (rows.ts > watermark)].id
+        assert sorted(column(panel, f"Input, {side} side", "id"), key=int) == [
+            str(number) for number in sorted(expected)
+        ]
