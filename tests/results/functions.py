@@ -112,7 +112,7 @@ OPAQUE = {
 }
 """Aggregations that only Spark computes, except for the last."""
 
-IN_ORDER = {"listed", "joined", "kll", "bins", "sketch"}
+IN_ORDER = {"listed", "joined", "usual", "kll", "bins", "sketch"}
 """Those that depend on the order of rows, or on chance."""
 
 
