@@ -70,7 +70,7 @@ _ALL = {
     "spilling": _Benchmark(spilling, Size(10_000_000, 500_000, 20)),
     "gets": _Benchmark(gets, Size(100_000, 5_000, 20)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
-    "results": _Benchmark(results, Size(1_000_000, 50_000, 20), needs_spark=False),
+    "results": _Benchmark(results, Size(1_000_000, 50_000, 20)),
     "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }

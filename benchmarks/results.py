@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import functions as F
+
 import streamstate as ss
 from benchmarks.harness import Measurement, alternate
 from benchmarks.large_stores import made
@@ -22,7 +24,7 @@ _SOON = 0.06
 """Seconds that sorting or summing by a computed column may take."""
 
 
-def results(_spark: Any, folder: Path, size: Size) -> Iterator[Measurement]:
+def results(spark: Any, folder: Path, size: Size) -> Iterator[Measurement]:
     """A past epoch as the query returns it: averages from sums and counts."""
     store = ss.open_store(made(folder, size.keys, size.changes, size.epochs))
     record_plan(Layout.at(folder), "load", _plan(), 0)
@@ -43,6 +45,26 @@ def results(_spark: Any, folder: Path, size: Size) -> Iterator[Measurement]:
         yield Measurement(question, "the result", seconds[0], "the state", seconds[1], _TURNS, setting, wanted=ratio)
         if bound is not None:
             yield Measurement(question, "the result", seconds[0], "bound", bound, _TURNS, setting, wanted=1.0)
+    yield _with_spark(spark, store, epoch, setting)
+
+
+def _with_spark(spark: Any, store: ss.Store, epoch: int, setting: str) -> Measurement:
+    """All rows by the query's own plan over the state, against Spark's reading of the state alone."""
+
+    def build() -> Any:
+        source = spark.readStream.format("rate").load().selectExpr("string(value) AS key", "double(value) AS x")
+        return source.groupBy("key").agg(F.count("*").alias("number"), F.sum("x").alias("total"), F.max("x").alias("m"))
+
+    ss.describe(store.path, "load", build)
+
+    def read(relation: str) -> None:
+        frame = store.sql(f"FROM {relation} VERSION AS OF {epoch}", engine="spark", spark=spark).to_spark()
+        frame.write.format("noop").mode("overwrite").save()
+
+    seconds = alternate(partial(read, "load.result"), partial(read, "load"), _TURNS)
+    return Measurement(
+        "all rows in Spark", "the result", seconds[0], "the state", seconds[1], _TURNS, setting, wanted=_WHOLE
+    )
 
 
 def _rows(store: ss.Store, sql: str) -> object:

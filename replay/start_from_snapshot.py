@@ -11,7 +11,7 @@ from streamstate.errors import NotReplayableError
 from streamstate.snapshots.spark.session import session_in_use
 from streamstate.state_inspect import History, Snapshot
 from streamstate.state_inspect.snapshot import choose_table
-from streamstate.state_inspect.sql.spark_engine import read_in_spark
+from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
 
 def initial_state(

@@ -13,7 +13,14 @@ from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
 from streamstate.state_inspect.recorded_query import QueryHistory
-from streamstate.state_inspect.results.results import RESULT, result_plan, state_of, table_of_result, with_result
+from streamstate.state_inspect.results.results import (
+    RESULT,
+    filled_with_spark,
+    result_plan,
+    state_of,
+    table_of_result,
+    with_result,
+)
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
@@ -29,7 +36,7 @@ class Snapshot:
         self._history = history
         self._entry = entry
         self._tables: dict[str, StateTable] = {}
-        self._results: dict[str, StateTable] = {}
+        self._results: dict[tuple[str, bool], StateTable] = {}
 
     @property
     def history(self) -> QueryHistory:
@@ -96,7 +103,8 @@ class Snapshot:
         """One state table.
 
         Args:
-            name: the table's name; may be left out if there is only one. ``"result"`` is :meth:`result`.
+            name: the table's name; may be left out if there is only one. ``"result"`` is :meth:`result`, computed
+                without Spark.
 
         Raises:
             UnknownTableError: the table does not exist at this epoch.
@@ -105,7 +113,7 @@ class Snapshot:
         """
         state, is_result = state_of(name)
         if is_result:
-            return self.result(state)
+            return self._result(state, filled=False)
         chosen = choose_table(name, self.tables(), self._history.name)
         # Held, so that a table that was read once stays readable after retention drops the epoch.
         if chosen not in self._tables:
@@ -116,8 +124,9 @@ class Snapshot:
     def result(self, table: str | None = None) -> StateTable:
         """The rows that the query returns for this state, under its own column names.
 
-        They are computed from the state's columns: an average from its sum and its count. A column that only Spark can
-        compute, such as ``approx_count_distinct``, is text that says so.
+        They are computed from the state's columns: an average from its sum and its count. What only Spark can compute,
+        such as ``approx_count_distinct``, is computed by Spark if the query was started or described in this process,
+        and its session runs. Otherwise such a column is text that says so.
 
         Args:
             table: the state table to compute it from; by default that of the operator that the query ends with. The
@@ -134,19 +143,26 @@ class Snapshot:
             0      9E      16.439574
             1      AA       8.569130
         """
+        return self._result(table, filled=True)
+
+    def _result(self, table: str | None, *, filled: bool) -> StateTable:
+        """The result, with what only Spark can compute if that is wanted and possible."""
         recorded = self._history.recorded
         name = table_of_result(recorded, table, self.tables(), self.epoch)
-        if name not in self._results:
+        if (name, filled) not in self._results:
             plan = result_plan(recorded, name, [self.epoch])
-            rows = with_result(self.table(name).intervals, plan, name, self.epoch)
+            state = self.table(name).intervals
+            found = filled_with_spark(recorded, state, plan, name, self.epoch) if filled else None
+            rows = found or with_result(state, plan, name, self.epoch)
             title = RESULT if table is None else f"{name}.{RESULT}"
-            self._results[name] = StateTable(recorded.index, rows, title, self.epoch, history=self._history)
-        return self._results[name]
+            made = StateTable(recorded.index, rows, title, self.epoch, history=self._history)
+            self._results[name, filled] = made
+        return self._results[name, filled]
 
     def has_result(self, table: str | None = None) -> bool:
-        """Whether :meth:`result` can be computed."""
+        """Whether :meth:`result` can be computed without Spark."""
         try:
-            return bool(self.result(table).schema.names)
+            return bool(self._result(table, filled=False).schema.names)
         except NoResultError:
             return False
 

@@ -90,9 +90,9 @@ class Store:
         A query with one state table is a relation by its name; ``delays.op0`` names one of several tables.
         ``delays.result`` has the columns that the query returns (see :meth:`Snapshot.result`);
         ``delays.history`` has all versions with the epochs from and to which each was valid, ``delays.changes`` the
-        changelog. ``VERSION AS OF 12``, ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF
-        '2026-03-01T12:00:00+00:00'`` after a relation choose its epoch. The statement runs when the result is used;
-        its epochs are fixed now.
+        changelog, and with ``engine="spark"`` ``delays.inputs`` what an epoch read. ``VERSION AS OF 12``,
+        ``VERSION AS OF 'live - 10'`` or ``TIMESTAMP AS OF '2026-03-01T12:00:00+00:00'`` after a relation choose its
+        epoch. The statement runs when the result is used; its epochs are fixed now.
 
         Args:
             sql: one SELECT statement, in DuckDB's SQL.
@@ -128,7 +128,8 @@ class Store:
         from streamstate.snapshots.spark.session import session_in_use
 
         session = session_in_use(spark)  # says so if Spark is missing, before the next import fails
-        from streamstate.state_inspect.sql.spark_engine import SparkEngine, read_in_spark
+        from streamstate.state_inspect.sql.spark_engine import SparkEngine
+        from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
         in_spark = bind(statement, catalog, read_in_spark)
         return Result(SparkEngine(session, in_spark), in_spark.epochs)

@@ -53,6 +53,12 @@ class TablePlan:
     ansi: bool = True
     """Whether the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
 
+    @property
+    def is_renamed_state(self) -> bool:
+        """Whether the result has the state's rows, and columns of the state under other names."""
+        renamed = all(column.expression.get("is") == "State" for column in self.columns)
+        return renamed and not self.where and self.needs_spark is None
+
 
 @dataclass(frozen=True)
 class QueryPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -65,8 +65,6 @@ class Plans:
         self._looked: tuple[object, object] | None = None
         self.records = 0
         """How many records the table has."""
-        self.known: dict[Any, Any] = {}
-        """What readers have derived from the plans."""
 
     def at(self, epoch: int) -> QueryPlan | None:
         """The plan that a query had at an epoch; None if it is not known."""

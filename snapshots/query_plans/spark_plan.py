@@ -18,20 +18,20 @@ from streamstate.snapshots.names import unused
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
-from streamstate.snapshots.spark.incremental import incremental
+from streamstate.snapshots.spark.incremental import EpochClock, incremental
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
-_SESSION_SAVE = "SessionWindowStateStoreSaveExec"
-_SAVES = ("StateStoreSaveExec", _SESSION_SAVE)
+SESSION_SAVE = "SessionWindowStateStoreSaveExec"
+SAVES = ("StateStoreSaveExec", SESSION_SAVE)
 _DEDUPLICATES = ("StreamingDeduplicateExec", "StreamingDeduplicateWithinWatermarkExec")
 _JOIN = "StreamingSymmetricHashJoinExec"
 # Operators with state, in Spark's numbers from the top down. The others keep a user's own variables, or a count.
 STATEFUL = (
-    *_SAVES,
+    *SAVES,
     *_DEDUPLICATES,
     _JOIN,
     "FlatMapGroupsInPandasWithStateExec",
@@ -42,6 +42,8 @@ STATEFUL = (
 )
 # What stands above a state and neither adds nor removes rows, nor changes columns.
 _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
+_ANOTHER_TIME = 1_234_567_890_123  # milliseconds
+_NO_TIME = "the current time is not in the state"
 _MOST_NODES = 20_000
 _MOST_FIELDS = 10_000
 # In a plan's text: the numbers of columns and of lambda variables, addresses, and the names of watermark nodes.
@@ -70,23 +72,43 @@ def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
 
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
-    physical = incremental(spark, analyzed, mode).sparkPlan()
+    tables = _tables(incremental(spark, analyzed, mode).sparkPlan())
+    jvm: Any = spark._jvm
+    if analyzed.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
+        # Spark replaces the current time by that of the epoch before it plans: what depends on it, two times tell.
+        later = _tables(incremental(spark, analyzed, mode, now=EpochClock(began_at=_ANOTHER_TIME)).sparkPlan())
+        tables = {name: _without_time(table, later[name]) for name, table in tables.items()}
+    settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
+    ansi = settings["spark.sql.ansi.enabled"] != "false"
+    made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
+    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, _fingerprint(analyzed)))
+
+
+def _tables(physical: Any) -> dict[str, TablePlan]:
+    """How the rows of each state table become rows of a result."""
     nodes = list(walk(physical))
     stateful = [node for node in nodes if kind_of(node) in STATEFUL]
     tables: dict[str, TablePlan] = {}
     for number, node in enumerate(stateful):
         kind, name = kind_of(node), f"op{number}"
-        if kind in _SAVES:
+        if kind in SAVES:
             tables[name] = _aggregate(physical, node, top=number == 0)
         elif kind in _DEDUPLICATES:
             tables[name] = _deduplicated(physical, node, top=number == 0)
         elif kind == _JOIN:
             for side in ("left", "right"):
                 tables[f"{name}_{side}"] = _joined(node, side)
-    settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
-    ansi = settings["spark.sql.ansi.enabled"] != "false"
-    made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
-    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, _fingerprint(analyzed)))
+    return tables
+
+
+def _without_time(table: TablePlan, later: TablePlan) -> TablePlan:
+    """A plan without what differs from that of another time."""
+    columns = tuple(
+        column if column == other else replace(column, expression={"why": _NO_TIME})
+        for column, other in zip(table.columns, later.columns, strict=True)
+    )
+    needs_spark = table.needs_spark if table.where == later.where else _NO_TIME
+    return replace(table, columns=columns, needs_spark=needs_spark)
 
 
 def _fingerprint(analyzed: Any) -> str:
@@ -108,7 +130,7 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
     output = list(each(save.output()))
     of_keys: tuple[PlannedColumn, ...] | None = None
     same: tuple[int | None, ...]
-    if kind_of(save) == _SESSION_SAVE:
+    if kind_of(save) == SESSION_SAVE:
         # The value is the whole row. The state's key ends with the start of the session, which the row does not have.
         known, values = _state_columns("value", output)
         places = {number_of(attribute): at for at, attribute in enumerate(_stored(output))}
@@ -120,7 +142,7 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
         of_values, values = _state_columns("value", [one for one in output if number_of(one) not in numbers])
         known |= of_values
         same = (None,) * len(of_keys)
-    above = _above(physical, save)
+    above = nodes_above(physical, save)
     # The state has the buffers under other numbers than the functions that evaluate them.
     grouping = {number_of(key) for key in each(above[-1].groupingExpressions())}
     buffers = [known[number_of(one)] for one in output if number_of(one) not in grouping]
@@ -141,7 +163,7 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
 def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
     """The state of a deduplication, which has the key columns only."""
     known, keys = _state_columns("key", list(each(node.keyExpressions())))
-    above = _above(physical, node) if top else []
+    above = nodes_above(physical, node) if top else []
     made = _result(TablePlan(keys, (), (None,) * len(keys)), known, above, above[0] if above else node)
     return replace(made, columns=tuple(column for column in made.columns if "why" not in column.expression))
 
@@ -174,7 +196,7 @@ def _state_columns(part: str, attributes: Sequence[Any]) -> tuple[dict[int, Expr
     return known, tuple(columns)
 
 
-def _above(physical: Any, node: Any) -> list[Any]:
+def nodes_above(physical: Any, node: Any) -> list[Any]:
     """The nodes above one, from the top down."""
     path: list[Any] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -22,7 +22,9 @@ from streamstate.state_inspect.inputs.source_batches import SourceReader, source
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_Frame = TypeVar("_Frame", bound="DataFrame")
 
 
 class InputRows(ClassicDataFrame):
@@ -62,8 +64,13 @@ def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputR
     return rows
 
 
-def required_plan(query: RecordedQuery, epoch: int) -> PlannedQuery:
+def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> PlannedQuery:
     """The plan of an epoch as Spark's own objects.
+
+    Args:
+        query: the query.
+        epoch: the epoch.
+        problem: what cannot be done without the plan; by default, reading the input.
 
     Raises:
         NoResultError: the query was neither started nor described in this process, or with another plan.
@@ -73,9 +80,9 @@ def required_plan(query: RecordedQuery, epoch: int) -> PlannedQuery:
     if planned is None:
         other = recorded is not None and planned_here(query.layout, query.name, None) is not None
         why = "ran with another plan than the one known here" if other else "was not started in this process"
+        problem = problem or f"The input of epoch {epoch} of {query.name} cannot be read"
         raise NoResultError(
-            f"The input of epoch {epoch} of {query.name} cannot be read: the query {why}.\n"
-            f'Say what it was: streamstate.describe(store, "{query.name}", build_query).'
+            f'{problem}: the query {why}.\nSay what it was: streamstate.describe(store, "{query.name}", build_query).'
         )
     return planned
 
@@ -109,6 +116,16 @@ def rows_of(spark: SparkSession, plan: Any) -> InputRows:
     """The rows of a batch plan."""
     dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
     return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def kept_with(frame: _Frame, *others: object) -> _Frame:
+    """A frame that keeps other objects alive."""
+    weakref.finalize(frame, _no_longer_kept, others)
+    return frame
+
+
+def _no_longer_kept(_others: object) -> None:
+    """What a finalizer holds lives as long as its object."""
 
 
 def ranges_of(

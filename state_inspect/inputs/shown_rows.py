@@ -63,15 +63,19 @@ class InputSides:
             frame.insert(0, "side", side)
         return pd.concat(frames, ignore_index=True)
 
+    @property
+    def may_differ(self) -> str:
+        """What may give other rows when it runs again, in words; empty if nothing does."""
+        found = ", ".join(dict.fromkeys(suspect.what for suspect in self.nondeterministic))
+        return f"{found} may differ when run again" if found else ""
+
     def _notes(self) -> list[str]:
         """Lines about rows that are not shown, and about what may make them others than in the epoch."""
         notes = []
         if (missing := self.count() - len(self.rows)) > 0:
             notes.append(f"… and {missing:,} more rows; .sides has all of them as DataFrames.")
-        if found := ", ".join(dict.fromkeys(suspect.what for suspect in self.nondeterministic)):
-            notes.append(
-                f"In the epoch they may have been others: {found} may differ when run again. .nondeterministic says why."
-            )
+        if self.may_differ:
+            notes.append(f"In the epoch they may have been others: {self.may_differ}. .nondeterministic says why.")
         return notes
 
 

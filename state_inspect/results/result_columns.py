@@ -16,6 +16,11 @@ from streamstate.snapshots.operators import NO_KEY
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, TablePlan
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb, type_of
 
+_WITH_SPARK = (
+    'Where the query was started or described and Spark runs, ask with SQL: store.sql("FROM query.result",'
+    ' engine="spark").'
+)
+
 
 @dataclass(frozen=True)
 class ResultColumns:
@@ -25,6 +30,7 @@ class ResultColumns:
         schema: names and types of the columns.
         sql: for each column, SQL over the state's columns.
         where: conditions over the state's columns that a row has to meet.
+        condition: why a condition cannot be computed here; empty if all can.
         keys: for each of the state's key columns, the column of the result that equals it, or a name that the result
             does not have.
         missing: for the columns that cannot be computed here, why.
@@ -35,9 +41,16 @@ class ResultColumns:
     where: tuple[str, ...]
     keys: Mapping[str, str]
     missing: Mapping[str, str]
+    condition: str = ""
 
 
-def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table: str) -> ResultColumns:
+SPARKS = "_spark"
+"""What a column that Spark computes is called, before its number."""
+
+
+def result_columns(
+    plan: TablePlan, state: pa.Schema, keys: Sequence[str], table: str, *, filled: bool = False
+) -> ResultColumns:
     """The result's columns for a state table with certain columns.
 
     A column that only Spark can compute is text that says so.
@@ -47,6 +60,8 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
         state: the columns that the table has at an epoch, with their types.
         keys: those of them that are key columns; they come first.
         table: the table's name, for errors.
+        filled: whether a column that only Spark can compute is the column ``_spark<number>`` of a relation beside the
+            state, which then has only rows that meet the conditions.
 
     Raises:
         NoResultError: the result cannot be computed here, or the plan is not one of this table.
@@ -56,7 +71,7 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
     _check(plan.keys or (), own_keys, state, table, exactly=plan.keys is not None)
     _check(plan.values, values, state, table, exactly=False)
     if plan.needs_spark:
-        raise NoResultError(f"The result of {table} cannot be computed here: {plan.needs_spark}.")
+        raise NoResultError(f"The result of {table} cannot be computed here: {plan.needs_spark}.\n{_WITH_SPARK}")
 
     def column(tree: Expression) -> str:
         names = keys if tree["part"] == "key" else values
@@ -77,14 +92,22 @@ def result_columns(plan: TablePlan, state: pa.Schema, keys: Sequence[str], table
                 raise UntranslatableError("its record is damaged")
             sql.append(computed)
         except (UntranslatableError, UnsupportedChangelogError) as error:
+            missing[name] = str(error)
+            if filled and len(fields) > len(sql) and isinstance(error, UntranslatableError):
+                sql.append(f"{SPARKS}{len(sql)}")
+                continue
             fields[len(sql) :] = [pa.field(name, pa.string())]
             sql.append("'" + str(error).replace("'", "''") + "'")
-            missing[name] = str(error)
+    condition = ""
     try:
         where = tuple(in_duckdb(condition, column, ansi=plan.ansi) for condition in plan.where)
     except UntranslatableError as error:
-        raise NoResultError(f"The result of {table} cannot be computed here: a condition on it {error}.") from None
-    return ResultColumns(pa.schema(fields), tuple(sql), where, _keys(plan, keys, fields), missing)
+        condition, where = str(error), ()
+    if condition and not filled:
+        raise NoResultError(
+            f"The result of {table} cannot be computed here: {condition}, in a condition on it.\n{_WITH_SPARK}"
+        )
+    return ResultColumns(pa.schema(fields), tuple(sql), where, _keys(plan, keys, fields), missing, condition)
 
 
 def _keys(plan: TablePlan, keys: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, str]:

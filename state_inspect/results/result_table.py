@@ -5,11 +5,14 @@ The rows are computed from the state's when they are read, so that nothing more 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from streamstate.snapshots.duckdb_sql import listed, quoted
-from streamstate.snapshots.operators import HASH, PARTITION
+from streamstate.snapshots.operators import HASH, NO_KEY, PARTITION
 from streamstate.state_inspect.results.result_columns import ResultColumns
+from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 
@@ -38,12 +41,10 @@ class ResultTable(IntervalTable):
         )
         selected = [f"{sql} AS {quoted(name)}" for sql, name in zip(columns.sql, columns.schema.names, strict=True)]
         selected += [f"{quoted(key)} AS {quoted(name)}" for key, name in hidden]
+        self._selected = ", ".join([HASH, "_valid_from", "_valid_to", PARTITION, *selected])
         where = f" WHERE {' AND '.join(columns.where)}" if columns.where else ""
         # The state's own columns keep their names inside, where a result's column of the same name does not hide them.
-        self.relation = (
-            f"(SELECT {', '.join([HASH, '_valid_from', '_valid_to', PARTITION, *selected])}"
-            f" FROM {state.relation}{where})"
-        )
+        self.relation = f"(SELECT {self._selected} FROM {state.relation}{where})"
 
     @property
     def state(self) -> IntervalTable:
@@ -74,3 +75,40 @@ class ResultTable(IntervalTable):
                 return quoted(key)
         sql = self.result.sql[self.result.schema.names.index(column)]
         return f"CASE WHEN {' AND '.join(self.result.where)} THEN {sql} END" if self.result.where else sql
+
+
+class FilledTable(ResultTable):
+    """A result at one epoch, whose columns that only Spark can compute were computed by Spark, and are kept.
+
+    Args:
+        index: the index of the state's versions.
+        state: the state's versions.
+        columns: the result's columns.
+        found: what Spark computed, with the state's keys as ``_key<number>``; rows that do not meet the result's
+            conditions are not there.
+        epoch: the epoch.
+    """
+
+    def __init__(self, index: Index, state: IntervalTable, columns: ResultColumns, found: pa.Table, epoch: int) -> None:
+        super().__init__(state, columns)
+        self.low = self.high = epoch
+        self.counts = {}
+        keys = stored_keys(state.key_columns)
+        same = [f"held.{quoted(key)} IS NOT DISTINCT FROM computed._key{at}" for at, key in enumerate(keys)]
+        rows = f"(FROM {state.relation} WHERE {held_at(epoch)}) AS held"
+        where = f" WHERE {' AND '.join(columns.where)}" if columns.where else ""
+        self.relation = index.keep(
+            self,
+            f"SELECT {self._selected} FROM {rows} JOIN computed ON {' AND '.join(same) or 'true'}{where}"
+            f" ORDER BY {HASH}",
+            {"computed": found},
+        )
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether it has all epochs from ``first`` to ``last``."""
+        return first == last == self.high
+
+
+def stored_keys(keys: Sequence[str]) -> list[str]:
+    """The key columns of a state table that have values: a state without a key has a column for its row's name."""
+    return [key for key in keys if key != NO_KEY]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, choices
 from streamstate.snapshots.query_plans.plan_record import TablePlan
+from streamstate.snapshots.query_plans.plan_table import Plans
+from streamstate.snapshots.query_plans.planned_here import planned_here
 from streamstate.state_inspect.recorded_query import RecordedQuery
-from streamstate.state_inspect.results.result_columns import ResultColumns, result_columns
-from streamstate.state_inspect.results.result_table import ResultTable
+from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
+from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 RESULT = "result"
 """What the rows that a query returns are called, as a table; those of a side of a join are ``op0_left.result``."""
 
 _TOP = "op0"
+# By table and the state's columns, for as long as the plans are read.
+_known: WeakKeyDictionary[Plans, dict[tuple[str, str], tuple[TablePlan, ResultColumns]]] = WeakKeyDictionary()
 
 
 def state_of(table: str | None) -> tuple[str | None, bool]:
@@ -156,6 +161,37 @@ def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) ->
     return ResultTable(table, columns_of_result(table, plan, name, epoch))
 
 
+def filled_with_spark(
+    query: RecordedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
+) -> ResultTable | None:
+    """A result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
+
+    The rows come from the index, so that they are the snapshot's own.
+    """
+    planned = None if plan.needs_spark else planned_here(query.layout, query.name, query.plans.at(epoch))
+    if planned is None:
+        return None
+    schema = _schema(table.schema, table.columns_at(epoch))
+    columns = result_columns(plan, schema, table.key_columns, name, filled=True)
+    wanted = [at for at, sql in enumerate(columns.sql) if sql == f"{SPARKS}{at}"]
+    if not wanted and not columns.condition:
+        return None
+    # Only where Spark runs.
+    from streamstate.snapshots.spark.fetching import to_arrow
+    from streamstate.state_inspect.results.spark_result import SparkResult
+    from streamstate.state_inspect.sql.spark_errors import spark_errors
+    from streamstate.state_inspect.sql.user_data import frame_of
+
+    result = SparkResult(planned, plan, name)
+    if result.why_not():
+        return None
+    with spark_errors():
+        rows = frame_of(planned.spark, query.index.query(table.at(epoch)).cast(schema))
+        values = [column for column in schema.names if column not in table.key_columns]
+        found = to_arrow(result.beside_keys(rows, stored_keys(table.key_columns), values, wanted))
+    return FilledTable(query.index, table, columns, found, epoch)
+
+
 def with_results(
     tables: tuple[IntervalTable, IntervalTable], plan: TablePlan, name: str, epoch: int
 ) -> tuple[IntervalTable, IntervalTable]:
@@ -176,12 +212,11 @@ def _schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
     """As :func:`result_columns`; a view asks for the same ones at every drawing."""
-    known = query.plans.known
+    known = _known.setdefault(query.plans, {})
     found = known.get((name, str(state)))
     if found is None or found[0] is not plan:
         known[name, str(state)] = found = plan, result_columns(plan, state, keys, name)
-    columns: ResultColumns = found[1]
-    return columns
+    return found[1]
 
 
 def _planned(query: RecordedQuery, epoch: int) -> dict[str, TablePlan]:

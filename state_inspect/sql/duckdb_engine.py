@@ -21,7 +21,7 @@ from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
-from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, Bound
+from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, INPUTS, Bound
 from streamstate.state_inspect.sql.user_data import DuckDBSource
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.epoch_runs import spans_until
@@ -106,13 +106,18 @@ def _is_volatile(tree: exp.Query) -> bool:
 
 def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
     """A state table of a snapshot, its result, its history or its changes."""
+    if kind is not None and kind.startswith(INPUTS):
+        raise InvalidSQLError(
+            f"{query.name}.{kind} is what the query's sources delivered, which only Spark can read.\n"
+            "Pass engine='spark', or in a cell: %%statesql --engine spark."
+        )
     if kind == CHANGES:
         return _changes(query.change_log(table), snapshot.epoch)
     if kind == HISTORY:
         if not query.is_soon_read(table, -1):
             return _history_in_files(query.change_log(table), snapshot.epoch)
         return _history(query.interval_table(table, -1), snapshot.epoch)
-    state = snapshot.result(table) if kind == RESULT else snapshot.table(table)
+    state = snapshot.table(f"{table}.{RESULT}" if kind == RESULT else table)
     return _View([*state.key_columns, *state.value_columns], state.rows_sql(), state)
 
 

@@ -23,9 +23,13 @@ from streamstate.state_inspect.sql.statement import Statement, definition, relat
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed
 from streamstate.state_inspect.sql.user_data import READERS, ArrowData, UserSource, check_paths, read_call, read_file
 
-HISTORY, CHANGES = "history", "changes"
-KINDS = HISTORY, CHANGES, RESULT
-"""What may follow a table's name in a statement: ``delays.history``, ``delays.op0_left.changes``."""
+HISTORY, CHANGES, INPUTS = "history", "changes", "inputs"
+KINDS = HISTORY, CHANGES, RESULT, INPUTS
+"""What may follow a table's name in a statement: ``delays.history``, ``delays.op0_left.changes``.
+
+``inputs`` follows a query's name: ``delays.inputs`` if it has one source, else ``delays.inputs_0`` or, by a source's
+name, ``delays.inputs_clicks``.
+"""
 
 Travel = Callable[[str, "int | datetime | None"], Snapshot]
 """Returns a query's snapshot at an epoch or time; None means the newest."""
@@ -34,7 +38,10 @@ S = TypeVar("S")
 """What an engine reads."""
 
 Reading = Callable[[RecordedQuery, Snapshot, str, str | None], S]
-"""Returns the source for a state table of a snapshot, or for its ``history`` or ``changes``."""
+"""Returns the source for a state table of a snapshot, or for its ``history`` or ``changes``.
+
+The inputs of a query have no table.
+"""
 
 _SPELLINGS = "Write VERSION AS OF 12, VERSION AS OF 'live - 10', or TIMESTAMP AS OF '2026-03-01T12:00:00+00:00'."
 
@@ -164,20 +171,29 @@ class _Binder(Generic[S]):
         query, chosen, kind = self._parts(table)
         snapshot = self._snapshot(query, self._moment(table))
         recorded = snapshot.history.recorded  # a fork's early epochs are its parent's
+        if kind is not None and kind.startswith(INPUTS):
+            if chosen is not None:
+                raise InvalidSQLError(f"An input is one of the query, not of a state table.\nName it {query}.{kind}.")
+            self._read(f"{query}.{kind}", snapshot.epoch)
+            return self._reading(recorded, snapshot, "", kind)
         tables = recorded.tables() if kind else snapshot.tables()
         chosen = None if chosen is None else {name.casefold(): name for name in tables}.get(chosen.casefold(), chosen)
         relation = ".".join(part for part in (query, chosen, kind) if part)
-        self.bound.epochs[relation] = sorted({*self.bound.epochs.get(relation, []), snapshot.epoch})
+        self._read(relation, snapshot.epoch)
         if kind == RESULT:
             chosen = table_of_result(recorded, chosen, tables, snapshot.epoch)
         return self._reading(recorded, snapshot, choose_table(chosen, tables, query), kind)
 
+    def _read(self, relation: str, epoch: int) -> None:
+        self.bound.epochs[relation] = sorted({*self.bound.epochs.get(relation, []), epoch})
+
     def _parts(self, table: exp.Table) -> tuple[str, str | None, str | None]:
-        """The query, the table (None: its only one), and one of ``KINDS`` if the name ends with it."""
+        """The query, the table (None: its only one), and what the name ends with, if it is one of ``KINDS``."""
         parts = [part.name for part in table.parts]
         known = {name.casefold(): name for name in self._catalog.queries}
         query = known.get(parts[0].casefold())
-        kind = parts.pop().casefold() if parts[-1].casefold() in KINDS and len(parts) > 1 else None
+        kind = _kind(parts[-1]) if len(parts) > 1 else None
+        parts = parts[:-1] if kind else parts
         if query is None or len(parts) > 2 or not isinstance(table.this, exp.Identifier):
             names = [*self._catalog.queries, *self._catalog.data]
             raise UnknownNameError.among("relation", ".".join(part.name for part in table.parts), names)
@@ -199,6 +215,14 @@ class _Binder(Generic[S]):
         if value is None:
             raise InvalidSQLError(f"Invalid time travel {clause.sql(dialect='duckdb')}.\n{_SPELLINGS}")
         return _time(value) if kind.upper() == "TIMESTAMP" else _epoch(value)
+
+
+def _kind(name: str) -> str | None:
+    """A name as one of ``KINDS``, or as an input with its source; None if it is neither."""
+    folded = name.casefold()
+    if folded.startswith(f"{INPUTS}_"):
+        return INPUTS + name[len(INPUTS) :]
+    return folded if folded in KINDS else None
 
 
 def _is_as_of(clause: exp.Expr) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamstate.errors import IndexFullError, InvalidArgumentError
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.duckdb_sql import embedded
+from streamstate.snapshots.duckdb_sql import embedded, quoted
 from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest, log_version_of
@@ -182,6 +182,26 @@ class Index:
                 into = "INSERT INTO parts" if number else "CREATE TEMP TABLE parts AS"
                 cursor.execute(f"{into} SELECT *, {number} AS _part FROM ({statement})", parameters or None)
             return as_arrow(cursor.sql(sql))
+
+    def keep(self, table: IntervalTable, sql: str, frames: Mapping[str, pa.Table]) -> str:
+        """Keep the rows of a statement for as long as a table lives.
+
+        Args:
+            table: the table.
+            sql: the statement.
+            frames: additional tables, by name, visible only to the statement.
+
+        Returns:
+            The relation that has the rows.
+        """
+        with self._opening:
+            relation = self._relations.named("kept")
+            self._relations.owned_by(table, relation)
+        with self.connection() as cursor:
+            for name, frame in frames.items():
+                cursor.register(name, frame)
+            cursor.execute(f"CREATE TABLE {quoted(relation)} AS {sql}")
+        return quoted(relation)
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:

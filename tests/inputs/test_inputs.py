@@ -13,7 +13,13 @@ import pytest
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from streamstate.errors import InvalidArgumentError, NoResultError, NotReplayableError, UnknownEpochError
+from streamstate.errors import (
+    InvalidArgumentError,
+    InvalidSQLError,
+    NoResultError,
+    NotReplayableError,
+    UnknownEpochError,
+)
 from streamstate.snapshots.query_plans import planned_here
 
 if TYPE_CHECKING:
@@ -110,6 +116,13 @@ def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) 
         assert sum(frame.to_arrow().num_rows for frame in rows) == sum(frame.count() for frame in rows)
         for frame in rows:
             found.update(row[0] for row in frame.collect())
+    relation = "q.inputs" if streams == [None] else "q.inputs_1"
+    store = ss.open_store(tmp_path / "store")
+    in_sql = store.sql(
+        f"SELECT * FROM {relation} VERSION AS OF 1 AS rows", engine="spark", spark=sources.spark.newSession()
+    )
+    assert in_sql.to_arrow().equals(history.inputs(1, source=streams[-1]).to_arrow())
+    assert in_sql.epochs == {relation: [1]}
     assert set(found.values()) == {len(streams)}
 
 
@@ -205,6 +218,16 @@ def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.Mon
         history.inputs(0, source=2)
     with pytest.raises(UnknownEpochError):
         history.inputs(99, source=0)
+    store = ss.open_store(tmp_path / "store")
+    for sql, message in (
+        ("FROM q.inputs", "several sources"),
+        ("FROM q.inputs_2", "no source '2'"),
+        ("FROM q.op0.inputs_0", r"Name it q\.inputs_0"),
+    ):
+        with pytest.raises(ss.StreamStateError, match=message):
+            store.sql(sql, engine="spark", spark=sources.spark)
+    with pytest.raises(InvalidSQLError, match="engine='spark'"):
+        store.sql("FROM q.inputs_0 VERSION AS OF 1")
     monkeypatch.setattr(planned_here, "_planned", {})
     with pytest.raises(NoResultError, match=r"describe\(store"):
         history.inputs(0, source=0)

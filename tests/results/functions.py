@@ -92,12 +92,28 @@ COMPUTED = {
 OPAQUE = {
     "distinct": "approx_count_distinct(i)",
     "listed": "collect_list(i)",
-    "unique": "collect_set(s)",
-    "median": "percentile_approx(x, 0.5)",
+    "unique": "sort_array(collect_set(s))",
+    "joined": "listagg(s, ',')",
+    "quartile": "percentile(y, 0.25)",
+    "middle": "median(h)",
+    "usual": "mode(h)",
+    "roughly": "percentile_approx(x, 0.5)",
     "sketch": "hll_sketch_agg(i)",
-    "mean": "avg(x)",
+    "estimate": "hll_sketch_estimate(hll_sketch_agg(i))",
+    "kll": "kll_sketch_get_quantile_double(kll_sketch_agg_double(y), 0.5)",
+    "theta": "theta_sketch_estimate(theta_sketch_agg(i))",
+    "bins": "histogram_numeric(y, 3)",
+    "bits": "bitmap_count(bitmap_construct_agg(bitmap_bit_position(h)))",
+    "counts": "count_min_sketch(n, 0.1d, 0.9d, 1)",
+    "frequent": "approx_top_k(h, 1)[0].count",
+    "loud": "upper(max(s))",
+    "day": "date_trunc('day', max(ts))",
+    "mean": "avg(y)",
 }
-"""Aggregations with buffers that only Spark reads, except for the last."""
+"""Aggregations that only Spark computes, except for the last."""
+
+IN_ORDER = {"listed", "joined", "usual", "kll", "bins", "sketch"}
+"""Those that depend on the order of rows, or on chance."""
 
 
 def columns(aggregations: dict[str, str]) -> list[Column]:

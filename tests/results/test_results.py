@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from results.functions import COMPUTED, OPAQUE, SCHEMA, columns, rows
+from results.functions import COMPUTED, IN_ORDER, OPAQUE, SCHEMA, columns, rows
 from streamstate.errors import NoResultError, QueryError, StoreError
 from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans import planned_here
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.query_plans.plan_table import Plans, record_plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 EPOCHS = 3
 Build = Callable[["DataFrame"], "DataFrame"]
@@ -75,19 +76,29 @@ def exactly(value: Any) -> Any:
     return repr(value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value)
 
 
-def compared(table: ss.StateTable, expected: list[tuple[Any, ...]], columns: list[str]) -> None:
-    """Compare a result, bit for bit, except for columns that say that they need Spark."""
-    found = table.to_arrow()
+def compared(found: pa.Table, expected: list[tuple[Any, ...]], columns: list[str]) -> None:
+    """Compare a result, bit for bit."""
     assert found.column_names == columns
-    told = {name for name in columns if "needs Spark" in str(found[name].to_pylist()[:1])}
-    kept = [at for at, name in enumerate(columns) if name not in told]
-    ours = Counter(exactly([list(row.values())[at] for at in kept]) for row in found.to_pylist())
-    assert ours == Counter(exactly([row[at] for at in kept]) for row in expected)
+    ours = Counter(exactly(list(row.values())) for row in found.to_pylist())
+    assert ours == Counter(map(exactly, expected))
 
 
 QUERIES: dict[str, Build] = {
     "computed": lambda source: source.groupBy("g", F.col("h").alias("hh")).agg(*columns(COMPUTED)),
-    "opaque": lambda source: source.groupBy("g").agg(*columns(OPAQUE)),
+    "opaque above": lambda source: (
+        source.groupBy(F.window("ts", "6 hours").alias("part"))
+        .agg(F.collect_set("s").alias("who"), F.avg("y").alias("m"), F.max("ts").alias("last"))
+        .where("array_contains(who, 'x') and m > 2.5")
+        .select(
+            (F.col("m") * 2).alias("twice"),
+            F.udf(lambda m: f"about {m:.3f}", "string")("m").alias("text"),
+            F.sort_array("who").alias("sorted"),
+        )
+    ),
+    "opaque sessions": lambda source: source.groupBy(F.session_window("ts", "5 minutes").alias("visit"), "h").agg(
+        F.collect_list("i").alias("all"), F.count("*").alias("n")
+    ),
+    "opaque without a key": lambda source: source.agg(F.median("y").alias("middle"), F.max("x").alias("m")),
     "windows": lambda source: source.groupBy(F.window("ts", "1 hour").alias("hour"), F.upper("g").alias("who")).agg(
         F.avg("x").alias("average")
     ),
@@ -114,13 +125,84 @@ QUERIES: dict[str, Build] = {
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_result_equals_what_the_query_returned(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
-    """Bit for bit, at every epoch, except for columns that need Spark."""
+    """Bit for bit, at every epoch, with Spark where DuckDB cannot compute a column or a condition."""
     history, returned, names = captured(spark, files, tmp_path, QUERIES[name])
     assert sorted(returned) == history.captured()
     for epoch, expected in returned.items():
-        compared(history.at(epoch).result(), expected, names)
-    told = [name for name in names if "needs Spark" in str(history.live().result().to_arrow()[name].to_pylist()[:1])]
-    assert told == ([] if name != "opaque" else [name for name in OPAQUE if name != "mean"])
+        compared(history.at(epoch).result().to_arrow(), expected, names)
+    statement = ss.open_store(tmp_path / "store").sql("FROM q.result VERSION AS OF 1", engine="spark", spark=spark)
+    compared(statement.to_arrow(), returned[1], names)
+
+
+Captured = tuple[Path, dict[int, list[tuple[Any, ...]]], list[str]]
+
+
+def opaque(source: DataFrame) -> DataFrame:
+    """A query with every function that only Spark computes."""
+    return source.groupBy("g").agg(*columns(OPAQUE))
+
+
+@pytest.fixture(scope="module")
+def only_spark(spark: SparkSession, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """A store with that query, what it returned in each epoch, and its columns."""
+    folder = tmp_path_factory.mktemp("opaque")
+    _, returned, names = captured(spark, files, folder, opaque)
+    return folder / "store", returned, names
+
+
+def test_spark_computes_what_duckdb_cannot(spark: SparkSession, files: Path, only_spark: Captured) -> None:
+    """Bit for bit what the query returned; what does not depend on the order of rows, as in a batch query."""
+    store, returned, names = only_spark
+    kept = [name for name in names if name not in IN_ORDER]
+    for epoch, expected in returned.items():
+        found = ss.open_store(store)["q"].at(epoch).result().to_arrow()
+        compared(found, expected, names)
+        batch = spark.read.schema(SCHEMA).parquet(*[str(files / f"{before}.parquet") for before in range(epoch + 1)])
+        theirs = [roughly(tuple(row)) for row in opaque(batch).select(*kept).collect()]
+        ours = [roughly(list(row.values())) for row in found.select(kept).to_pylist()]
+        assert sorted(ours, key=str) == sorted(theirs, key=str)
+    live = ss.open_store(store)["q"].live().result()
+    first = live.head(1)["g"][0]
+    row = live.lookup(g=first)
+    assert row is not None
+    assert row["distinct"] == live.page(where="g IS NOT DISTINCT FROM " + repr(first))["distinct"][0]
+    largest = live.page(limit=1, order_by="distinct", descending=True)["distinct"][0]
+    assert largest == max(live.to_pandas()["distinct"])
+    other = spark.newSession()
+    statement = ss.open_store(store).sql("FROM q.result VERSION AS OF 1", engine="spark", spark=other)
+    compared(statement.to_arrow(), returned[1], names)
+
+
+def test_without_the_plan_columns_say_what_they_need(
+    spark: SparkSession, only_spark: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So they do in what never uses Spark: tables by name, and SQL in DuckDB."""
+    store = ss.open_store(only_spark[0])
+    by_name = store["q"].live().table("result")
+    monkeypatch.setattr(planned_here, "_planned", {})
+    in_sql = store.sql("FROM q.result").to_arrow()
+    for found in (store["q"].live().result().to_arrow(), by_name.to_arrow(), in_sql):
+        assert [name for name in found.column_names if "needs Spark" not in str(found[name][0])] == ["g", "mean"]
+    with pytest.raises(NoResultError, match=r"was not started in this process[^$]*describe"):
+        store.sql("FROM q.result", engine="spark", spark=spark)
+
+
+def test_what_differs_from_one_time_to_the_next_is_not_computed(
+    spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    """Random numbers, and the time at which an epoch ran, are in neither the state nor the plan."""
+    captured(spark, files, tmp_path, QUERIES["sorted"])
+    for added, message in ((F.rand(), "random"), (F.unix_timestamp(F.current_timestamp()), "time")):
+
+        def build(added: Column = added) -> DataFrame:
+            return streamed(spark, files).groupBy("g").count().withColumn("added", added)
+
+        ss.describe(tmp_path / "store", "q", build, mode="complete")
+        store = ss.open_store(tmp_path / "store")
+        [text] = set(store["q"].live().result().to_arrow()["added"].to_pylist())
+        assert "needs Spark" in text or "time" in text
+        with pytest.raises(NoResultError, match=message):
+            store.sql("FROM q.result", engine="spark", spark=spark)
 
 
 _KEYS = ["g", "h", "b", "h % 2 as odd", "upper(s) as big", "window(ts, '6 hours') as w"]
@@ -205,12 +287,6 @@ def test_sql_has_the_result_at_any_epoch(delays: Path) -> None:
         store.sql("SELECT averag_delay FROM q.result").to_arrow()
 
 
-def test_the_result_is_not_computed_by_the_spark_engine(spark: SparkSession, delays: Path) -> None:
-    """The error says which engine computes it."""
-    with pytest.raises(NoResultError, match="DuckDB"):
-        ss.open_store(delays).sql("FROM q.result", engine="spark", spark=spark)
-
-
 def test_a_state_table_of_results(delays: Path) -> None:
     """A result has the methods of a state table."""
     snapshot = ss.open_store(delays)["q"].at(1)
@@ -289,8 +365,10 @@ def test_deduplication_and_joins_have_the_querys_names(spark: SparkSession, file
     assert right.to_arrow().column_names == ["number", "time", "d"]
     assert right.count() == history.live().table("op0_right").count()
     assert history.live().result("op0_left").to_arrow().column_names == ["n", "ts", "g"]
-    rows = ss.open_store(tmp_path / "joined" / "store").sql("SELECT number FROM q.op0_right.result").to_arrow()
-    assert rows.num_rows == right.count()
+    for engine in ("duckdb", "spark"):
+        store = ss.open_store(tmp_path / "joined" / "store")
+        rows = store.sql("SELECT number, time, d FROM q.op0_right.result", engine=engine, spark=spark).to_arrow()
+        compared(rows, [tuple(row.values()) for row in right.to_arrow().to_pylist()], ["number", "time", "d"])
     with pytest.raises(NoResultError, match=r"Name one: .*op0_left"):
         history.live().result()
 
@@ -448,12 +526,14 @@ def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> N
         ss.describe(tmp_path / "store", "nobody", lambda: frame)
 
 
-def test_what_only_spark_can_do_says_so(spark: SparkSession, files: Path, tmp_path: Path) -> None:
-    """A join above the state makes rows that the state does not have."""
-    names = spark.createDataFrame([("a", "Ana")], "g string, name string")
-    history, _, _ = captured(
+def test_a_join_above_the_state_is_left_to_spark(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    """It makes rows that the state does not have; SQL returns them with Spark."""
+    names = spark.createDataFrame([("a", "Ana"), ("a", "Ada"), ("b", "Bo")], "g string, name string")
+    history, returned, columns = captured(
         spark, files, tmp_path, lambda source: source.groupBy("g").count().join(names, "g"), "complete"
     )
-    with pytest.raises(NoResultError, match="needs Spark"):
+    with pytest.raises(NoResultError, match=r"needs Spark[^$]*engine="):
         history.live().result()
     assert not history.live().has_result()
+    found = ss.open_store(tmp_path / "store").sql("FROM q.result VERSION AS OF 1", engine="spark", spark=spark)
+    compared(found.to_arrow(), returned[1], columns)

@@ -275,7 +275,7 @@ def test_runtime_errors_are_invalid_sql_errors(gapped: ss.Store, spark: SparkSes
 
 def test_an_object_store_without_spark_settings_is_an_error(spark: SparkSession) -> None:
     """The error names Spark's settings for object stores."""
-    from streamstate.state_inspect.sql.spark_engine import spark_errors
+    from streamstate.state_inspect.sql.spark_errors import spark_errors
 
     with pytest.raises(SessionError, match=r"spark\.hadoop\.fs\.s3a"), spark_errors():
         spark.read.parquet("s3a://bucket/store/q/op0/part.parquet")

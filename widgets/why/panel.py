@@ -95,7 +95,8 @@ def panel_of(why: Why, key: Mapping[str, Any]) -> WhyPanel:
 
 def _summary(why: Why) -> str:
     came = f"{amount(why.count(), 'input row')} fell on it"
-    return f"{came} · cause: {why.cause}" if why.cause else f"{came} · its state did not change"
+    cause = f"cause: {why.cause}" if why.cause else "its state did not change"
+    return " · ".join(filter(None, [came, cause, why.may_differ]))
 
 
 def _before_and_after(why: Why) -> WhyTable:

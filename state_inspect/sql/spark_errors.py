@@ -1,0 +1,42 @@
+"""Spark's errors as those of the library."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from streamstate.errors import InvalidSQLError, SessionError, StoreError, StreamStateError, UnknownColumnError
+
+
+@contextlib.contextmanager
+def spark_errors(columns: list[str] | None = None) -> Iterator[None]:
+    """Translate Spark's errors."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise _failed(error, columns or []) from error
+
+
+def _failed(error: Exception, columns: list[str]) -> StreamStateError:
+    """The error for a condition of Spark's, which Java's exceptions carry somewhere in their text."""
+    text = str(error).strip()
+    found = re.search(r"\[([A-Z][A-Z_0-9.]+)\] [^\n]*", text)
+    condition, line = (found[1], found[0]) if found else ("", (text.splitlines() or ["it failed"])[0])
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        values = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
+        named = str(values.get("objectName", "")).rpartition(".")[2].strip("`")
+        return UnknownColumnError.among("column", named, dict.fromkeys(columns))
+    if condition.startswith(("FAILED_READ_FILE", "PATH_NOT_FOUND")):
+        return StoreError(f"Files of the store could not be read: {line}\nRun the statement again.")
+    if isinstance(error, Py4JError) and not condition:
+        causes = [cause for cause in text.splitlines() if cause.startswith((": ", "Caused by: "))]
+        return SessionError(
+            f"Spark cannot run this: {(causes or [line])[-1].strip(': ')}\n"
+            "For object stores, set Spark's own settings, such as spark.hadoop.fs.s3a.…: the store's storage_options"
+            " do not apply to Spark."
+        )
+    return InvalidSQLError(line)
