@@ -23,7 +23,7 @@ from streamstate.replay.audit.record_check import check_audit_record
 from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
 from streamstate.replay.audit.suspects import Suspect
 from streamstate.replay.forks.checkpoint_files import nearest_epochs, why_unavailable
-from streamstate.replay.forks.fork import fork, fork_before_first_epoch
+from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture, temporary_folder
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
@@ -155,7 +155,7 @@ class _AuditRun:
             fork_before_first_epoch(self.original.path, checkpoint, self.spark)
         else:
             changed = partitions if repartitioned else None
-            fork(self.original.path, checkpoint, at=self.span[0] - 1, partitions=changed, spark=self.spark)
+            fork_for_now(self.original.path, checkpoint, at=self.span[0] - 1, partitions=changed, spark=self.spark)
         # The query's plan may take the number from the session, so it is set there too.
         setting = {SHUFFLE_PARTITIONS: str(partitions)}
         runner = ForkRunner(
