@@ -122,13 +122,14 @@ class Launch:
         if self.trigger is not None:
             writer = writer.trigger(**trigger_options(self.trigger))
         recorders = self.recorders()
+        idle = [recorder for recorder in recorders if not recorder.active]
         try:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
             with _partitions(self.frame.sparkSession, self.partitions):
                 return writer.start(self.sink.path)
         except BaseException as error:
-            for recorder in recorders:
+            for recorder in idle:
                 recorder.stop(self.name)
             if isinstance(error, PySparkException):
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error

@@ -162,7 +162,7 @@ def start_launch(
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
             supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
-            for recorder in recorders:
+            for recorder in () if launch.ends else recorders:
                 recorders[recorder] = Supervised(recorder.start, recorder.start(), back_off=launch.restart)
     except BaseException:
         query.stop()

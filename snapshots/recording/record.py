@@ -19,7 +19,7 @@ from streamstate.snapshots.query_plans.spark_plan import STATEFUL, fingerprint
 from streamstate.snapshots.recording.batches import MARKS
 from streamstate.snapshots.recording.recorder import Recorder
 from streamstate.snapshots.recording.recording import Recording, required_recording
-from streamstate.snapshots.recording.source import FORMAT, OPTIONS, PATH, TASKS, RecordedInput
+from streamstate.snapshots.recording.source import FED, FORMAT, OPTIONS, PATH, TASKS, RecordedInput
 from streamstate.snapshots.recording.sources import distinct_sources, recordings_of
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.incremental import incremental
@@ -137,7 +137,7 @@ def prepared(
     if known is None:
         known = _recorders[place.uri] = Recorder(frame, recording, own)
     known.renew(frame, recording, own)
-    return known, _reading(frame.sparkSession, place, frame.schema)
+    return known, _reading(frame.sparkSession, place, frame.schema, {FED: "true"})
 
 
 def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
@@ -154,7 +154,7 @@ def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
 
 def recorders_of(frame: DataFrame) -> list[Recorder]:
     """The recorders of this process whose recordings a frame reads."""
-    paths = recordings_of(frame._jdf.queryExecution().analyzed())
+    paths = recordings_of(frame._jdf.queryExecution().analyzed(), fed=True)
     return [_recorders[path] for path in paths if path in _recorders]
 
 
@@ -213,9 +213,11 @@ def _checked(frame: Any) -> str:
     return hashlib.sha256(json.dumps([fingerprint(analyzed), names]).encode()).hexdigest()[:16]
 
 
-def _reading(spark: SparkSession, place: Place, schema: StructType) -> DataFrame:
+def _reading(
+    spark: SparkSession, place: Place, schema: StructType, options: Mapping[str, str] | None = None
+) -> DataFrame:
     spark.dataSource.register(RecordedInput)
-    reader = spark.readStream.format(FORMAT).schema(schema).option(PATH, place.uri)
+    reader = spark.readStream.format(FORMAT).schema(schema).options(**(options or {})).option(PATH, place.uri)
     if place.options:
         reader = reader.option(OPTIONS, json.dumps(dict(place.options)))
     return reader.option(TASKS, str(spark.sparkContext.defaultParallelism)).load()

@@ -38,6 +38,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._users: set[str] = set()
         self._query_id: str | None = None
+        self._trigger: dict[str, Any] = {}
 
     @property
     def active(self) -> bool:
@@ -65,7 +66,8 @@ class Recorder:
 
         Args:
             user: the query that it records for; it is stopped once all of them have left it.
-            trigger: arguments of ``writeStream.trigger``. If the run ends by itself, this waits for its end.
+            trigger: arguments of ``writeStream.trigger``, by default those of the last run. If the run ends by itself,
+                this waits for its end.
 
         Returns:
             Spark's handle of the run.
@@ -81,17 +83,19 @@ class Recorder:
                 self._users.add(user)
             if self.query is not None and self.query.isActive:
                 return self.query
+            if trigger is not None:
+                self._trigger = trigger
             turn = self._recording.claim()
             # A socket numbers its rows anew in each run, and Spark would take the first ones for known.
             forgets = any(forgotten(leaf) for leaf in distinct_sources(self.frame._jdf.queryExecution().analyzed()))
             checkpoint = f"{self._checkpoint}/{turn}" if forgets else self._checkpoint
             self._query_id = None
             writer = self.frame.writeStream.option("checkpointLocation", checkpoint)
-            if trigger:
-                writer = writer.trigger(**trigger)
+            if self._trigger:
+                writer = writer.trigger(**self._trigger)
             query = writer.foreachBatch(lambda rows, epoch: self._append(rows, epoch, checkpoint)).start()
             self.query = query
-        if trigger and "processingTime" not in trigger:
+        if self._trigger and "processingTime" not in self._trigger:
             try:
                 query.awaitTermination()
             except StreamingQueryException as error:

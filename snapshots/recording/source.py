@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FORMAT = "streamstate_recording"
 """The name of the source in Spark."""
 PATH, OPTIONS, TASKS = "path", "storage_options", "tasks"
+FED = "fed"
+"""The option that tells a frame whose recorder starts with its query from one that only reads."""
 
 
 class RecordedInput(DataSource):

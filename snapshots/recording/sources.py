@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.recording.source import FORMAT, PATH
+from streamstate.snapshots.recording.source import FED, FORMAT, PATH
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ def distinct_sources(analyzed: Any) -> list[Any]:
     return found
 
 
-def recordings_of(analyzed: Any) -> list[str]:
-    """The paths of the recordings that a plan reads."""
+def recordings_of(analyzed: Any, *, fed: bool = False) -> list[str]:
+    """The paths of the recordings that a plan reads; if ``fed``, only of those whose recorder starts with the query."""
     return [
         str(leaf.extraOptions().get(PATH))
         for leaf in distinct_sources(analyzed)
-        if kind_of(leaf) == "StreamingRelationV2" and str(leaf.sourceName()) == FORMAT
+        if kind_of(leaf) == "StreamingRelationV2"
+        and str(leaf.sourceName()) == FORMAT
+        and (not fed or leaf.extraOptions().containsKey(FED))
     ]
 
 
