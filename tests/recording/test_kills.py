@@ -25,7 +25,8 @@ def recorded(folder: Path) -> list[int]:
         rows = DeltaTable(str(folder)).to_pyarrow_table()
     except TableNotFoundError:
         return []
-    return rows.sort_by([("_batch", "ascending"), ("value", "ascending")])["value"].to_pylist()
+    numbers: list[int] = rows.sort_by([("_batch", "ascending"), ("value", "ascending")])["value"].to_pylist()
+    return numbers
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -38,7 +38,15 @@ def words(lines: DataFrame) -> DataFrame:
 def rows_in(recording: Path) -> list[dict[str, Any]]:
     """The rows of a recording in order, by another reader of Delta."""
     table = DeltaTable(str(recording)).to_pyarrow_table()
-    return table.sort_by([(name, "ascending") for name in ("_batch", "_partition", "_position")]).to_pylist()
+    rows: list[dict[str, Any]] = table.sort_by(
+        [(name, "ascending") for name in ("_batch", "_partition", "_position")]
+    ).to_pylist()
+    return rows
+
+
+def until_there(recording: Path, count: int) -> None:
+    """Wait until a recording has so many rows."""
+    until(lambda: len(rows_in(recording)) >= count)
 
 
 def read_of(frame: DataFrame, folder: Path) -> list[Any]:
@@ -57,7 +65,7 @@ def test_the_input_of_a_socket_can_be_read_again(spark: SparkSession, server: Li
     for run, lines in enumerate(sent, start=1):
         running = ss.start(words(server.stream(spark)), "words", store, trigger="100ms", record_input=True)
         server.send(lines, connections=run)
-        until(lambda run=run: len(rows_in(store / "words" / "_inputs" / "0")) == 30 * run)
+        until_there(store / "words" / "_inputs" / "0", 30 * run)
         query = running.query
         assert query is not None
         query.processAllAvailable()
@@ -94,12 +102,12 @@ def test_a_recorder_that_fails_is_reported(spark: SparkSession, server: LineServ
 def test_each_row_is_recorded_once_across_runs(spark: SparkSession, tmp_path: Path) -> None:
     """Sources that keep their offsets go on where they were; merging files changes nothing for a reader."""
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
-    folder, read = tmp_path / "numbers", []
+    folder = tmp_path / "numbers"
+    read: list[Any] = []
     for _ in range(2):
         frame = ss.record(numbers, folder)
         assert frame.schema == numbers.schema
-        before = len(read)
-        until(lambda before=before: len(rows_in(folder)) > before + 20)
+        until_there(folder, len(read) + 21)
         frame.recorder.stop()
         assert frame.recorder.error is None
         read += read_of(ss.recorded(folder), tmp_path / "checkpoint")
@@ -168,7 +176,7 @@ def test_retention_keeps_what_epochs_and_forks_need(spark: SparkSession, server:
     assert running.query is not None
     for number in range(5):
         server.send([f"a{number}"] * (number + 1))
-        until(lambda number=number: len(rows_in(store / "words" / "_inputs" / "0")) == sum(range(number + 2)))
+        until_there(store / "words" / "_inputs" / "0", sum(range(number + 2)))
         running.query.processAllAvailable()
     running.stop()
     history = ss.open_store(store)["words"]

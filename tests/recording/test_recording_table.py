@@ -6,18 +6,28 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StructType
 
 import streamstate as ss
 from streamstate.errors import NotReplayableError, QueryError
 from streamstate.snapshots.delta import Place, commit_once
-from streamstate.snapshots.delta.data_files import write_file
+from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.recording.batches import MARKS
 from streamstate.snapshots.recording.recording import RECORDED, Recording, kept, required_recording
 from streamstate.snapshots.recording.source import RecordedReader
 from streamstate.snapshots.recording.trimming import pin_inputs
 
 COLUMNS = pa.schema([("value", pa.int64())])
+
+
+def add(place: Place, version: int, rows: pa.Table, newest: int) -> None:
+    """Commit some batches, as a recorder does."""
+
+    def write(table: DeltaTable, _: int) -> list[DataFile]:
+        return write_file(place, pa.schema(table.schema().to_arrow()), rows)
+
+    commit_once(place, "recorder", version, write, marks={RECORDED: newest})
 
 
 @pytest.fixture
@@ -33,13 +43,7 @@ def place(tmp_path: Path) -> Place:
                 rows.append({"_batch": batch, "_partition": 0, "_position": position, "value": number})
                 number += 1
         table = pa.Table.from_pylist(rows, schema=pa.schema([*MARKS, *COLUMNS]))
-        commit_once(
-            place,
-            "recorder",
-            version,
-            lambda at, _, table=table: write_file(place, pa.schema(at.schema().to_arrow()), table),
-            marks={RECORDED: batches[-1]},
-        )
+        add(place, version, table, batches[-1])
     return place
 
 
