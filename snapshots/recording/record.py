@@ -20,7 +20,7 @@ from streamstate.snapshots.recording.batches import MARKS
 from streamstate.snapshots.recording.recorder import Recorder
 from streamstate.snapshots.recording.recording import Recording, required_recording
 from streamstate.snapshots.recording.source import FED, FORMAT, OPTIONS, PATH, TASKS, RecordedInput
-from streamstate.snapshots.recording.sources import distinct_sources, recordings_of
+from streamstate.snapshots.recording.sources import description, distinct_sources, recordings_of
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.incremental import incremental
 from streamstate.snapshots.spark.session import session_in_use
@@ -209,7 +209,7 @@ def _checked(frame: Any) -> str:
             "A frame with state cannot be recorded: only what comes from a source can.\n"
             "Record the source's own frame, and aggregate, join or deduplicate what streamstate.record returns."
         )
-    names = [str(leaf.sourceName()) for leaf in distinct_sources(analyzed) if hasattr(leaf, "sourceName")]
+    names = [description(leaf).partition("[")[0] for leaf in distinct_sources(analyzed)]
     return hashlib.sha256(json.dumps([fingerprint(analyzed), names]).encode()).hexdigest()[:16]
 
 

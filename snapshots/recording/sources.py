@@ -19,13 +19,13 @@ _SOURCES = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelat
 
 def forgotten(leaf: Any) -> str | None:
     """What a source is, if it has forgotten its input once it was read; None if it can be asked again."""
-    text = _description(leaf)
+    text = description(leaf)
     return next((what for name, what in _FORGETS.items() if name in text), None)
 
 
 def may_expire(leaf: Any) -> bool:
     """Whether a source's input may be gone later: all but files, Delta tables, rate and recordings."""
-    return kind_of(leaf) not in _SOURCES or not _description(leaf).startswith(_KEEPS)
+    return kind_of(leaf) not in _SOURCES or not description(leaf).startswith(_KEEPS)
 
 
 def distinct_sources(analyzed: Any) -> list[Any]:
@@ -85,5 +85,6 @@ def _renamed(jvm: Any, plan: Any, leaf: Any) -> Any:
     return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(jvm, columns), plan)
 
 
-def _description(leaf: Any) -> str:
+def description(leaf: Any) -> str:
+    """What kind of source a leaf is, such as ``socket``."""
     return str(leaf.sourceName() if kind_of(leaf).startswith("StreamingRelation") else leaf.toString())
