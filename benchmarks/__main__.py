@@ -25,6 +25,7 @@ from benchmarks.long_history import long_history
 from benchmarks.many_epochs import many_epochs
 from benchmarks.many_stores import many_stores
 from benchmarks.partitions import partitions
+from benchmarks.recording import recording
 from benchmarks.results import results
 from benchmarks.size import Size
 from benchmarks.soak import soak
@@ -72,6 +73,7 @@ _ALL = {
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),
     "results": _Benchmark(results, Size(1_000_000, 50_000, 20)),
     "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
+    "recording": _Benchmark(recording, Size(100_000, 50_000, 15)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }
 

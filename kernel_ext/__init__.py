@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from streamstate.snapshots.export import ExportReport, export
     from streamstate.snapshots.follow import Capture, CaptureStatus, follow
     from streamstate.snapshots.query_plans.describe import describe
+    from streamstate.snapshots.recording.record import RecordedFrame, record, recorded
+    from streamstate.snapshots.recording.recorder import Recorder
     from streamstate.snapshots.retention.dropping import RetentionReport, keep
     from streamstate.snapshots.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
@@ -62,6 +64,8 @@ __all__ = [
     "ExportReport",
     "Fork",
     "History",
+    "RecordedFrame",
+    "Recorder",
     "Replay",
     "RescaleAdvice",
     "RescaleReport",
@@ -88,6 +92,8 @@ __all__ = [
     "initial_state",
     "keep",
     "open_store",
+    "record",
+    "recorded",
     "replay",
     "rescale",
     "rescale_advice",
@@ -119,6 +125,8 @@ _HOMES = {
     **dict.fromkeys(["Audit", "AuditRecordCheck", "audit", "check_audit_record"], "streamstate.replay.audit"),
     **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.replay.start_from_snapshot"),
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
+    **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.recording.record"),
+    "Recorder": "streamstate.snapshots.recording.recorder",
     **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.dropping"),
     **dict.fromkeys(
         ["Comparison", "Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.restart_policy import BackOff
+    from streamstate.snapshots.recording.recorder import Recorder
 
 MODES = ("update", "append", "complete")
 
@@ -106,19 +107,33 @@ class Launch:
                 "Use sink noop to resume (%state shows the results), or another name to start over."
             )
 
+    def recorders(self) -> list[Recorder]:
+        """What records the query's input in this process."""
+        from streamstate.snapshots.recording.record import recorders_of
+
+        return recorders_of(self.frame)
+
     def start(self) -> StreamingQuery:
-        """Start the query from its checkpoint."""
+        """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException
 
         writer = self.frame.writeStream.queryName(self.name).format(self.sink.format).outputMode(self.mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self.trigger is not None:
             writer = writer.trigger(**trigger_options(self.trigger))
+        recorders = self.recorders()
+        idle = [recorder for recorder in recorders if not recorder.active]
         try:
+            for recorder in recorders:
+                recorder.start(self.name, trigger=trigger_options(self.trigger))
             with _partitions(self.frame.sparkSession, self.partitions):
                 return writer.start(self.sink.path)
-        except PySparkException as error:
-            raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
+        except BaseException as error:
+            for recorder in idle:
+                recorder.stop(self.name)
+            if isinstance(error, PySparkException):
+                raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
+            raise
 
 
 @contextmanager

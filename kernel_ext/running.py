@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError, QueryError, WaitTimeoutError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamstate.operations.supervision import Supervised
     from streamstate.snapshots.capture_plan import Every
     from streamstate.snapshots.follow import Capture
+    from streamstate.snapshots.recording.recorder import Recorder
 
 _POLL_SECONDS = 0.2
 ACTIVE = ("running", "restarting", "followed")
@@ -54,12 +55,14 @@ class Running:
         launch: Launch | None = None,
         every: Every = 1,
         supervised: Supervised | None = None,
+        recorders: Mapping[Recorder, Supervised | None] | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self.checkpoint = checkpoint
         self.capture = capture
         self.supervised = supervised
+        self._recorders = dict(recorders or {})
         self._query = query
         self.launch = launch
         self.every = every
@@ -95,7 +98,7 @@ class Running:
             rate=self._rate(),
             rows=self._rows(),
             capture=captured.state,
-            error=self._failure() or captured.error or captured.tidy_error,
+            error=self._failure() or self._unrecorded() or captured.error or captured.tidy_error,
             restart=self.supervised.next_start if self.supervised is not None else None,
         )
 
@@ -151,6 +154,7 @@ class Running:
             self.query.stop()
         if self.query is None:
             self._stopped = True
+        self._stop_recorders()
         self.capture.end()
         while on_status is not None and self.capture.status.state not in ("stopped", "failed"):
             on_status(self.status())
@@ -172,6 +176,8 @@ class Running:
         if not self._supervising and (failure := self._failure()):
             raise QueryError(f"{self.name} failed: {failure}\n.query.exception() of its handle has the full error.")
         if not self._ended:
+            if why := self._unrecorded():
+                raise QueryError(f"{self.name} gets no more input: {why}\nStart it again to go on.")
             return None if goal is None else self._reached_running(goal)
         if CaptureInterval.of(self.every).waits:
             self.capture.stop()  # the last epochs may be too few to be captured otherwise
@@ -211,6 +217,19 @@ class Running:
             why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
             return f"{self.supervised.error}{why}"
         return None if self.query is None or self.query.isActive else failure_of(self.query)
+
+    def _unrecorded(self) -> str | None:
+        """Why the input is not recorded any more, if that failed for good."""
+        for recorder, supervised in self._recorders.items():
+            if recorder.error is not None and (supervised is None or supervised.over):
+                return f"the recorder of {recorder.path} failed: {recorder.error}"
+        return None
+
+    def _stop_recorders(self) -> None:
+        for recorder, supervised in self._recorders.items():
+            if supervised is not None:
+                supervised.stop()
+            recorder.stop(self.name)
 
     def _rows(self) -> int | None:
         progress = None if self.query is None else self.query.lastProgress

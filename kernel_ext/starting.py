@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_options
 from streamstate.operations.rescale_rollback import recover
+from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
 from streamstate.snapshots.capture_plan import CaptureInterval
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.restart_policy import BackOff
     from streamstate.snapshots.capture_plan import Every
+    from streamstate.snapshots.recording.recorder import Recorder
 
 EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
 
@@ -44,6 +46,7 @@ def start(
     every: Every = 1,
     partitions: int | None = None,
     restart: BackOff | None = None,
+    record_input: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -63,6 +66,9 @@ def start(
             such as "10s").
         partitions: the number of state partitions of a new query.
         restart: when to restart the query if it fails; by default it is not restarted.
+        record_input: record the input of the query's sources that do not keep it for good, in the store, as
+            :func:`record` does: of all but files, Delta tables, rate and recordings. The recorders start and stop with
+            the query.
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
@@ -92,6 +98,7 @@ def start(
     own = location(checkpoint or checkpoint_beside(path, name))
     launch = Launch(name, streaming, own, mode, Sink.parse(sink), trigger, partitions, restart)
     check_launch(launch, layout)
+    launch = with_recorded_input(launch, layout, record_input=record_input)
     return start_launch(launch, path, STARTED, every=every, storage_options=storage_options)
 
 
@@ -152,14 +159,27 @@ def start_launch(
         followed = query if launch.restart is None else launch.checkpoint
         capture = following(followed, store, launch.name, every=every, spark=spark, storage_options=storage_options)
         supervised = None
+        recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
             supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
+            for recorder in () if launch.ends else recorders:
+                recorders[recorder] = Supervised(recorder.start, recorder.start(), back_off=launch.restart)
     except BaseException:
         query.stop()
+        for recorder in launch.recorders():
+            recorder.stop(launch.name)
         raise
     record_running(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
     handle = Running(
-        launch.name, store, launch.checkpoint, capture, query=query, launch=launch, every=every, supervised=supervised
+        launch.name,
+        store,
+        launch.checkpoint,
+        capture,
+        query=query,
+        launch=launch,
+        every=every,
+        supervised=supervised,
+        recorders=recorders,
     )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle

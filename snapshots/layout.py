@@ -82,6 +82,10 @@ class Layout:
         """The table of a query's plans."""
         return self._place(f"{query}/_plans")
 
+    def recording(self, query: str, source: int) -> Place:
+        """The recorded input of one of a query's sources, which are numbered from 0."""
+        return self._place(f"{query}/_inputs/{source}")
+
     def change_log(self, query: str, table: str) -> Place:
         """The change log of a state table."""
         return self._place(f"{query}/{table}")

@@ -30,7 +30,7 @@ _CORE, _READING, _VIEWS = "streamstate", "streamstate.state_inspect", "streamsta
 _ERRORS = "streamstate.errors"
 
 # Ancestors whose members are not ours to explain.
-_ANCESTORS = "object, BaseException, Exception, tuple, dict, Protocol"
+_ANCESTORS = "DataFrame, object, BaseException, Exception, tuple, dict, Protocol"
 
 # The modules before a class or its member, ``streamstate.state_inspect.history.`` before ``History.watch``.
 _MODULES = re.compile(r"^([a-z_]+\.)+(?=[A-Z])")
@@ -114,7 +114,9 @@ PAGES = {
         "Snapshot and state table", "The state of every operator at one epoch.", ("Snapshot", "StateTable")
     ),
     "inputs": Page(
-        "Input behind changes", "The input rows behind a key's change, and those that came too late.", ("Why", "Late")
+        "Input behind changes",
+        "The input rows behind a key's change, those that came too late, and recordings of input that is not kept.",
+        ("Why", "Late", "record", "recorded", "RecordedFrame", "Recorder"),
     ),
     "diff": Page("Differences", "What changed between two epochs, and why.", ("Diff", "DiffSummary")),
     "conditions": Page(

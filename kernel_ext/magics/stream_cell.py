@@ -12,6 +12,7 @@ from streamstate.magics.arguments import MagicParser, add_output, add_store, cou
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
 from streamstate.operations.restart_policy import BackOff
+from streamstate.recorded_input import with_recorded_input
 from streamstate.running import Running
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
@@ -69,6 +70,12 @@ def _parser() -> MagicParser:
         const=BackOff().restarts,
         help="restart the query if it fails, with growing delays, up to N times in ten minutes (default: 5)",
     )
+    parser.add(
+        "--record-input",
+        action="store_true",
+        help="record, in the store, the input of sources that do not keep it for good: all but files, Delta tables,\n"
+        "rate and recordings. So what an epoch read can be read again later",
+    )
     add_output(parser, "keep the handle in a variable")
     return parser
 
@@ -87,6 +94,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     sink = Sink.parse(args.sink)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     check_launch(launch, layout)
+    launch = with_recorded_input(launch, layout, record_input=args.record_input)
     pace = args.every or notebook.settings.every
     handle = start_launch(launch, store, notebook.running, every=pace, storage_options=options, say=print)
     notebook.use_store(store)

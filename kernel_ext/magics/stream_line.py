@@ -202,7 +202,12 @@ def _uncaptured(notebook: NotebookContext) -> list[StreamingQuery]:
 
     spark = running_session()
     known = {running.query.id for running in (STARTED | notebook.running).values() if running.query is not None}
-    return [] if spark is None else [query for query in spark.streams.active if query.id not in known]
+    if spark is None:
+        return []
+    from streamstate.snapshots.recording.record import recorder_queries
+
+    known |= recorder_queries()
+    return [query for query in spark.streams.active if query.id not in known]
 
 
 _VERBS = (

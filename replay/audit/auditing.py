@@ -19,7 +19,7 @@ from streamstate.errors import EpochGoneError, InvalidArgumentError, choices
 from streamstate.replay.audit.record import offsets_digest, recorded_states
 from streamstate.replay.audit.record_check import check_audit_record
 from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
-from streamstate.replay.forks.fork import fork, fork_before_first_epoch
+from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
@@ -156,7 +156,7 @@ class _AuditRun:
             fork_before_first_epoch(self.original.path, checkpoint, self.spark)
         else:
             changed = partitions if repartitioned else None
-            fork(self.original.path, checkpoint, at=self.span[0] - 1, partitions=changed, spark=self.spark)
+            fork_for_now(self.original.path, checkpoint, at=self.span[0] - 1, partitions=changed, spark=self.spark)
         # The query's plan may take the number from the session, so it is set there too.
         setting = {SHUFFLE_PARTITIONS: str(partitions)}
         runner = ForkRunner(

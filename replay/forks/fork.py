@@ -40,6 +40,7 @@ from streamstate.snapshots.checkpoint_files import (
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import Files, Volume, files_for, local_path, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.recording.trimming import pin_inputs
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_comparison import StateAt, state_differences
 
@@ -161,6 +162,20 @@ def fork(
         return ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit).build(at, verify)
 
 
+def fork_for_now(checkpoint: str, new_checkpoint: str, *, at: int, partitions: int | None, spark: SparkSession) -> Fork:
+    """As :func:`fork`, but retention keeps no recorded input for it."""
+    with never_overwriting():
+        builder = ForkBuilder(
+            Checkpoint(checkpoint, spark),
+            new_checkpoint,
+            files_for(spark, checkpoint, new_checkpoint),
+            spark,
+            partitions,
+        )
+        builder.stays = False
+        return builder.build(at, "files")
+
+
 def fork_before_first_epoch(
     checkpoint: str | os.PathLike[str], new_checkpoint: str | os.PathLike[str], spark: SparkSession
 ) -> Fork:
@@ -206,6 +221,8 @@ class ForkBuilder:
     spark: SparkSession | None
     partitions: int | None = None
     edit: EditInput | None = None
+    stays: bool = True
+    """Whether retention keeps recorded input that it would read."""
     _rewritten: RewrittenState | None = field(default=None, init=False)
 
     def build(self, at: int | None, verify: str) -> Fork:
@@ -214,6 +231,9 @@ class ForkBuilder:
         parent_id = self.original.query_id
         refuse_links_out(self.original.path)
         epoch = self._epoch(at)
+        planned = self.original.planned(epoch)
+        if planned is not None and self.stays:
+            pin_inputs(planned.offsets)
         contents = ForkContents.of(self.original, self.files, epoch)
         self._rewritten = self._planned_rewrite(epoch)
         self._claim_target()

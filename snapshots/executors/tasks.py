@@ -60,7 +60,7 @@ def write_changes(task: TableTask, batches: Batches) -> Batches:
                 yield from _settled(task, writer, epoch, spool)
                 spool.drop()
 
-    return _reported(task, written)
+    return reported(task, written)
 
 
 def write_keyframe(task: TableTask, batches: Batches) -> Batches:
@@ -73,7 +73,7 @@ def write_keyframe(task: TableTask, batches: Batches) -> Batches:
                 if batch.num_rows:
                     yield reports.epoch_done(batch[EPOCH][0].as_py(), 0, live=batch.num_rows)
 
-    return _reported(task, written)
+    return reported(task, written)
 
 
 def write_compared(epoch: int, task: TableTask, batches: Batches) -> Batches:
@@ -93,10 +93,10 @@ def write_compared(epoch: int, task: TableTask, batches: Batches) -> Batches:
             changes = _write_differences(task, writer, epoch, now, before)
             yield reports.epoch_done(epoch, changes, live=now.rows)
 
-    return _reported(task, written)
+    return reported(task, written)
 
 
-def _reported(task: TableTask, written: Callable[[DataFileWriter], Batches]) -> Batches:
+def reported(task: TableTask, written: Callable[[DataFileWriter], Batches]) -> Batches:
     """Run the work with a file to write to, then report the file."""
     folder = task.place.folder
     if folder is not None and not folder.is_dir():

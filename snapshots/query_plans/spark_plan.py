@@ -81,7 +81,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"
     made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
-    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, _fingerprint(analyzed)))
+    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, fingerprint(analyzed)))
 
 
 def _tables(physical: Any) -> dict[str, TablePlan]:
@@ -111,7 +111,7 @@ def _without_time(table: TablePlan, later: TablePlan) -> TablePlan:
     return replace(table, columns=columns, needs_spark=needs_spark)
 
 
-def _fingerprint(analyzed: Any) -> str:
+def fingerprint(analyzed: Any) -> str:
     """A hash of an analysed plan's text without what differs from one start to the next, and without its sources."""
     texts = []
     for node in walk(analyzed):

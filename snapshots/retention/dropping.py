@@ -34,6 +34,7 @@ from streamstate.snapshots.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.recording.trimming import trim_inputs
 from streamstate.snapshots.registry import required_query
 from streamstate.snapshots.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.retention.rewriting import Rewrite, drop
@@ -85,7 +86,8 @@ def keep(
     An epoch is kept if ``last``, ``since`` or ``one_in`` keeps it; the newest captured one always is. The changes of
     dropped epochs are folded into the next kept one. Captures and readers, here or in other processes, are not
     disturbed: a snapshot that is held keeps its rows, and files that leave a table stay on disk for the grace period. A
-    run that is killed does no harm, and the next one finishes its work.
+    run that is killed does no harm, and the next one finishes its work. Of input that was recorded with the query,
+    what neither a kept epoch nor a fork needs is dropped too.
 
     Args:
         store: the store's path.
@@ -117,6 +119,8 @@ def keep(
     if dry_run:
         return _dry_run(layout, name, policy)
     progress = progress or silent
+    before = Manifest(layout, name)
+    before.refresh()
     freed, kept, dropped = _run(layout, name, query_id, policy, progress)
     progress("deleting files past their grace period", None)
     tables = {table for entry in kept for table in entry.tables}
@@ -124,6 +128,7 @@ def keep(
     for place in places:
         remember_removed(place, grace)
     deleted = sum(len(sweep(place, grace)) for place in places)
+    trim_inputs(layout, name, before.entries, kept, grace)
     captured = sum(entry.captured for entry in kept)
     return RetentionReport(name, layout.root, tuple(dropped), captured, freed, deleted)
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
+from streamstate.snapshots.recording.sources import forgotten
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 from streamstate.state_inspect.inputs.archived_files import Archive
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EXECUTION = "org.apache.spark.sql.execution."
-_NOT_KEPT = {"socket": "a socket", "MemoryStream": "memory"}
 # A modification time that went through a float.
 _SAME_MILLISECOND = 1
 _GONE = "is gone"
@@ -141,13 +141,12 @@ class SourceReader:
         )
 
     def _check(self, leaf: Any) -> None:
-        text = str(leaf.sourceName() if kind_of(leaf).startswith("StreamingRelation") else leaf.toString())
-        for name, what in _NOT_KEPT.items():
-            if name in text:
-                raise NotReplayableError(
-                    f"The query reads from {what}, which does not keep its input: what an epoch read is gone.\n"
-                    "Use a source that keeps its input, such as files, Kafka, Delta or rate."
-                )
+        if what := forgotten(leaf):
+            raise NotReplayableError(
+                f"The query reads from {what}, which does not keep its input: what an epoch read is gone.\n"
+                "Record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)"
+                " or streamstate.record."
+            )
 
     def _nothing(self, leaf: Any, *, streaming: bool) -> Any:
         plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
