@@ -13,7 +13,7 @@ from browser.stores import Written
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.state_inspect.keys import parse_value, value_text
+from streamstate.state_inspect.keys import parse_value, row_number_column, value_text
 
 pytestmark = pytest.mark.usefixtures("read_from_files")
 
@@ -99,3 +99,11 @@ def test_text_of_the_wrong_type_is_rejected() -> None:
     for text, kind in (("seven", pa.int64()), ("[1", pa.list_(pa.int64()))):
         with pytest.raises(InvalidArgumentError, match=r"Invalid k=.*expected a value of type"):
             parse_value(text, pa.field("k", kind))
+
+
+def test_the_column_that_numbers_the_rows_of_a_join() -> None:
+    """It is the last of a side's key, under the name that Spark had left for it."""
+    assert row_number_column("op0_left", ["field0", "index"]) == "index"
+    assert row_number_column("op0_right", ["index", "index_2"]) == "index_2"
+    assert row_number_column("op0_left", ["index"]) is None
+    assert row_number_column("op0", ["user", "index"]) is None
