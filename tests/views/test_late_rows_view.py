@@ -84,7 +84,7 @@ def test_the_still_form_has_pictures_and_no_markup_from_the_store() -> None:
     bundle, _ = LateRowsView(frame(), query="<i>q</i>")._repr_mimebundle_()
     html = bundle["text/html"]
     assert html.count("<svg") == 2
-    assert html.count('aria-label="L') == 2
+    assert html.count('role="img" aria-label="') == 2
     assert "<b>" not in html
     assert "<i>" not in html
     assert "<script" not in html
