@@ -39,6 +39,7 @@ class Recorder:
         self._users: set[str] = set()
         self._query_id: str | None = None
         self._trigger: dict[str, Any] = {}
+        self._stopped = False
 
     @property
     def active(self) -> bool:
@@ -48,7 +49,9 @@ class Recorder:
     @property
     def error(self) -> str | None:
         """Why it failed, in one line; None if it did not."""
-        failed = None if self.query is None or self.query.isActive else self.query.exception()
+        # A batch that is under way when the query is stopped fails with it.
+        over = self.query is not None and not self.query.isActive and not self._stopped
+        failed = self.query.exception() if self.query is not None and over else None
         if failed is None:
             return None
         lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
@@ -90,6 +93,7 @@ class Recorder:
             forgets = any(forgotten(leaf) for leaf in distinct_sources(self.frame._jdf.queryExecution().analyzed()))
             checkpoint = f"{self._checkpoint}/{turn}" if forgets else self._checkpoint
             self._query_id = None
+            self._stopped = False
             writer = self.frame.writeStream.option("checkpointLocation", checkpoint)
             if self._trigger:
                 writer = writer.trigger(**self._trigger)
@@ -107,6 +111,7 @@ class Recorder:
         with self._lock:
             self._users = self._users - {user} if user is not None else set()
             if self.query is not None and not self._users:
+                self._stopped = self.active
                 self.query.stop()
 
     def _append(self, rows: DataFrame, epoch: int, checkpoint: str) -> None:
