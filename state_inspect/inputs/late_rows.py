@@ -111,9 +111,9 @@ def _came(query: RecordedQuery, epoch: int, number: int | None) -> _Came:
         if side.came.is_aggregation:
             group = F.struct(*source.key_columns(side), F.lit(epoch))
         frames.append(side.rows.select(F.lit(epoch).alias(_EPOCH), late_by.alias(_LATE_BY), group.alias(_GROUP)))
-    watermark = next((side.came.watermark for side in sides if side.came.late is not None), None)
-    in_groups = watermark is not None and any(side.came.is_aggregation for side in sides)
-    return _Came(source, _union(frames), watermark, in_groups)
+    passed = next((side.came.watermark for side in sides if side.came.late is not None), None)
+    in_groups = passed is not None and any(side.came.is_aggregation for side in sides)
+    return _Came(source, _union(frames), passed, in_groups)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

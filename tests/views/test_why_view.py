@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from inputs.test_why import EPOCHS, START, right_of, rows_of_file, run_in_append_mode
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from synthetic import write
 
 import streamstate as ss
+from inputs.streams import EPOCHS, JOINED, START, read, right_of, rows_of_file, run, write_files
 from streamstate.errors import UnknownEpochError
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
@@ -35,28 +35,20 @@ KEY = {"hour": HOUR, "user": "a"}
 """A window that gets rows in epochs 1 and 2 and ends in epoch 3."""
 
 
-def source(spark: SparkSession, folder: Path, side: str) -> DataFrame:
-    """A stream of one file per epoch."""
-    reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder / side)).withWatermark("ts", "30 minutes")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The input of two sources."""
     made = tmp_path_factory.mktemp("why_view")
     for side, seed in (("left", 0), ("right", 100)):
-        (made / side).mkdir()
-        for epoch in range(EPOCHS):
-            rows_of_file(epoch, seed).to_parquet(made / side / f"{epoch}.parquet")
+        write_files(made / side, [rows_of_file(epoch, seed) for epoch in range(EPOCHS)])
     return made
 
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, folder: Path) -> ss.History:
     """Counts by hour and user, in append mode."""
-    query = source(spark, folder, "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
-    return run_in_append_mode(query, folder)
+    query = read(spark, folder / "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
+    return run(query, folder, "append")[0]
 
 
 def input_of(folder: Path, epoch: int) -> list[str]:
@@ -212,9 +204,10 @@ def test_a_join_shows_the_changes_and_the_input_of_both_sides(
 ) -> None:
     """A key of a join has many rows, so that there is no single one before and after."""
     (tmp_path / "left").symlink_to(folder / "left")
-    joined = "user = ruser AND rts BETWEEN ts - INTERVAL 1 HOUR AND ts + INTERVAL 1 HOUR"
-    query = source(spark, folder, "left").join(right_of(lambda side, _: source(spark, folder, side)), F.expr(joined))
-    history = run_in_append_mode(query, tmp_path)
+    query = read(spark, folder / "left").join(
+        right_of(lambda side, delay: read(spark, folder / side, delay)), F.expr(JOINED)
+    )
+    history, _ = run(query, tmp_path, "append")
     key: Any = {"field0": "a", "index": 0}
     panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=2)))
     assert panel.problem == ""
