@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from inputs.streams import EPOCHS, JOINED, START, read, right_of, rows_of_file, run, write_files
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from synthetic import write
 
 import streamstate as ss
-from inputs.streams import EPOCHS, JOINED, START, read, right_of, rows_of_file, run, write_files
 from streamstate.errors import UnknownEpochError
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
@@ -204,9 +204,8 @@ def test_a_join_shows_the_changes_and_the_input_of_both_sides(
 ) -> None:
     """A key of a join has many rows, so that there is no single one before and after."""
     (tmp_path / "left").symlink_to(folder / "left")
-    query = read(spark, folder / "left").join(
-        right_of(lambda side, delay: read(spark, folder / side, delay)), F.expr(JOINED)
-    )
+    right = right_of(lambda side, delay: read(spark, folder / side, delay))
+    query = read(spark, folder / "left").join(right, F.expr(JOINED))
     history, _ = run(query, tmp_path, "append")
     key: Any = {"field0": "a", "index": 0}
     panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=2)))
