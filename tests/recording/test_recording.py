@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 from pyspark.sql import functions as F
 
 import streamstate as ss
@@ -57,13 +58,20 @@ def read_of(frame: DataFrame, folder: Path) -> list[Any]:
     return found
 
 
-def test_the_input_of_a_socket_can_be_read_again(spark: SparkSession, server: LineServer, tmp_path: Path) -> None:
+def test_the_input_of_a_socket_can_be_read_again(
+    shell: Shell, spark: SparkSession, server: LineServer, tmp_path: Path
+) -> None:
     """Counts equal Spark's at every epoch, also after a restart; the rows behind a change are those that were sent."""
+    shell.names.update(words=words, server=server)
+    cell = f"%%stream words --store {tmp_path / 'store'} --trigger 100ms --record-input\nwords(server.stream(spark))"
     store = tmp_path / "store"
     sent = [[f"{'abc'[number % 3]}{run}.{number}" for number in range(30)] for run in (1, 2)]
     said: dict[int, int] = {}
     for run, lines in enumerate(sent, start=1):
-        running = ss.start(words(server.stream(spark)), "words", store, trigger="100ms", record_input=True)
+        if run == 1:
+            running = ss.start(words(server.stream(spark)), "words", store, trigger="100ms", record_input=True)
+        else:
+            running = shell.run(cell)
         server.send(lines, connections=run)
         until_there(store / "words" / "_inputs" / "0", 30 * run)
         query = running.query
