@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError, UnknownColumnError, choices
+from streamstate.errors import InvalidArgumentError, choices
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
@@ -17,12 +17,13 @@ from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.registry import ForkPoint
 from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys
+from streamstate.state_inspect.asked_condition import condition_in_parts, condition_on, table_of_condition
 from streamstate.state_inspect.branches.ancestors import same_branch
 from streamstate.state_inspect.branches.branch_diff import branch_diff
 from streamstate.state_inspect.branches.compared_epochs import compared_epochs
 from streamstate.state_inspect.branches.comparison import Comparison
 from streamstate.state_inspect.branches.fingerprints import fingerprint_frame
-from streamstate.state_inspect.conditions import Condition, ConditionInPart, first_epoch, spans, spans_per_key
+from streamstate.state_inspect.conditions import first_epoch, spans, spans_per_key
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
@@ -38,22 +39,17 @@ from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
 from streamstate.state_inspect.inputs.late_rows import late_rows
 from streamstate.state_inspect.inputs.why import Why, explained
-from streamstate.state_inspect.keys import check_columns, key_of, typed_key
 from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
 from streamstate.state_inspect.results.results import (
     RESULT,
-    plan_throughout,
     result_plan,
     results_shown,
     shown_columns,
     state_of,
     table_of_result,
-    with_result,
     with_results,
 )
 from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
@@ -374,10 +370,10 @@ class History:
             17
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = self._condition_table(predicate, table, key)
+        chosen = table_of_condition(self._recorded, predicate, table, key)
         if not key and not state_of(chosen)[1] and not self._recorded.is_soon_read(chosen, -1):
             return first_epoch_in_files(self._recorded, chosen, predicate)
-        condition = self._condition(predicate, chosen, key)
+        condition = condition_on(self._recorded, predicate, chosen, key)
         return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
 
     @consistent_read()
@@ -402,8 +398,8 @@ class History:
             >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = self._condition_table(predicate, table, key)
-        parts, index = self._condition_in_parts(predicate, chosen, key), self._recorded.index
+        chosen = table_of_condition(self._recorded, predicate, table, key)
+        parts, index = condition_in_parts(self._recorded, predicate, chosen, key), self._recorded.index
         if per_key:
             names = shown_columns(self._recorded, chosen).key_columns
             return spans_per_key(parts, index, self._recorded.known_entries, names)
@@ -441,7 +437,7 @@ class History:
             ...     run_the_query()
         """
         self._recorded.live_entry()  # raises if no epoch is captured
-        chosen = self._condition_table(predicate, table, key)
+        chosen = table_of_condition(self._recorded, predicate, table, key)
         return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
 
     @consistent_read()
@@ -629,50 +625,6 @@ class History:
             ['result']
         """
         return results_shown(self._recorded)
-
-    def _condition_table(self, predicate: str, table: str | None, key: dict[str, Any]) -> str:
-        """The table that a condition is about; without a name the result, if it has the columns, else the state."""
-        if table is None and RESULT in self.results():
-            columns = shown_columns(self._recorded, RESULT)
-            try:
-                predicate_sql(predicate, columns.columns, RESULT)
-                check_columns(key_of(key, columns.key_columns), columns.key_columns, RESULT)
-            except UnknownColumnError:
-                pass
-            else:
-                return RESULT
-        return table if table is not None and state_of(table)[1] else choose_table(table, self.tables(), self.name)
-
-    def _condition(self, predicate: str, table: str, key: dict[str, Any]) -> Condition:
-        columns = shown_columns(self._recorded, table)
-        given = key_of(key, columns.key_columns)
-        check_columns(given, columns.key_columns, table)
-        state, is_result = state_of(table)
-        if not is_result:
-            versions = self._recorded.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
-            return Condition(predicate, table, versions, key)
-        return Condition(
-            predicate, table, self._of_result(state, lambda name: self._recorded.interval_table(name, -1)), key
-        )
-
-    def _of_result(self, state: str | None, versions: Callable[[str], IntervalTable]) -> IntervalTable:
-        """Versions of the result at all epochs, computed from those of the state."""
-        epochs = self._recorded.entries().captured
-        name = table_of_result(self._recorded, state, self.tables(), epochs[-1])
-        plan = plan_throughout(self._recorded, name, epochs[0], epochs[-1])
-        return with_result(versions(name), plan, name, epochs[-1])
-
-    def _condition_in_parts(self, predicate: str, table: str, key: dict[str, Any]) -> Iterator[ConditionInPart]:
-        if key:
-            condition = self._condition(predicate, table, key)
-            yield ConditionInPart(condition, -1, condition.table.high)
-            return
-        state, is_result = state_of(table)
-        if is_result:
-            state = table_of_result(self._recorded, state, self.tables(), self._recorded.live_entry().epoch)
-        for part in self._recorded.parts(state or table):
-            rows = self._of_result(state, part.has) if is_result else part.table
-            yield ConditionInPart(Condition(predicate, table, rows, {}), part.first, part.last)
 
     @consistent_read()
     def __repr__(self) -> str:
