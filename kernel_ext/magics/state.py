@@ -161,6 +161,8 @@ def _answer(
     notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None, moment: datetime | None
 ) -> Any:
     """What the line asks for; without a table the query's result, where it is known."""
+    from streamstate.state_inspect.results.results import state_of
+
     if table is None and not (args.timeline or args.dashboard) and history.captured():
         table = next(iter(history.results()), None)
     if args.diff:
@@ -171,7 +173,8 @@ def _answer(
     if not (args.at is not None or moment or args.key or args.where or args.top or args.by):
         return _view(notebook, args, history, table)
     snapshot = history.live() if args.at is None and moment is None else history.at(args.at, timestamp=moment)
-    state = snapshot.table(table)
+    of, is_result = state_of(table)
+    state = snapshot.result(of) if is_result else snapshot.table(table)
     return _one_key(state, args.key) if args.key else _rows(notebook, args, state)
 
 

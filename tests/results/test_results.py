@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import functions as F
 
 import streamstate as ss
@@ -150,7 +151,9 @@ def only_spark(spark: SparkSession, files: Path, tmp_path_factory: pytest.TempPa
     return folder / "store", returned, names
 
 
-def test_spark_computes_what_duckdb_cannot(spark: SparkSession, files: Path, only_spark: Captured) -> None:
+def test_spark_computes_what_duckdb_cannot(
+    spark: SparkSession, files: Path, only_spark: Captured, bare_shell: Shell
+) -> None:
     """Bit for bit what the query returned; what does not depend on the order of rows, as in a batch query."""
     store, returned, names = only_spark
     kept = [name for name in names if name not in IN_ORDER]
@@ -168,6 +171,7 @@ def test_spark_computes_what_duckdb_cannot(spark: SparkSession, files: Path, onl
     assert row["distinct"] == live.page(where="g IS NOT DISTINCT FROM " + repr(first))["distinct"][0]
     largest = live.page(limit=1, order_by="distinct", descending=True)["distinct"][0]
     assert largest == max(live.to_pandas()["distinct"])
+    assert bare_shell.run(f"%state q --store {store} --top 1 --by distinct")["distinct"][0] == largest
     other = spark.newSession()
     statement = ss.open_store(store).sql("FROM q.result VERSION AS OF 1", engine="spark", spark=other)
     compared(statement.to_arrow(), returned[1], names)

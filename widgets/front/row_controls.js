@@ -60,7 +60,7 @@ function conditionInput(send) {
   const node = element("input", {
     type: "search",
     class: "where",
-    placeholder: "SQL: count > 10",
+    placeholder: "SQL: column > 10",
     "aria-label": "Condition in SQL",
     spellcheck: "false",
     autocomplete: "off",
