@@ -18,6 +18,7 @@ from streamstate.snapshots.names import unused
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
+from streamstate.snapshots.spark.current_time import at_time, has_current_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 
 if TYPE_CHECKING:
@@ -72,11 +73,15 @@ def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
 
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
-    tables = _tables(incremental(spark, analyzed, mode).sparkPlan())
     jvm: Any = spark._jvm
-    if analyzed.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
-        # Spark replaces the current time by that of the epoch before it plans: what depends on it, two times tell.
-        later = _tables(incremental(spark, analyzed, mode, now=EpochClock(began_at=_ANOTHER_TIME)).sparkPlan())
+
+    def planned_at(clock: EpochClock) -> dict[str, TablePlan]:
+        return _tables(incremental(spark, at_time(jvm, analyzed, clock), mode, now=clock).sparkPlan())
+
+    tables = planned_at(EpochClock())
+    if has_current_time(jvm, analyzed):
+        # What depends on the time, two times tell.
+        later = planned_at(EpochClock(began_at=_ANOTHER_TIME))
         tables = {name: _without_time(table, later[name]) for name, table in tables.items()}
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
 
@@ -236,47 +237,3 @@ class _Carrier:
 
     def _list(self, items: Any) -> Any:
         return scala_list(self._jvm, items)
-
-
-class _PartialFunction:
-    """A ``scala.PartialFunction`` that asks Python."""
-
-    def __init__(self, change: Callable[[Any], Any | None]) -> None:
-        self._change = change
-
-    def apply(self, value: Any) -> Any:
-        return self._change(value)
-
-    def isDefinedAt(self, value: Any) -> bool:  # noqa: N802 (Scala calls it by this name)
-        return self._change(value) is not None
-
-    def applyOrElse(self, value: Any, default: Any) -> Any:  # noqa: N802
-        made = self._change(value)
-        return default.apply(value) if made is None else made
-
-    class Java:
-        implements = ("scala.PartialFunction",)
-
-
-def at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
-    """The plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
-    if not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()):
-        return plan
-    from pyspark import SparkContext
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    # Python is asked about each expression, so only where that is needed.
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 (PySpark's own way)
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    batch_time = jvm.org.apache.spark.sql.catalyst.expressions.CurrentBatchTimestamp
-
-    def replaced(expression: Any) -> Any | None:
-        kind = kind_of(expression)
-        if kind == "CurrentTimestamp":
-            zone = jvm.scala.Option.apply("Dummy TimeZoneId")
-            return batch_time(clock.began_at, expression.dataType(), zone).toLiteral()
-        if kind in ("LocalTimestamp", "CurrentDate"):
-            return batch_time(clock.began_at, expression.dataType(), expression.timeZoneId()).toLiteral()
-        return None
-
-    return plan.transformAllExpressions(_PartialFunction(replaced))

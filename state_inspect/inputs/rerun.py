@@ -19,11 +19,11 @@ from streamstate.snapshots.checkpoint_files import why_unavailable
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.spark_plan import STATEFUL
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
-    at_time,
     operator_inputs,
     stateful_nodes,
     with_leaves,

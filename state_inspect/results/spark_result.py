@@ -20,6 +20,7 @@ from streamstate.snapshots.query_plans.plan_record import PlannedColumn, TablePl
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.spark_plan import SAVES, SESSION_SAVE, STATEFUL, nodes_above
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.current_time import has_current_time
 from streamstate.snapshots.spark.incremental import incremental
 
 if TYPE_CHECKING:
@@ -108,9 +109,8 @@ class SparkResult:
 
     def _has_time(self) -> bool:
         """Whether an expression that Spark replaces by the time of an epoch stands above the state, or in it."""
-        pattern = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
         return any(
-            expression.containsPattern(pattern)
+            has_current_time(self._jvm, expression)
             for node in _above_input(self._planned.analyzed)
             for expression in each(node.expressions())
         )

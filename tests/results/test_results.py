@@ -491,7 +491,7 @@ def test_integers_that_wrap_around_are_left_to_spark(spark: SparkSession, files:
     """Without ANSI mode, an overflow gives another number and no error."""
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        history, _, _ = captured(
+        history, returned, names = captured(
             spark,
             files,
             tmp_path,
@@ -499,9 +499,10 @@ def test_integers_that_wrap_around_are_left_to_spark(spark: SparkSession, files:
         )
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
-    row = history.live().result().to_arrow().to_pylist()[0]
+    row = history.live().table("result").to_arrow().to_pylist()[0]
     assert row["twice"] == "multiply of long needs Spark"
     assert isinstance(row["mean"], float)
+    compared(history.live().result().to_arrow(), returned[EPOCHS - 1], names)
 
 
 def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> None:
