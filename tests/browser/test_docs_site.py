@@ -101,9 +101,12 @@ def test_the_search_works_without_a_server(opened: OpenedSite) -> None:
     assert opened.messages == []
 
 
-def test_the_screenshot_matches_the_theme(opened: OpenedSite) -> None:
-    """Exactly one of the two screenshots is visible, and it loads."""
+def test_the_screenshots_match_the_theme(opened: OpenedSite) -> None:
+    """Exactly one of the two of each picture is visible, and it loads."""
     opened.go("start/quickstart.html")
-    shown = [image for image in opened.page.locator("img.screenshot").all() if image.is_visible()]
-    assert len(shown) == 1
-    assert shown[0].evaluate("image => image.complete && image.naturalWidth > 0")
+    images = opened.page.locator("img.screenshot").all()
+    shown = [image for image in images if image.is_visible()]
+    assert 2 * len(shown) == len(images) > 0
+    dark = [(image.get_attribute("src") or "").endswith("-dark.png") for image in shown]
+    assert len(set(dark)) == 1
+    assert all(image.evaluate("image => image.complete && image.naturalWidth > 0") for image in shown)

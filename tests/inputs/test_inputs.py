@@ -38,7 +38,7 @@ class Sources:
         self.spark = spark
         self.folder = folder
 
-    def written(self, kind: str, count: int, *, partitioned: bool = False) -> Path:
+    def written(self, kind: str, count: int, *, partitioned: bool = False, called: str = " [x]%20") -> Path:
         """A folder with some files of 20 rows each, whose names have a space, brackets and a percent sign."""
         folder = self.folder / kind
         for number in range(0 if folder.exists() else count):
@@ -49,14 +49,16 @@ class Sources:
             place = folder / f"p={number % 2}" if partitioned else folder
             place.mkdir(parents=True, exist_ok=True)
             [part] = (self.folder / f"_{kind}{number}").glob("part*")
-            part.rename(place / f"{number:03d} [x]%20.{kind}")
+            part.rename(place / f"{number:03d}{called}.{kind}")
         return folder
 
     def read(self, kind: str, count: int = 4, each: int = 1, *, partitioned: bool = False) -> DataFrame:
         """A stream of such a folder."""
         schema = "value string" if kind == "text" else COLUMNS + ", p int" * partitioned
         reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", each).format(kind)
-        return reader.load(str(self.written(kind, count, partitioned=partitioned)))
+        # Spark takes brackets for a pattern, and reads n such files of a batch n times each.
+        called = " [x]%20" if each == 1 else " x%20"
+        return reader.load(str(self.written(kind, count, partitioned=partitioned, called=called)))
 
 
 def counted(frame: DataFrame) -> DataFrame:

@@ -196,11 +196,16 @@ CASES = {
 
 
 OFTEN = ("window", "join, fullOuter", "transformWithState")
+# An inner and a full outer join show what these do.
+SELDOM = ("join, leftOuter", "join, rightOuter", "join, leftSemi")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.slow) for name in CASES]
-)
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    """When a case is run."""
+    return [pytest.mark.exhaustive] if name in SELDOM else [] if name in OFTEN else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in CASES])
 def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path, name: str) -> None:
     """Exactly those that reached the operator with the key, and were not late."""
     case = CASES[name]
