@@ -144,7 +144,7 @@ def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
     relation = scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD")
     nothing, streaming = jvm.scala.Option.empty(), False
     defaults = (getattr(relation, f"apply$default${at}")() for at in (3, 4))
-    last = getattr(scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD"), "fromDataset$default$4")()
+    last = getattr(relation, "fromDataset$default$4")()
     plan = relation.apply(
         node.output(), node.execute(), *defaults, streaming, nothing, session, nothing, nothing, last
     )  # fmt: skip
