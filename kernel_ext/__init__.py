@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from streamstate.snapshots.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
     from streamstate.starting import start
+    from streamstate.variables.columns import shared_column
+    from streamstate.variables.shared_variable import SharedVariable, shared
     from streamstate.state_inspect import (
         Comparison,
         Cut,
@@ -72,6 +74,7 @@ __all__ = [
     "Result",
     "RetentionReport",
     "Running",
+    "SharedVariable",
     "Snapshot",
     "StateTable",
     "StepReport",
@@ -98,6 +101,8 @@ __all__ = [
     "rescale",
     "rescale_advice",
     "session",
+    "shared",
+    "shared_column",
     "start",
     "start_offsets",
     "step",
@@ -128,6 +133,8 @@ _HOMES = {
     **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.recording.record"),
     "Recorder": "streamstate.snapshots.recording.recorder",
     **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.dropping"),
+    **dict.fromkeys(["SharedVariable", "shared"], "streamstate.variables.shared_variable"),
+    "shared_column": "streamstate.variables.columns",
     **dict.fromkeys(
         ["Comparison", "Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],
         "streamstate.state_inspect",

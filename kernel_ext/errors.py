@@ -11,7 +11,8 @@ StreamStateError
 │   ├── NoResultError
 │   ├── UnknownColumnError
 │   ├── UnknownEpochError
-│   └── UnknownCutError
+│   ├── UnknownCutError
+│   └── UnknownVariableError
 ├── InvalidArgumentError (ValueError): an argument with an invalid value
 │   ├── InvalidNameError
 │   ├── NaiveTimestampError
@@ -38,6 +39,9 @@ StreamStateError
 ├── ForkError (RuntimeError): a fork cannot be created there, or differs from its original
 ├── RescaleError (RuntimeError): a state could not be repartitioned; the checkpoint is unchanged
 ├── CaptureError (RuntimeError): a capture failed
+├── VariableError (RuntimeError): a shared variable cannot be used
+│   ├── VariableConflictError
+│   └── TransportError (also ConnectionError)
 ├── WaitTimeoutError (TimeoutError): a wait took longer than its timeout
 ├── TimeLimitError (TimeoutError): an SQL query exceeded its time limit
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
@@ -84,15 +88,19 @@ __all__ = [
     "StoreError",
     "StreamStateError",
     "TimeLimitError",
+    "TransportError",
     "UnknownColumnError",
     "UnknownCutError",
     "UnknownEpochError",
     "UnknownNameError",
     "UnknownQueryError",
     "UnknownTableError",
+    "UnknownVariableError",
     "UnsupportedStateError",
     "UntrustedCheckpointError",
     "UntrustedStoreError",
+    "VariableConflictError",
+    "VariableError",
     "WaitTimeoutError",
 ]
 
@@ -110,6 +118,7 @@ _EXTRAS = {
         "vl_convert": "vl-convert",
     },
     "sidecar": {"obstore": "obstore", "prometheus_client": "prometheus-client"},
+    "variables": {"redis": "redis", "datasketches": "datasketches"},
 }
 
 
@@ -172,6 +181,10 @@ class UnknownEpochError(UnknownNameError):
 
 class UnknownCutError(UnknownNameError):
     """No epochs of some queries reflect the same input; the message names the nearest that do."""
+
+
+class UnknownVariableError(UnknownNameError):
+    """The store has no shared variable of that name."""
 
 
 class InvalidArgumentError(StreamStateError, ValueError):
@@ -354,6 +367,18 @@ class CaptureError(StreamStateError, RuntimeError):
     """A capture failed, or cannot do what was requested."""
 
 
+class VariableError(StreamStateError, RuntimeError):
+    """A shared variable cannot be used: it is not bound, its version is gone, or it is used in the wrong place."""
+
+
+class VariableConflictError(VariableError):
+    """Another has set or declared a shared variable otherwise."""
+
+
+class TransportError(VariableError, ConnectionError):
+    """The place that holds shared variables while queries run cannot be reached."""
+
+
 class WaitTimeoutError(StreamStateError, TimeoutError):
     """A wait took longer than its timeout; the work continues."""
 
@@ -385,7 +410,7 @@ class MissingDependencyError(StreamStateError, ImportError):
         return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: pip install 'streamstate[{extra}]'")
 
 
-def require_extra(extra: Literal["spark", "notebook", "sidecar"]) -> None:
+def require_extra(extra: Literal["spark", "notebook", "sidecar", "variables"]) -> None:
     """Check that the packages of an extra are installed; nothing is imported.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
 from streamstate.magics.notebook_context import NotebookContext
+from streamstate.magics.shared import SHARED
 from streamstate.magics.snapshots import SNAPSHOTS
 from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
@@ -22,7 +23,7 @@ from streamstate.running import ACTIVE
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-MAGICS = (STREAM_CELL, STREAM_LINE, STATE, STATESQL, SNAPSHOTS)
+MAGICS = (STREAM_CELL, STREAM_LINE, STATE, STATESQL, SNAPSHOTS, SHARED)
 
 _loaded: dict[int, Extension] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.restart_policy import BackOff
     from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.variables.shared_variable import SharedVariable
 
 MODES = ("update", "append", "complete")
 
@@ -93,6 +94,8 @@ class Launch:
     partitions: int | None = None
     restart: BackOff | None = None
     """When to restart the query if it fails; None: never."""
+    shared: tuple[SharedVariable, ...] = ()
+    """The shared variables that its epochs are bound to; its frame reads the source that binds them."""
 
     @property
     def ends(self) -> bool:
@@ -126,7 +129,7 @@ class Launch:
         try:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
-            with _partitions(self.frame.sparkSession, self.partitions):
+            with _partitions(self.frame.sparkSession, self.partitions), self._bound_run():
                 return writer.start(self.sink.path)
         except BaseException as error:
             for recorder in idle:
@@ -134,6 +137,14 @@ class Launch:
             if isinstance(error, PySparkException):
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
             raise
+
+
+    def _bound_run(self) -> AbstractContextManager[None]:
+        if not self.shared:
+            return nullcontext()
+        from streamstate.variables.bound_query import bound_run
+
+        return bound_run(self.frame, self.checkpoint)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture_plan import Every
     from streamstate.snapshots.follow import Capture
     from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
 ACTIVE = ("running", "restarting", "followed")
@@ -67,6 +68,15 @@ class Running:
         self.launch = launch
         self.every = every
         self._stopped = False
+        self._versions: VersionPump | None = None
+        if launch is not None and launch.shared:
+            from streamstate.variables.version_pump import VersionPump
+
+            self._versions = VersionPump(launch.shared, launch.checkpoint, launch.frame.sparkSession, self._goes_on)
+
+    def _goes_on(self) -> bool:
+        """Whether the query may still commit epochs."""
+        return self.state in ACTIVE
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -98,7 +108,7 @@ class Running:
             rate=self._rate(),
             rows=self._rows(),
             capture=captured.state,
-            error=self._failure() or self._unrecorded() or captured.error or captured.tidy_error,
+            error=self._failure() or self._unrecorded() or captured.error or captured.tidy_error or self._unwritten(),
             restart=self.supervised.next_start if self.supervised is not None else None,
         )
 
@@ -155,6 +165,8 @@ class Running:
         if self.query is None:
             self._stopped = True
         self._stop_recorders()
+        if self._versions is not None:
+            self._versions.stop()
         self.capture.end()
         while on_status is not None and self.capture.status.state not in ("stopped", "failed"):
             on_status(self.status())
@@ -224,6 +236,10 @@ class Running:
             if recorder.error is not None and (supervised is None or supervised.over):
                 return f"the recorder of {recorder.path} failed: {recorder.error}"
         return None
+
+    def _unwritten(self) -> str | None:
+        """Why versions of shared variables are not written to the store."""
+        return None if self._versions is None else self._versions.error
 
     def _stop_recorders(self) -> None:
         for recorder, supervised in self._recorders.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_op
 from streamstate.operations.rescale_rollback import recover
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
+from streamstate.shared_launch import chosen_variables, with_shared_variables
 from streamstate.snapshots.capture_plan import CaptureInterval
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streamstate.operations.restart_policy import BackOff
     from streamstate.snapshots.capture_plan import Every
     from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.variables.shared_variable import SharedVariable
 
 EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
 
@@ -47,6 +49,7 @@ def start(
     partitions: int | None = None,
     restart: BackOff | None = None,
     record_input: bool = False,
+    shared: Sequence[str | SharedVariable] = (),
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -69,6 +72,8 @@ def start(
         record_input: record the input of the query's sources that do not keep it for good, in the store, as
             :func:`record` does: of all but files, Delta tables, rate and recordings. The recorders start and stop with
             the query.
+        shared: the shared variables that the query's operators use: names, or what :func:`shared` returned. Each
+            epoch is bound to a version of each.
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
@@ -81,6 +86,7 @@ def start(
         NoStateError: if the query keeps no state.
         NotACheckpointError: if ``checkpoint`` is a directory with other contents.
         QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
+        UnknownVariableError: if the store has no shared variable of a name.
         StoreError: if the store cannot be read or written.
 
     Example:
@@ -95,10 +101,11 @@ def start(
         whole_number(partitions, "partitions")
     check_options(name, layout, mode=mode, trigger=trigger, sink=sink)
     streaming = streaming_frame(frame, "frame")
+    variables = chosen_variables(path, shared, storage_options)
     own = location(checkpoint or checkpoint_beside(path, name))
     launch = Launch(name, streaming, own, mode, Sink.parse(sink), trigger, partitions, restart)
     check_launch(launch, layout)
-    launch = with_recorded_input(launch, layout, record_input=record_input)
+    launch = with_shared_variables(with_recorded_input(launch, layout, record_input=record_input), variables)
     return start_launch(launch, path, STARTED, every=every, storage_options=storage_options)
 
 

@@ -69,6 +69,7 @@ def replay(
     edit: Any = None,
     mode: str = "update",
     watermark: Watermark | None = None,
+    shared: Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,
 ) -> Replay:
@@ -91,6 +92,7 @@ def replay(
         edit: changes to the state before the first epoch; see :func:`streamstate.fork`.
         mode: the output mode.
         watermark: see :func:`streamstate.step`.
+        shared: values for shared variables; see :func:`streamstate.step`.
         spark: the session; by default the running one, or an embedded one.
         progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
@@ -131,6 +133,7 @@ def replay(
         mode=mode,
         watermark=watermark,
         conf=settings,
+        shared=dict(shared or {}),
         pinned=pinned,
     )
     capture = ForkCapture(made.checkpoint, store_path, name, active)

@@ -20,7 +20,7 @@ from scripts.typecheck import ROOT, folders
 DRAWING = ROOT / "docs" / "contributing" / "house.svg"
 
 TOP = "streamstate"
-ROOMS = ("kernel_ext", "widgets", "operations", "replay", "state_inspect", "snapshots")
+ROOMS = ("kernel_ext", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
 TUTORIALS = "tutorials"
 FOR_ALL = frozenset({f"{TOP}.errors"})  # modules that every room may import
 NAMES_FOR_ALL = frozenset({"__version__"})  # names of the top package that every room may use

@@ -27,6 +27,7 @@ from streamstate.errors import (
     NewerCheckpointError,
     NotACheckpointError,
 )
+from streamstate.snapshots.bindings import is_binding
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.source_progress import sources_after
@@ -71,6 +72,14 @@ class PlannedEpoch:
     def sources(self) -> dict[str, str | None] | list[str | None]:
         """The offsets by name, or in the query's order if the sources have no names."""
         return dict(zip(self.names, self.offsets, strict=True)) if self.names else [*self.offsets]
+
+    @property
+    def input(self) -> dict[str, str | None] | list[str | None]:
+        """As ``sources``, but without what only binds shared variables, which a fork may bind otherwise."""
+        told = self.sources
+        if isinstance(told, dict):
+            return {name: offset for name, offset in told.items() if not is_binding(offset)}
+        return [offset for offset in told if not is_binding(offset)]
 
 
 class Checkpoint:

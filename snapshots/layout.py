@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from streamstate.errors import UntrustedStoreError
+from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.delta.place import LOG, Place
 from streamstate.snapshots.filesystem import local_path, location
 
@@ -57,6 +58,12 @@ MANIFEST = pa.schema(
 )
 
 
+def _folder(query: str) -> str:
+    """The folder of a query, or of a shared variable. No query's name has a dot."""
+    kind, dot, name = query.partition(".")
+    return f"_variables/{name}" if dot and kind == SHARED else query
+
+
 @dataclass(frozen=True)
 class Layout:
     """The tables of one store."""
@@ -74,13 +81,18 @@ class Layout:
         """The table of queries."""
         return self._place("_queries")
 
+    @property
+    def variables(self) -> Place:
+        """The table of shared variables."""
+        return self._place("_variables/_declarations")
+
     def manifest(self, query: str) -> Place:
-        """The table of a query's epochs."""
-        return self._place(f"{query}/_epochs")
+        """The table of a query's epochs, or of the versions of ``shared.<variable>``."""
+        return self._place(f"{_folder(query)}/_epochs")
 
     def plans(self, query: str) -> Place:
         """The table of a query's plans."""
-        return self._place(f"{query}/_plans")
+        return self._place(f"{_folder(query)}/_plans")
 
     def recording(self, query: str, source: int) -> Place:
         """The recorded input of one of a query's sources, which are numbered from 0."""
@@ -88,7 +100,7 @@ class Layout:
 
     def change_log(self, query: str, table: str) -> Place:
         """The change log of a state table."""
-        return self._place(f"{query}/{table}")
+        return self._place(f"{_folder(query)}/{table}")
 
     def _place(self, path: str) -> Place:
         """A table of the store. No link may lead out of that: maintenance would delete files of other tables."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, choices
+from streamstate.snapshots.bindings import FORMAT, Binding, binding_in
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
@@ -99,6 +101,26 @@ class History:
         for column in ("time_source", "mode", "sources"):
             frame[column] = pd.Series([getattr(entry, column) for entry in entries], dtype=object)
         return frame
+
+    def bindings(self) -> pd.DataFrame:
+        """Which version of each shared variable each captured epoch saw.
+
+        Returns:
+            One row per epoch and variable, ascending: ``epoch``, ``variable``, ``version`` and ``branch`` (the query id
+            of the fork whose own version it is; empty for others). A version is an epoch of ``store["shared.<name>"]``.
+            Variables that operators only add to, or read outside of the epoch, are left out.
+
+        Example:
+            >>> store["delays"].bindings()  # doctest: +SKIP
+        """
+        rows = [
+            (entry.epoch, name, version.number, version.branch)
+            for entry in self._recorded.entries()
+            if entry.captured and (binding := _binding(entry.offsets)) is not None
+            for name, version in binding.versions.items()
+            if version is not None and version.number is not None
+        ]
+        return pd.DataFrame(rows, columns=pd.Index(["epoch", "variable", "version", "branch"]))
 
     def tables(self) -> list[str]:
         """Names of all state tables that any epoch has."""
@@ -635,3 +657,12 @@ class History:
 
 def _table_list(tables: str | Sequence[str] | None) -> Sequence[str] | None:
     return [tables] if isinstance(tables, str) else tables
+
+
+def _binding(offsets: str | None) -> Binding | None:
+    """The binding in what the manifest says of an epoch's offsets."""
+    if offsets is None or FORMAT not in offsets:
+        return None
+    known = json.loads(offsets)
+    told = known.values() if isinstance(known, dict) else known
+    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)

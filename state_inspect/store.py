@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamstate.errors import InvalidArgumentError, UnknownQueryError, choices
+from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.declared_variables import DeclaredVariables
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import Lineage, require_store
 from streamstate.state_inspect.epoch_names import Moment, moment
@@ -40,6 +42,7 @@ class Store:
         self._lineage = Lineage(self._layout, require_store(self._layout))
         self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
+        self._variables = DeclaredVariables(self._layout)
 
     @property
     def layout(self) -> Layout:
@@ -50,14 +53,24 @@ class Store:
         """Names of the queries, sorted."""
         return [branch.name for branch in self._lineage.branches()]
 
+    def variables(self) -> list[str]:
+        """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.
+
+        Example:
+            >>> store["shared.limit"].at(12).table().head()  # doctest: +SKIP
+        """
+        return list(self._variables.all())
+
     def __getitem__(self, name: str) -> History:
-        """One query's history.
+        """One query's history, or that of a shared variable: ``shared.limit``.
 
         Raises:
             UnknownQueryError: the store has no query of that name.
         """
         if name not in self._histories:
             known = self.queries()
+            if name.startswith(f"{SHARED}."):
+                known = [*known, *map(f"{SHARED}.{{}}".format, self.variables())]
             if name not in known:
                 raise UnknownQueryError.among("query", name, known, where=f"in {self.path}")
             related = _related(self, self._index, self._lineage)
@@ -88,6 +101,7 @@ class Store:
         """Run SQL over the state tables. Only statements that read are allowed.
 
         A query with one state table is a relation by its name; ``delays.op0`` names one of several tables.
+        ``shared.limit`` is a shared variable, whose versions are its epochs.
         ``delays.result`` has the columns that the query returns (see :meth:`Snapshot.result`);
         ``delays.history`` has all versions with the epochs from and to which each was valid, ``delays.changes`` the
         changelog, and with ``engine="spark"`` ``delays.inputs`` what an epoch read. ``VERSION AS OF 12``,
@@ -117,6 +131,8 @@ class Store:
             >>> store.sql("FROM delays JOIN names USING (carrier)", frames={"names": frame})  # doctest: +SKIP
         """
         queries = self.queries()
+        if SHARED in sql.casefold():
+            queries = [*queries, *map(f"{SHARED}.{{}}".format, self.variables())]
         at_default = None if at is None else moment(at)
         catalog = Catalog(queries, self._travel, user_data(frames, queries), at_default, allow_files)
         if engine not in ("duckdb", "spark"):

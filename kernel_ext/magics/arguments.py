@@ -37,6 +37,7 @@ Completes = Literal[
     "variable",
     "frame",
     "code",
+    "shared",
 ]
 """What to complete the value of an argument with."""
 

@@ -159,6 +159,7 @@ def _named(argument: Argument, line: _Line, begun: str, names: CompletionValues)
         "variable": names.variables,
         "frame": names.frames,
         "code": names.codes,
+        "shared": names.shared_variables,
         "store": lambda: names.stores(begun),
         "checkpoint": lambda: directories(begun, "checkpoint"),
         "path": lambda: directories(begun, "path"),

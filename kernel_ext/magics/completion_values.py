@@ -51,6 +51,10 @@ class CompletionValues:
         """The queries of the store."""
         return self._store(None).queries()
 
+    def shared_variables(self) -> list[str]:
+        """The shared variables of the store."""
+        return self._store(None).variables()
+
     def running(self) -> list[str]:
         """The queries of the notebook."""
         return list(self._notebook.running)

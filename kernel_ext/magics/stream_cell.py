@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, QueryError
@@ -14,12 +15,15 @@ from streamstate.magics.notebook_context import NotebookContext, require_cell
 from streamstate.operations.restart_policy import BackOff
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import Running
+from streamstate.shared_launch import chosen_variables, with_shared_variables
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
 from streamstate.starting import EXAMPLE, check_launch, check_options, checkpoint_beside, start_launch, streaming_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from streamstate.variables.shared_variable import SharedVariable
 
 _TRIGGERS = ("available-now", "once", "500ms", "1s", "10s", "1m")
 _SINKS = ("noop", "memory", "console", "parquet:", "json:")
@@ -76,8 +80,21 @@ def _parser() -> MagicParser:
         help="record, in the store, the input of sources that do not keep it for good: all but files, Delta tables,\n"
         "rate and recordings. So what an epoch read can be read again later",
     )
+    parser.add(
+        "--shared",
+        metavar="NAMES",
+        type=variable_names,
+        completes="shared",
+        default=(),
+        help="the shared variables that the query uses, such as limit,model; in --sql as shared('limit')",
+    )
     add_output(parser, "keep the handle in a variable")
     return parser
+
+
+def variable_names(text: str) -> tuple[str, ...]:
+    """The names in a list such as ``limit,model``."""
+    return tuple(name for name in text.split(",") if name)
 
 
 def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Running:
@@ -88,13 +105,15 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     options = notebook.options(store, args.storage_options)
     layout = Layout.at(store, options)
     check_options(args.name, layout, mode=args.mode, trigger=args.trigger, sink=args.sink)
-    frame = _sql_frame(notebook, cell) if args.sql else _python_frame(notebook, cell)
+    variables = chosen_variables(store, args.shared, options)
+    frame = _sql_frame(notebook, cell, variables) if args.sql else _python_frame(notebook, cell)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, args.name))
     restart = None if args.restart is None else BackOff(restarts=args.restart)
     sink = Sink.parse(args.sink)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     check_launch(launch, layout)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)
+    launch = with_shared_variables(launch, variables)
     pace = args.every or notebook.settings.every
     handle = start_launch(launch, store, notebook.running, every=pace, storage_options=options, say=print)
     notebook.use_store(store)
@@ -115,11 +134,15 @@ def _python_frame(notebook: NotebookContext, cell: str) -> DataFrame:
     raise QueryError(f"The cell has no value: its last line is not an expression, or is None.\nEnd it with {last}.")
 
 
-def _sql_frame(notebook: NotebookContext, cell: str) -> DataFrame:
+def _sql_frame(notebook: NotebookContext, cell: str, variables: Mapping[str, SharedVariable]) -> DataFrame:
     """The streaming DataFrame that the cell's SQL defines."""
     from pyspark.errors import AnalysisException, ParseException
 
     spark = notebook.spark()
+    if variables:
+        from streamstate.variables.columns import with_variables_in_sql
+
+        cell = with_variables_in_sql(cell, spark, variables)
     try:
         return streaming_frame(spark.sql(cell), "The result of this SQL")
     except ParseException as error:

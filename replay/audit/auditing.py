@@ -24,6 +24,7 @@ from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
 from streamstate.replay.stepping.step import EpochLoop
+from streamstate.snapshots.bindings import binding_in
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.checkpoint_files import nearest_epochs, why_unavailable
 from streamstate.snapshots.checks import whole_number
@@ -113,7 +114,7 @@ def audit(
         report, count, keep = progress or silent, len(of_replays), directory is not None
         run = _AuditRun(build_query, original, span, folder, active, mode, history, report, count, keep)
         replayed = tuple(run.replay(number, partitions, recorded) for number, partitions in enumerate(of_replays, 1))
-        suspects = _suspects(build_query, frame)
+        suspects = [*_suspects(build_query, frame), *_unbound_reads(original, span)]
         return Audit(
             original.path,
             original.query_id,
@@ -284,6 +285,24 @@ def _suspects(build_query: BuildQuery, frame: DataFrame) -> list[Suspect]:
     found = suspects_of(frame._jdf.queryExecution().analyzed())
     known = {place(suspect) for suspect in found}
     return [*found, *(suspect for suspect in suspects_in(build_query, "build_query") if place(suspect) not in known)]
+
+
+def _unbound_reads(original: Checkpoint, span: range) -> list[Suspect]:
+    """The shared variables that operators read outside of the epoch."""
+    planned = original.planned(span[-1])
+    binding = None if planned is None else binding_in(planned.offsets)
+    versions = {} if binding is None else binding.versions
+    return [
+        Suspect(
+            f"shared variable {name}",
+            "its reads",
+            "its consistency is latest: each read sees the newest version, which may be another one in a replay",
+            "declare it with consistency='epoch', which binds each epoch to a version",
+            SuspectKind.OUTSIDE,
+        )
+        for name, version in versions.items()
+        if version is not None and version.number is None
+    ]
 
 
 def _versions(spark: SparkSession) -> dict[str, str]:

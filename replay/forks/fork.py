@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,7 @@ from streamstate.replay.forks.edit_encoding import MAX_EDITED_ROWS
 from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
 from streamstate.replay.forks.state_rewriter import StateRewriter
+from streamstate.snapshots.bindings import binding_in
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import (
@@ -43,6 +45,9 @@ from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.recording.trimming import pin_inputs
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_comparison import StateAt, state_differences
+
+if TYPE_CHECKING:
+    from streamstate.variables.shared_variable import SharedVariable
 
 _SHOWN_DIFFERENCES = 10
 _UNFINISHED = "streamstate-fork.unfinished"
@@ -89,6 +94,7 @@ def fork(
     at: int | None = None,
     partitions: int | None = None,
     edit: EditInput | None = None,
+    shared: Sequence[SharedVariable] = (),
     verify: str = "files",
     spark: SparkSession | None = None,
 ) -> Fork:
@@ -112,6 +118,8 @@ def fork(
             without a zone are UTC. Supported for aggregations, windows, session windows, deduplication,
             ``applyInPandasWithState``, and value and map variables without TTL, in RocksDB state stores. All other
             rows are compared with the original's.
+        shared: shared variables that the fork begins with, where the original has none: its next epoch is bound to
+            their newest versions. Start it with the same variables: ``ss.start(…, shared=…)``.
         verify: how the fork is compared with the original before it is returned. ``"files"``: the same files, with the
             same contents, make up its state. ``"rows"``: Spark's state reader also finds the same rows in both.
         spark: the session for checkpoints that are not on the local disk, and for ``verify="rows"``; by default the
@@ -159,7 +167,9 @@ def fork(
         spark = session()
     files = files_for(spark, source, target)
     with never_overwriting():
-        return ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit).build(at, verify)
+        builder = ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit)
+        builder.shared = shared
+        return builder.build(at, verify)
 
 
 def fork_for_now(checkpoint: str, new_checkpoint: str, *, at: int, partitions: int | None, spark: SparkSession) -> Fork:
@@ -223,6 +233,8 @@ class ForkBuilder:
     edit: EditInput | None = None
     stays: bool = True
     """Whether retention keeps recorded input that it would read."""
+    shared: Sequence[SharedVariable] = ()
+    """The shared variables that it begins with."""
     _rewritten: RewrittenState | None = field(default=None, init=False)
 
     def build(self, at: int | None, verify: str) -> Fork:
@@ -239,6 +251,8 @@ class ForkBuilder:
         self._claim_target()
         try:
             volume = self._fill(contents, epoch)
+            if self.shared:
+                self._bind(epoch)
             query_id = str(uuid.uuid4())
             edits = () if self.edit is None else tuple(map(str, parse_edits(self.edit)))
             record = ForkRecord.now(self.original.path, parent_id, epoch, self.partitions, edits)
@@ -254,6 +268,23 @@ class ForkBuilder:
         seconds = time.monotonic() - began
         edited = 0 if self._rewritten is None else self._rewritten.edited_rows
         return Fork(self.target, self.original.path, epoch, query_id, seconds, volume.linked, volume.copied, edited)
+
+    def _bind(self, epoch: int) -> None:
+        """Add the source that binds the fork's epochs to what its newest epoch has read."""
+        from streamstate.variables.bound_query import newest_binding
+
+        path = f"{self.target}/offsets/{epoch}"
+        text = self.files.text(path) or ""
+        planned = self.original.planned(epoch)
+        if planned is None or planned.names or binding_in(planned.offsets) is not None:
+            raise ForkError(
+                f"{self.original.path} can go on with shared variables as it is: its epochs are bound already, or its"
+                " sources have names.\nFork it without shared=…."
+            )
+        added = json.dumps(newest_binding(self.shared).offset())
+        number = f"{len(planned.offsets)}:" if text.startswith("v2") else ""
+        self.files.write(path, f"{text.rstrip()}\n{number}{added}", replace=True)
+        self.files.remove(f"{self.target}/offsets/.{epoch}.crc")
 
     def _epoch(self, at: int | None) -> int:
         committed = self.original.committed()

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streamstate.errors import ForkError, NotACheckpointError, QueryError, choices
 from streamstate.replay.forks import forked_from
 from streamstate.replay.repartition import repartition
+from streamstate.replay.stepping.bound_step import BoundStep
 from streamstate.replay.stepping.fork_folder import ForkFolder, stepping
 from streamstate.replay.stepping.next_epoch import NextEpoch, next_epoch
 from streamstate.replay.stepping.query_sources import (
@@ -89,6 +90,7 @@ class ForkRunner:
         watermark: whose watermark to use; None: the fork's own if the query has at most one, else the original's,
             because Spark forgets the parts of a combined watermark when a query restarts.
         conf: settings for the fork's runs only.
+        shared: values for shared variables, instead of those that the original's epochs saw.
         pinned: settings that the first epoch pins the fork to, if it begins without any epoch.
     """
 
@@ -101,6 +103,7 @@ class ForkRunner:
     new_input: bool = False
     watermark: Watermark | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
     pinned: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,6 +112,7 @@ class ForkRunner:
         self.original = Checkpoint(self.original_path, self.spark)
         self.folder = ForkFolder(self.path, self.spark)
         self._checked = self._own_watermark = False
+        self._bound = BoundStep(self.original, self.fork, self.shared)
 
     @property
     def epoch(self) -> int:
@@ -181,6 +185,7 @@ class ForkRunner:
             # The settings may change the frame.
             with with_settings(frame.sparkSession, self.conf):
                 frame = check_streaming(self.build_query())
+        frame = self._bound.bound(frame)
         if not self._checked:
             self._check_sources(frame)
             own = watermark_count(frame) <= 1 if self.watermark is None else self.watermark == "own"
@@ -239,11 +244,14 @@ class ForkRunner:
 
     def _run(self, frame: DataFrame, upcoming: NextEpoch) -> tuple[BatchProgress | None, Any]:
         self.sink.claim(self.folder)
+        upcoming = self._bound.rebound(upcoming)
         self.folder.write(upcoming.texts)
         version = self.fork.format_version(self.epoch) if self.epoch >= 0 else self._first_format
         conf = {_FORMAT: version, **self.conf}
-        ran = run_batch(frame, self.path, upcoming.number, mode=self.mode, sink=self.sink, conf=conf)
+        with self._bound.run(frame):
+            ran = run_batch(frame, self.path, upcoming.number, mode=self.mode, sink=self.sink, conf=conf)
         self._verify(upcoming)
+        self._bound.settle(upcoming.number)
         return ran
 
     @property
@@ -258,7 +266,7 @@ class ForkRunner:
             return  # there was no new input
         planned, theirs = self.fork.planned(newest), self.original.planned(upcoming.number)
         same = upcoming.input == "new" or (
-            planned is not None and theirs is not None and planned.sources == theirs.sources
+            planned is not None and theirs is not None and planned.input == theirs.input
         )
         if newest != upcoming.number or begun != [newest] or not same:
             raise ForkError(

@@ -130,7 +130,7 @@ def _check_follows(
     theirs = original.planned(number)
     if theirs is None:
         return
-    same = behind.sources == theirs.sources if number >= 0 else True
+    same = behind.input == theirs.input if number >= 0 else True
     for log, offset in zip(behind.logs, behind.offsets, strict=True):
         if (last := source_batch(offset)) is None:
             continue

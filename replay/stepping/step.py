@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ def step(
     progress: ProgressCallback | None = None,
     sink: str = "noop",
     watermark: Watermark | None = None,
+    shared: Mapping[str, Any] | None = None,
 ) -> StepReport:
     """Run exactly the next epoch of a fork, or the next few, one at a time, with the original's input.
 
@@ -67,6 +69,8 @@ def step(
         watermark: ``"own"``: computed by the fork's epochs, so that changed code may change it; ``"original"``: the
             original's. By default ``"own"`` if the query has one watermark. If it has several, ``"original"``, because
             Spark forgets the parts of a combined watermark when a query restarts.
+        shared: values for shared variables, by name, to see what would have happened: ``{"limit": 45}``. All others are
+            what the original's epochs saw. The values become versions of the fork's own branch.
 
     Returns:
         What was run, why it stopped, and what changed. An interrupt leaves the fork at a committed epoch.
@@ -101,6 +105,7 @@ def step(
         sink=target,
         new_input=new_input,
         watermark=watermark,
+        shared=dict(shared or {}),
     )
     capture = ForkCapture(path, None if store is None else os.fspath(store), name, spark)
     return EpochLoop(runner, capture, point, until == ERROR, store is not None, progress).run(limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.bindings import FORMAT as BINDING
 from streamstate.snapshots.recording.source import FED, FORMAT, PATH
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 _FORGETS = {"socket": "a socket", "MemoryStream": "memory"}
 # Sources whose input can be read again for as long as somebody keeps it, or is computed.
-_KEEPS = ("FileSource", "rate", "delta", FORMAT)
+_KEEPS = ("FileSource", "rate", "delta", FORMAT, BINDING)
 _SOURCES = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
+from streamstate.snapshots.bindings import binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
@@ -96,7 +97,8 @@ class EpochInput:
             (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
         ]
         check_unchanged(self._query.name, epoch, self._reader.changed)
-        return batches
+        bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]
+        return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
 
     def of(self, operator: int) -> list[SideInput]:
         """What came into an operator: one side, or both of a join."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
+from streamstate.snapshots.bindings import binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery, planned_here
 from streamstate.snapshots.registry import required_query
@@ -104,7 +105,7 @@ def sources_of(analyzed: Any) -> list[StreamSource]:
     found: list[StreamSource] = []
     distinct: list[Any] = []
     for leaf in each(analyzed.collectLeaves()):
-        if not leaf.isStreaming():
+        if not leaf.isStreaming() or binds(leaf):
             continue
         at = next((at for at, other in enumerate(distinct) if leaf.equals(other)), len(distinct))
         distinct += [leaf] * (at == len(distinct))

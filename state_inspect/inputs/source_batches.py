@@ -61,7 +61,7 @@ class SourceReader:
             streaming: whether the plan is to be one of a stream, as Spark has it when it runs an epoch.
         """
         if source.is_empty:
-            return self._nothing(leaf, streaming=streaming)
+            return self.nothing(leaf, streaming=streaming)
         self._check(leaf)
         if is_file_source(leaf):
             return self._renamed(self._of_files(leaf, source, streaming=streaming), leaf)
@@ -148,7 +148,8 @@ class SourceReader:
                 " or streamstate.record."
             )
 
-    def _nothing(self, leaf: Any, *, streaming: bool) -> Any:
+    def nothing(self, leaf: Any, *, streaming: bool) -> Any:
+        """No rows, as a plan with the leaf's own attributes."""
         plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
         defaults = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         rows = getattr(defaults, "$lessinit$greater$default$2")()

@@ -189,7 +189,7 @@ class _Binder(Generic[S]):
 
     def _parts(self, table: exp.Table) -> tuple[str, str | None, str | None]:
         """The query, the table (None: its only one), and what the name ends with, if it is one of ``KINDS``."""
-        parts = [part.name for part in table.parts]
+        parts = _with_variable([part.name for part in table.parts], self._catalog.queries)
         known = {name.casefold(): name for name in self._catalog.queries}
         query = known.get(parts[0].casefold())
         kind = _kind(parts[-1]) if len(parts) > 1 else None
@@ -215,6 +215,13 @@ class _Binder(Generic[S]):
         if value is None:
             raise InvalidSQLError(f"Invalid time travel {clause.sql(dialect='duckdb')}.\n{_SPELLINGS}")
         return _time(value) if kind.upper() == "TIMESTAMP" else _epoch(value)
+
+
+def _with_variable(parts: list[str], queries: list[str]) -> list[str]:
+    """The parts of a name, of which ``shared`` and a variable's name are one, as in the catalog."""
+    known = {query.casefold() for query in queries}
+    together = ".".join(parts[:2])
+    return [together, *parts[2:]] if len(parts) > 1 and together.casefold() in known else parts
 
 
 def _kind(name: str) -> str | None:

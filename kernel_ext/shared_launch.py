@@ -1,0 +1,59 @@
+"""A query that is started with shared variables: the names become variables, and the frame is bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.launch import Launch
+
+if TYPE_CHECKING:
+    from streamstate.variables.shared_variable import SharedVariable
+
+
+def chosen_variables(
+    store: str, given: Sequence[str | SharedVariable], options: Mapping[str, str] | None
+) -> dict[str, SharedVariable]:
+    """The variables for some names, or for the variables themselves, by name.
+
+    Raises:
+        InvalidArgumentError: it is no sequence of names and variables.
+        UnknownVariableError: the store has no variable of a name.
+        QueryError: a variable is of another store.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidArgumentError(f"Invalid shared={given!r}: expected names or variables, such as shared=('limit',).")
+    if not given:
+        return {}
+    from streamstate.variables.shared_variable import SharedVariable, declared_variable
+
+    found: dict[str, SharedVariable] = {}
+    for variable in given:
+        if isinstance(variable, str):
+            variable = declared_variable(store, variable, options)  # noqa: PLW2901 (a name becomes what it names)
+        elif not isinstance(variable, SharedVariable):
+            raise InvalidArgumentError(f"Invalid shared variable {variable!r}: expected a name, or what ss.shared returns.")
+        if variable.store != store:
+            raise QueryError(
+                f"{variable.name} is a variable of {variable.store}, and the query is captured into {store}.\n"
+                "Declare the variable in the query's store."
+            )
+        found[variable.name] = variable
+    return found
+
+
+def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable]) -> Launch:
+    """The launch of a query that was checked, whose epochs are bound to some variables.
+
+    Raises:
+        QueryError: the query has run before, with other sources.
+    """
+    from streamstate.variables.bound_query import check_goes_on, with_variables
+
+    check_goes_on(launch.frame, launch.checkpoint, list(variables))
+    if not variables:
+        return launch
+    chosen = tuple(variables.values())
+    return replace(launch, frame=with_variables(launch.frame, chosen, launch.checkpoint), shared=chosen)

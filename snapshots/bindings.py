@@ -1,0 +1,102 @@
+"""Bindings: which version of each shared variable an epoch saw.
+
+A query that uses shared variables reads a source without rows whose offset names their versions. So Spark's own offset
+log binds an epoch to them, and whatever runs the epoch again sees the same versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FORMAT = "streamstate_shared"
+"""The name of the source in Spark, and what its offsets are known by."""
+_AT, _STORE = "at", "store"
+SHARED = "shared"
+"""What the names of variables begin with in a store and in SQL: ``shared.limit``."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a variable.
+
+    Attributes:
+        number: its number; None: whatever is the newest when it is read.
+        branch: the query id of the fork that made it; empty outside forks.
+    """
+
+    number: int | None
+    branch: str = ""
+
+    def as_json(self) -> int | str:
+        """How an offset spells it: ``7``, in a fork ``"<id>:7"``, or ``"latest"``."""
+        if self.number is None:
+            return "latest"
+        return f"{self.branch}:{self.number}" if self.branch else self.number
+
+    @classmethod
+    def from_json(cls, value: object) -> Version:
+        """A version as an offset spells it."""
+        if value == "latest":
+            return cls(None)
+        branch, _, number = str(value).rpartition(":")
+        return cls(int(number), branch)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What an epoch is bound to.
+
+    Attributes:
+        versions: the version that it saw of each variable, by name; None for one that operators only add to.
+        at: the address of the transport that holds the versions.
+        store: the store that records them.
+    """
+
+    versions: Mapping[str, Version | None]
+    at: str
+    store: str
+
+    def offset(self) -> dict[str, Any]:
+        """The offset that says so."""
+        told = {name: None if version is None else version.as_json() for name, version in sorted(self.versions.items())}
+        return {FORMAT: told, _AT: self.at, _STORE: self.store}
+
+    @classmethod
+    def of_offset(cls, offset: Mapping[str, Any]) -> Binding:
+        """What an offset says."""
+        told = offset[FORMAT].items()
+        versions = {str(name): None if value is None else Version.from_json(value) for name, value in told}
+        return cls(versions, str(offset[_AT]), str(offset[_STORE]))
+
+
+def binding_in(offsets: Iterable[str | None]) -> Binding | None:
+    """The binding among the offsets of an epoch's sources; None if the query has no shared variables."""
+    for text in offsets:
+        if is_binding(text):
+            return Binding.of_offset(json.loads(text or ""))
+    return None
+
+
+def bound_version(offsets: Iterable[str | None], name: str) -> Version | None:
+    """The version of a variable that is among the offsets of an epoch's sources; None if there is none."""
+    found = binding_in(offsets)
+    return None if found is None else found.versions.get(name)
+
+
+def is_binding(offset: str | None) -> bool:
+    """Whether an offset, as JSON, is a binding."""
+    return offset is not None and offset.startswith(f'{{"{FORMAT}"')
+
+
+def binding_in_log(text: str) -> Binding | None:
+    """The binding in the text of ``offsets/N``, of either version; None if there is none."""
+    lines = text.splitlines()[2:]
+    return binding_in(line[line.find("{") :] if not line.startswith("{") else line for line in lines)
+
+
+def binds(leaf: Any) -> bool:
+    """Whether a leaf of a streaming plan is the source that binds epochs, which has no rows."""
+    return str(leaf.getClass().getSimpleName()) == "StreamingRelationV2" and str(leaf.sourceName()) == FORMAT

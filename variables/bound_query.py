@@ -1,0 +1,205 @@
+"""A query that uses shared variables: its frame reads the source that binds epochs, and its tasks know of its run."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import QueryError
+from streamstate.snapshots.bindings import FORMAT, Binding, Version, binding_in, binds
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import files_for, local_path
+from streamstate.snapshots.fork_record import forked_from
+from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
+from streamstate.variables.contributions import begin_run
+from streamstate.variables.declaration import LATEST
+from streamstate.variables.in_tasks import PROPERTY, Run
+from streamstate.variables.shared_variable import SharedVariable, declared_variable
+from streamstate.variables.source import (
+    BRANCH,
+    CHECKPOINT,
+    DECLARED,
+    SERVED,
+    TRANSPORT,
+    SharedSource,
+    declared_in,
+    declared_option,
+)
+from streamstate.variables.transports import transport_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAMES = "names"
+
+
+def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkpoint: str) -> DataFrame:
+    """A streaming frame whose epochs are bound to versions of some variables; of one that has them, with these instead.
+
+    The source that binds them comes after the query's own, which keep their places.
+
+    Raises:
+        QueryError: the variables are kept in several places, or the query has run without them.
+    """
+    if not variables:
+        return frame
+    places = sorted({variable.transport for variable in variables})
+    if len(places) > 1:
+        raise QueryError(
+            f"The variables are kept in several places: {', '.join(places)}.\nA query's variables need one transport:"
+            " declare them with the same."
+        )
+    analyzed = frame._jdf.queryExecution().analyzed()
+    own = shared_leaf(analyzed)
+    leaf = own if own is not None else distinct_sources(analyzed)[-1]
+    binding = _binding_source(frame.sparkSession, frame_of(frame, leaf).schema, variables, checkpoint)
+    instead = binding if own is not None else frame_of(frame, leaf).union(binding)
+    return with_sources(frame, [(leaf, instead)])
+
+
+def shared_leaf(analyzed: Any) -> Any | None:
+    """The source of a plan that binds its epochs; None if it has none."""
+    return next((leaf for leaf in distinct_sources(analyzed) if binds(leaf)), None)
+
+
+def _binding_source(
+    spark: SparkSession, schema: Any, variables: Sequence[SharedVariable], checkpoint: str
+) -> DataFrame:
+    spark.dataSource.register(SharedSource)
+    options = {
+        CHECKPOINT: checkpoint,
+        BRANCH: branch_of(checkpoint, spark),
+        TRANSPORT: variables[0].transport,
+        SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
+        DECLARED: declared_option([variable.declaration for variable in variables]),
+        _NAMES: json.dumps([variable.name for variable in variables]),
+    }
+    return spark.readStream.format(FORMAT).schema(schema).options(**options).load()
+
+
+def branch_of(checkpoint: str, spark: SparkSession) -> str:
+    """The branch of a fork, which is its query id; empty for a query that is no fork."""
+    return "" if forked_from(checkpoint, spark) is None else Checkpoint(checkpoint, spark).query_id
+
+
+def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:
+    """Raise unless a query that has run before can go on with these variables.
+
+    Raises:
+        QueryError: Spark cannot add or remove the source that binds them.
+    """
+    known = Checkpoint(checkpoint, frame.sparkSession)
+    committed = known.committed() if files_for(frame.sparkSession, checkpoint).text(f"{checkpoint}/metadata") else []
+    planned = known.planned(committed[-1]) if committed else None
+    if planned is None:
+        return
+    before = binding_in(planned.offsets)
+    if before is not None and not names:
+        raise QueryError(
+            f"The epochs of {checkpoint} are bound to shared variables: {', '.join(sorted(before.versions)) or 'none'}."
+            "\nGo on with them (shared=…, --shared), or use another name."
+        )
+    if before is None and names and not planned.names:
+        raise QueryError(
+            f"{checkpoint} was begun without shared variables, and Spark cannot add the source that binds them.\n"
+            "Fork it with them, and start the fork: ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then"
+            " ss.start(frame, new_name, store, checkpoint=new_checkpoint, shared=(variable,)). A query with named"
+            " sources can go on in place."
+        )
+
+
+def _served(transport: str, spark: SparkSession) -> str:
+    from streamstate.variables.transports.flight import served_to_executors
+
+    return served_to_executors(transport_at(transport), spark)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether a session's tasks run on the driver's machine, in its own process."""
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
+
+
+@contextmanager
+def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
+    """Within the block, a query that starts is a new run, whose tasks know of it; nothing for one without variables."""
+    leaf = shared_leaf(frame._jdf.queryExecution().analyzed())
+    if leaf is None:
+        yield
+        return
+    spark = frame.sparkSession
+    options = leaf.extraOptions()
+    address, names = str(options.get(TRANSPORT)), json.loads(str(options.get(_NAMES)))
+    transport = transport_at(address)
+    query = _query_id(checkpoint, spark)
+    committed = max(Checkpoint(checkpoint, spark).committed(), default=-1)
+    run = begin_run(transport, query, committed)
+    near = is_local(spark)
+    reached = address if near or "://" in address else _served(address, spark)
+    bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark)
+    context = spark.sparkContext
+    before = context.getLocalProperty(PROPERTY)
+    context.setLocalProperty(PROPERTY, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
+    try:
+        yield
+    finally:
+        context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]
+
+
+def _plain(checkpoint: str) -> str:
+    local = local_path(checkpoint)
+    return checkpoint if local is None else str(local)
+
+
+def _query_id(checkpoint: str, spark: SparkSession) -> str:
+    """The id of a checkpoint's query; a new checkpoint gets one, as Spark would give it."""
+    files = files_for(spark, checkpoint)
+    if files.text(f"{checkpoint}/metadata") is None:
+        files.write(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
+    return Checkpoint(checkpoint, spark).query_id
+
+
+def newest_binding(variables: Sequence[SharedVariable]) -> Binding:
+    """The binding to the newest versions of some variables."""
+    versions: dict[str, Version | None] = {}
+    for variable in variables:
+        made = variable.declaration
+        number = None if made.consistency == LATEST else variable.log.head()
+        versions[variable.name] = Version(number) if made.access == "read-mostly" else None
+    return Binding(versions, variables[0].transport, variables[0].store)
+
+
+def variables_in(frame: DataFrame, binding: Binding) -> dict[str, SharedVariable]:
+    """The variables of a binding, by name: with the frame's own functions, or as the store declares them."""
+    leaf = shared_leaf(frame._jdf.queryExecution().analyzed())
+    declared = [] if leaf is None else declared_in(str(leaf.extraOptions().get(DECLARED)))
+    functions = {made.name: made.function for made in declared}
+    return {
+        name: declared_variable(binding.store, name, function=functions.get(name)) for name in sorted(binding.versions)
+    }
+
+
+def overridden(
+    binding: Binding, values: Mapping[str, Any], variables: Mapping[str, SharedVariable], branch: str
+) -> Binding:
+    """A binding with other values for some variables, which become versions of a fork's own branch."""
+    from streamstate.variables.in_tasks import log_of
+    from streamstate.variables.source import begin_branch
+
+    versions = dict(binding.versions)
+    for name, value in values.items():
+        declaration = variables[name].declaration
+        log = log_of(declaration, binding.at, branch)
+        if log.head() < 0:
+            begin_branch(declaration, binding.at, branch, versions.get(name))
+        merging = declaration.merging
+        same = merging.state == declaration.type.arrow
+        state = declaration.type.stored(value, name) if same else merging.lifted(name, value)
+        head = log.head()
+        if log.state(head) != state:
+            head = log.set(state, "what-if", None).number
+        versions[name] = Version(head, branch)
+    return Binding(versions, binding.at, binding.store)

@@ -1,0 +1,126 @@
+"""Contributions: what tasks of an epoch added, staged until the epoch is committed, then merged exactly once.
+
+A task stages one file per operator and partition. Spark may run a task several times: attempts that failed, copies
+that lost, a batch that a killed driver had begun. Of one operator and partition the newest attempt counts, and only of
+the run that committed the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from streamstate.variables.transports import Transport
+from streamstate.variables.version_log import VersionLog, decoded_contribution
+
+# Runs that are long over are forgotten.
+_RUNS = 8
+
+
+@dataclass(frozen=True, order=True)
+class Staged:
+    """Who staged a contribution.
+
+    Attributes:
+        epoch: in which epoch.
+        run: in which run of the query.
+        operator: what tells the place in the code from others.
+        partition: of which partition.
+        attempt: Spark's number of the attempt, which grows.
+        worker: the Python process: two operators in one task have one each.
+    """
+
+    epoch: int
+    run: int
+    operator: str
+    partition: int
+    attempt: int
+    worker: int
+
+    @property
+    def name(self) -> str:
+        """Its name in the transport."""
+        return f"{self.epoch}.{self.run}.{self.operator}.{self.partition}.{self.attempt}.{self.worker}"
+
+    @classmethod
+    def of(cls, name: str) -> Staged:
+        """Who staged what has a name."""
+        epoch, run, operator, partition, attempt, worker = name.split(".")
+        return cls(int(epoch), int(run), operator, int(partition), int(attempt), int(worker))
+
+
+def stage_group(variable: str, query: str) -> str:
+    """The group in which a query's tasks stage what they contribute to a variable."""
+    return f"stage/{variable}/{quote(query, safe='')}"
+
+
+def _runs_group(query: str) -> str:
+    return f"runs/{quote(query, safe='')}"
+
+
+def begin_run(transport: Transport, query: str, committed: int) -> int:
+    """Number a run of a query that is about to start.
+
+    Args:
+        transport: where contributions are staged.
+        query: the query's id.
+        committed: the newest epoch that it has committed (−1: none); all later ones are this run's.
+    """
+    group = _runs_group(query)
+    while True:
+        known = sorted(int(name) for name in transport.names(group))
+        run = (known[-1] if known else -1) + 1
+        if transport.add(group, str(run), str(committed).encode()):
+            transport.remove(group, [str(old) for old in known[:-_RUNS]])
+            return run
+
+
+def run_of(transport: Transport, query: str, epoch: int) -> int:
+    """The run that committed an epoch: the last one that began before the epoch was committed."""
+    group = _runs_group(query)
+    runs = sorted((int(name) for name in transport.names(group)), reverse=True)
+    for run in runs:
+        began_after = transport.get(group, str(run))
+        if began_after is not None and int(began_after) < epoch:
+            return run
+    return 0
+
+
+def take_in(log: VersionLog, query: str, committed: int) -> None:
+    """Merge what a query's committed epochs have contributed to a variable, an epoch after another.
+
+    Whoever calls it, and how often: an epoch's contributions are merged once. One version results for each epoch that
+    contributed.
+    """
+    transport, group = log.transport, stage_group(log.name, query)
+    names = transport.names(group)
+    staged = [made for made in map(Staged.of, names) if made.epoch <= committed]
+    if not staged:
+        return
+    for epoch in sorted({made.epoch for made in staged}):
+        run = run_of(transport, query, epoch)
+        counted = _counted(made for made in staged if made.epoch == epoch and made.run == run)
+        if counted:
+            contribution = _merged(log, transport.get_all(group, [made.name for made in counted]))
+            log.merge(query, epoch, contribution, len(counted))
+    transport.remove(group, [made.name for made in staged])
+
+
+def _counted(staged: Iterable[Staged]) -> list[Staged]:
+    """Those of the newest attempt of each operator and partition, in a fixed order."""
+    newest: dict[tuple[str, int], list[Staged]] = {}
+    for made in sorted(staged):
+        known = newest.setdefault((made.operator, made.partition), [])
+        if known and known[0].attempt < made.attempt:
+            known.clear()
+        known.append(made)
+    return [made for group in newest.values() for made in group]
+
+
+def _merged(log: VersionLog, contributions: Iterable[bytes]) -> Any:
+    merging, merged = log.declaration.merging, None
+    for data in contributions:
+        merged = merging.merged(merged, decoded_contribution(data, log.declaration))
+    return merged

@@ -1,0 +1,181 @@
+"""What is declared of a shared variable: its type, its merge, how it is used and how fresh readers see it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from streamstate.errors import InvalidArgumentError, InvalidNameError, VariableError
+from streamstate.variables.declared_types import DeclaredType, declared_type
+from streamstate.variables.merges import Merge, merge_of
+
+Access: TypeAlias = Literal["read-mostly", "write-mostly"]
+"""How operators use a variable. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
+
+ACCESS = ("read-mostly", "write-mostly")
+LATEST = "latest"
+_BOUNDED = re.compile(r"bounded\((\d+)\)")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_CUSTOM = "custom:"
+
+Function: TypeAlias = Callable[[Any, Any], Any]
+
+
+def check_variable_name(name: object) -> str:
+    """The name, if it can name a variable, which is also a folder and an SQL relation.
+
+    Raises:
+        InvalidNameError: it cannot.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise InvalidNameError(
+        f"Invalid variable name {name!r}.\nA name has 1 to 63 letters, digits or '_' and starts with a letter, such as"
+        " limit or model_2."
+    )
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of a variable; two notebooks that use it must declare the same.
+
+    Attributes:
+        name: its name.
+        type: its type.
+        init: its first value.
+        merge: the name of its merge, or a function's.
+        access: how operators use it.
+        consistency: ``epoch``, ``bounded(k)`` or ``latest``.
+        function: the merge, if it is the user's own; it is not stored.
+        digest: tells one function from others.
+        store: where its versions are recorded.
+    """
+
+    name: str
+    type: DeclaredType
+    init: Any = None
+    merge: str = "last"
+    access: Access = "read-mostly"
+    consistency: str = "epoch"
+    function: Function | None = None
+    digest: str | None = None
+    store: str = ""
+
+    @classmethod
+    def checked(
+        cls, name: str, type_: Any, *, init: Any, merge: str | Function, access: str, consistency: str
+    ) -> Declaration:
+        """A declaration, if it is valid.
+
+        Raises:
+            InvalidNameError, InvalidArgumentError: a part of it is not.
+        """
+        check_variable_name(name)
+        if isinstance(type_, str) and type_.strip().lower() == "counter":
+            type_, merge, init = "bigint", "sum" if merge == "last" else merge, 0 if init is None else init
+        declared = declared_type(type_)
+        if access not in ACCESS:
+            raise InvalidArgumentError(f"Invalid access {access!r} of {name}: expected {' or '.join(ACCESS)}.")
+        found = _BOUNDED.fullmatch(consistency) if isinstance(consistency, str) else None
+        if consistency not in ("epoch", LATEST) and (found is None or not int(found[1])):
+            raise InvalidArgumentError(
+                f"Invalid consistency {consistency!r} of {name}.\nExpected epoch (all tasks of an epoch see one"
+                " version), bounded(k) (at most k epochs old), or latest (no version is bound to an epoch)."
+            )
+        made = merge_of(merge, declared, name)
+        function, digest = (merge, _digest(merge)) if callable(merge) else (None, None)
+        initial = None if init is None else made.value(made.lifted(name, init)) if _is_plain(made) else init
+        declaration = cls(name, declared, initial, made.name, access, consistency, function, digest)  # type: ignore[arg-type]
+        declaration.first_state  # noqa: B018 (raises if init is no value of the type)
+        return declaration
+
+    @cached_property
+    def merging(self) -> Merge:
+        """The merge.
+
+        Raises:
+            VariableError: it is a function that this process was not given.
+        """
+        if self.merge.startswith(_CUSTOM) and self.function is None:
+            raise VariableError(
+                f"{self.name} is merged by the function {self.merge.removeprefix(_CUSTOM)!r}, which is not stored.\n"
+                "Declare the variable here too, with the same function: ss.shared(store, name, type, merge=function)."
+            )
+        return merge_of(self.function or self.merge, self.type, self.name)
+
+    @property
+    def first_state(self) -> Any:
+        """The state of version 0."""
+        if self.init is None:
+            return None
+        if self.merge.startswith(_CUSTOM):
+            return self.type.stored(self.init, self.name)
+        made = self.merging
+        if self.merge.startswith("append"):
+            return self.type.stored(self.init, self.name)
+        return made.lifted(self.name, self.init)
+
+    @property
+    def every(self) -> int:
+        """After how many epochs a query takes in what is new: 1, or the k of ``bounded(k)``."""
+        found = _BOUNDED.fullmatch(self.consistency)
+        return int(found[1]) if found else 1
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether epochs are bound to versions."""
+        return self.access == "read-mostly" and self.consistency != LATEST
+
+    def text(self) -> str:
+        """The declaration as JSON, without the function."""
+        return json.dumps(
+            {
+                "name": self.name,
+                "type": self.type.text,
+                "init": _json_value(self.init),
+                "merge": self.merge,
+                "access": self.access,
+                "consistency": self.consistency,
+                "digest": self.digest,
+            },
+            default=str,
+        )
+
+    @classmethod
+    def from_text(cls, text: str, function: Function | None = None, store: str = "") -> Declaration:
+        """A declaration from JSON; its first value is in version 0, not here."""
+        known = json.loads(text)
+        del known["init"]
+        known["type"] = declared_type(known["type"])
+        return cls(**known, function=function, store=store)
+
+    def differences(self, text: str) -> list[str]:
+        """How it differs from a declaration in JSON, a line each."""
+        here, there = json.loads(self.text()), json.loads(text)
+        return [f"{key}: {there[key]!r} there, {here[key]!r} here" for key in here if here[key] != there.get(key)]
+
+
+def _is_plain(merge: Merge) -> bool:
+    return type(merge) is Merge
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    if isinstance(value, dict):
+        return [[str(key), _json_value(item)] for key, item in value.items()]
+    return value
+
+
+def _digest(function: Function) -> str:
+    """What tells a function from others: its code, wherever it is defined."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return f"{function!r}"
+    told = (code.co_code, repr([c for c in code.co_consts if not hasattr(c, "co_code")]), code.co_names)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

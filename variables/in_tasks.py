@@ -1,0 +1,271 @@
+"""What a shared variable does inside a task of Spark: it reads the version of the epoch, and collects contributions.
+
+A task learns its query and epoch from Spark's local properties, and the epoch's versions from the query's offset log.
+Contributions are staged when the Python worker reports the task's accumulators, which is before the task succeeds.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext, TaskContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+from streamstate.errors import VariableError
+from streamstate.snapshots.bindings import Binding, Version, binding_in_log
+from streamstate.snapshots.filesystem import LocalFiles
+from streamstate.variables.contributions import Staged, stage_group
+from streamstate.variables.declaration import LATEST, Declaration
+from streamstate.variables.transports import BINDINGS, Transport, transport_at
+from streamstate.variables.version_log import VersionLog, encoded_contribution
+
+PROPERTY = "streamstate.shared"
+"""The local property that tells tasks about their query."""
+_EPOCH = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a query that uses shared variables, as its tasks know it.
+
+    Attributes:
+        checkpoint: the query's checkpoint.
+        query: its id.
+        number: the run's number.
+        transport: by which address tasks reach the transport.
+        bindings: by which address tasks ask for the offset log; empty: they read it themselves.
+        variables: the names of the variables.
+    """
+
+    checkpoint: str
+    query: str
+    number: int
+    transport: str
+    bindings: str
+    variables: tuple[str, ...]
+
+    def text(self) -> str:
+        """The value of the local property."""
+        return json.dumps(self.__dict__)
+
+    @classmethod
+    @functools.lru_cache(maxsize=16)
+    def of(cls, text: str) -> Run:
+        """The run that a local property tells of."""
+        known = json.loads(text)
+        return cls(**known | {"variables": tuple(known["variables"])})
+
+    def binding(self, epoch: int) -> Binding:
+        """What an epoch is bound to."""
+        return _binding(self, epoch)
+
+
+@functools.lru_cache(maxsize=64)
+def _binding(run: Run, epoch: int) -> Binding:
+    if run.bindings:
+        data = transport_at(run.bindings).get(BINDINGS, f"{epoch}/{run.checkpoint}")
+    else:
+        data = LocalFiles().content(f"{run.checkpoint}/offsets/{epoch}")
+    found = None if data is None else binding_in_log(data.decode())
+    if found is None:
+        raise VariableError(
+            f"Epoch {epoch} of {run.checkpoint} is bound to no versions of shared variables: its offset log names none."
+            "\nStart the query with shared=(…), so that its epochs are bound."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where code runs: in which epoch of which run, and in which attempt of which task.
+
+    Attributes:
+        partition, attempt: of the task; −1 in the driver's own code, such as a function of ``foreachBatch``.
+    """
+
+    run: Run
+    epoch: int
+    partition: int
+    attempt: int
+
+
+def in_task() -> bool:
+    """Whether this is a Python worker's task."""
+    return TaskContext.get() is not None
+
+
+def here() -> Here | None:
+    """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
+
+    Raises:
+        VariableError: it is a task of a query that was not started with shared variables.
+    """
+    context = TaskContext.get()
+    if context is not None:
+        text, epoch = context.getLocalProperty(PROPERTY), context.getLocalProperty(_EPOCH)
+        if text is None or epoch is None:
+            raise VariableError(
+                "This task belongs to no epoch of a query that was started with shared variables.\n"
+                "Start the query with ss.start(frame, name, store, shared=('limit',)) or %%stream NAME --shared limit."
+            )
+        return Here(Run.of(text), int(epoch), context.partitionId(), context.taskAttemptId())
+    session = SparkContext._active_spark_context
+    if session is None or _in_main_thread():
+        return None
+    text, epoch = session.getLocalProperty(PROPERTY), session.getLocalProperty(_EPOCH)
+    return None if not text or not epoch else Here(Run.of(text), int(epoch), -1, -1)
+
+
+def _in_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+# What a worker has read, and what its task has collected so far.
+_logs: dict[tuple[str, str, str, str], VersionLog] = {}
+_values: dict[tuple[str, int], dict[str, Any]] = {}
+_collected: dict[tuple[str, str], Any] = {}
+_collecting: tuple[Any, ...] = ()
+_declarations: dict[str, Declaration] = {}
+
+
+def read(declaration: Declaration, at: Here) -> Any:
+    """A variable's value in the epoch of a task."""
+    key = (at.run.checkpoint, at.epoch)
+    known = _values.get(key)
+    if known is None:
+        if len(_values) > 8:  # noqa: PLR2004 (epochs; a worker is in one at a time)
+            _values.clear()
+        known = _values[key] = {}
+    if declaration.name in known:
+        return known[declaration.name]
+    version = version_of(declaration, at)
+    if version.number is None:
+        log = log_of(declaration, at.run.transport, "")
+        return log.value(log.head())
+    value = log_of(declaration, at.run.transport, version.branch).value(version.number)
+    known[declaration.name] = value
+    return value
+
+
+def version_of(declaration: Declaration, at: Here) -> Version:
+    """Which version of a variable the epoch of a task sees."""
+    name = declaration.name
+    if name not in at.run.variables:
+        raise VariableError(
+            f"{name} is not bound to this query, which was started with shared={at.run.variables!r}.\n"
+            f"Add it: ss.start(…, shared=({', '.join(map(repr, [*at.run.variables, name]))})), or %%stream … --shared"
+            f" {','.join([*at.run.variables, name])}."
+        )
+    if declaration.consistency == LATEST:
+        return Version(None)
+    version = at.run.binding(at.epoch).versions.get(name)
+    if version is None:
+        raise VariableError(
+            f"{name} is write-mostly: operators add to it, and the notebook reads it.\n"
+            "Declare it with access='read-mostly' for operators to read it."
+        )
+    return version
+
+
+def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
+    """The log of a variable, as this process keeps it."""
+    key = (transport, declaration.name, branch, declaration.merge)
+    if key not in _logs:
+        _logs[key] = VersionLog(transport_at(transport), declaration, branch, _recorded(declaration, branch))
+    return _logs[key]
+
+
+def _recorded(declaration: Declaration, branch: str) -> Any:
+    if branch or not declaration.store:
+        return None
+    from streamstate.variables.recorded_versions import recorded_state
+
+    return functools.partial(recorded_state, declaration)
+
+
+def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
+    """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
+    global _collecting
+    if declaration.name not in at.run.variables:
+        version_of(declaration, at)  # raises
+    here_ = (at.run, at.epoch, at.partition, at.attempt)
+    if _collecting != here_:
+        _collected.clear()  # a task that failed left it
+        _collecting = here_
+    key = (declaration.name, operator)
+    _declarations[declaration.name] = declaration
+    _collected[key] = declaration.merging.collected(_collected.get(key), declaration.name, *given)
+    if not reported:
+        stage(at)
+
+
+def stage(at: Here) -> None:
+    """Stage what a task has collected; what it staged before is replaced."""
+    if (at.run, at.epoch, at.partition, at.attempt) != _collecting:
+        return
+    transport: Transport = transport_at(at.run.transport)
+    for (name, operator), collected in _collected.items():
+        declaration = _declarations[name]
+        state = declaration.merging.finished(collected)
+        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, os.getpid() if at.attempt >= 0 else 0)
+        transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
+
+
+def operator_at(depth: int, given: str | None) -> str:
+    """What tells an operator from others: a name, or else the place in the code that calls ``add``."""
+    if given is not None:
+        return hashlib.sha256(given.encode()).hexdigest()[:12]
+    code = sys._getframe(depth + 1).f_code
+    return _place(code)
+
+
+@functools.lru_cache(maxsize=256)
+def _place(code: Any) -> str:
+    told = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+class _AtTheEnd:
+    """The value of an accumulator that is reported when a task ends, and pickled for that."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not in_task():
+            return _AtTheEnd, ()
+        if _collected and (at := here()) is not None:
+            stage(at)
+            _collected.clear()
+        return int, ()
+
+
+class _Nothing(AccumulatorParam[Any]):
+    """An accumulator that adds nothing up."""
+
+    def zero(self, value: Any) -> Any:
+        """What each task starts with."""
+        return value
+
+    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802, ARG002 (Spark's)
+        """What a task reports is ignored: what it staged counts."""
+        return value1
+
+
+_accumulators: dict[str, Accumulator[Any]] = {}
+
+
+def task_end() -> Accumulator[Any] | None:
+    """What makes tasks stage their contributions, if it is among what they are given; None without a session."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    key = str(context.applicationId)
+    if key not in _accumulators:
+        _accumulators[key] = context.accumulator(_AtTheEnd(), _Nothing())
+    return _accumulators[key]

@@ -1,0 +1,102 @@
+"""The embedded transport: files in a folder, which are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import urllib.parse
+from pathlib import Path
+
+from streamstate.variables.transports import unreachable
+
+_numbers = itertools.count()
+
+
+class FilesTransport:
+    """A folder with a folder for each group. Links and renames make a file appear whole.
+
+    Args:
+        folder: where it is; created when something is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder)
+        self._folder = folder
+
+    def add(self, group: str, name: str, data: bytes) -> bool:
+        """Add a file; False if there is one of the name."""
+        return self._write(group, name, data, replace=False)
+
+    def put(self, group: str, name: str, data: bytes) -> None:
+        """Write a file, or replace it."""
+        self._write(group, name, data, replace=True)
+
+    def _write(self, group: str, name: str, data: bytes, *, replace: bool) -> bool:
+        path = self._path(group, name)
+        # Names that begin with a dot are not listed.
+        draft = f"{os.path.dirname(path)}/.{os.getpid()}-{threading.get_ident()}-{next(_numbers)}"  # noqa: PTH120 (a Path takes as long as the write)
+        try:
+            try:
+                _write_bytes(draft, data)
+            except FileNotFoundError:
+                self._make(group)
+                _write_bytes(draft, data)
+            if replace:
+                os.replace(draft, path)  # noqa: PTH105 (likewise)
+                return True
+            try:
+                os.link(draft, path)  # noqa: PTH200 (likewise)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(draft)  # noqa: PTH108 (likewise)
+        except OSError as error:
+            raise unreachable(self.address, error) from error
+        return True
+
+    def _make(self, group: str) -> None:
+        (self._folder / group).mkdir(parents=True, exist_ok=True)
+
+    def get(self, group: str, name: str) -> bytes | None:
+        """A file's bytes."""
+        try:
+            with open(self._path(group, name), "rb", buffering=0) as file:  # noqa: PTH123 (likewise)
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreachable(self.address, error) from error
+
+    def get_all(self, group: str, names: list[str]) -> list[bytes]:
+        """The bytes of some files."""
+        return [data for name in names if (data := self.get(group, name)) is not None]
+
+    def names(self, group: str) -> list[str]:
+        """The files of a group."""
+        try:
+            found = os.listdir(f"{self.address}/{group}")  # noqa: PTH208 (likewise)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise unreachable(self.address, error) from error
+        return [urllib.parse.unquote(name) for name in found if not name.startswith(".")]
+
+    def remove(self, group: str, names: list[str]) -> None:
+        """Remove files."""
+        for name in names:
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path(group, name))  # noqa: PTH108 (likewise)
+            except OSError as error:
+                raise unreachable(self.address, error) from error
+
+    def _path(self, group: str, name: str) -> str:
+        # What a group or a name holds never leads out of the folder.
+        return f"{self.address}/{group}/{urllib.parse.quote(name, safe='')}"
+
+
+def _write_bytes(path: str, data: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:  # noqa: PTH123 (as above)
+        file.write(data)

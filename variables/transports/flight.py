@@ -1,0 +1,128 @@
+"""An Arrow Flight server in the driver's process, for executors on other machines, and the client that they use."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from streamstate.errors import TransportError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.variables.transports import BINDINGS, Transport, unreachable
+
+_TIMEOUT = flight.FlightCallOptions(timeout=10)
+_servers: dict[str, FlightServer] = {}
+_starting = threading.Lock()
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves a transport to executors. Only who knows the token is answered.
+
+    Args:
+        transport: what it serves.
+        spark: the session with which checkpoints are read.
+    """
+
+    def __init__(self, transport: Transport, spark: Any) -> None:
+        host = spark.sparkContext.getConf().get("spark.driver.host", socket.gethostname())
+        super().__init__(f"grpc://{host}:0")
+        self.token = secrets.token_urlsafe(24)
+        self.address = f"grpc://{host}:{self.port}/{self.token}"
+        self._transport = transport
+        self._spark = spark
+
+    def do_action(self, _context: object, action: Any) -> list[Any]:
+        """Answer one call of :class:`FlightTransport`."""
+        header, _, data = action.body.to_pybytes().partition(b"\n")
+        asked = json.loads(header)
+        if not secrets.compare_digest(asked.pop("token"), self.token):
+            raise flight.FlightUnauthenticatedError("The token is wrong.")
+        return [flight.Result(pa.py_buffer(part)) for part in self._answer(action.type, data, **asked)]
+
+    def _answer(self, call: str, data: bytes, group: str, names: list[str]) -> list[bytes]:
+        if group == BINDINGS:
+            return self._of_checkpoint(*names[0].split("/", 1))
+        served = self._transport
+        if call == "add":
+            return [b"1"] if served.add(group, names[0], data) else []
+        if call == "put":
+            served.put(group, names[0], data)
+        if call == "remove":
+            served.remove(group, names)
+        if call == "names":
+            return [name.encode() for name in served.names(group)]
+        return served.get_all(group, names) if call == "get" else []
+
+
+    def _of_checkpoint(self, asked: str, path: str) -> list[bytes]:
+        checkpoint = Checkpoint(path, self._spark)
+        if asked == "id":
+            return [checkpoint.query_id.encode()]
+        if asked == "committed":
+            return [str(max(checkpoint.committed(), default=-1)).encode()]
+        text = checkpoint.files.text(f"{path}/offsets/{int(asked)}")
+        return [] if text is None else [text.encode()]
+
+
+class FlightTransport:
+    """What executors use: each call is one of the driver's server."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.address = address
+        self._shown = f"{parts.scheme}://{parts.hostname}:{parts.port}"
+        self._token = parts.path.lstrip("/")
+        self._client = flight.FlightClient(self._shown)
+
+    def _call(self, call: str, group: str, names: list[str], data: bytes = b"") -> list[bytes]:
+        header = json.dumps({"token": self._token, "group": group, "names": names}).encode()
+        try:
+            found = self._client.do_action(flight.Action(call, header + b"\n" + data), _TIMEOUT)
+            return [result.body.to_pybytes() for result in found]
+        except (pa.ArrowException, OSError) as error:
+            raise unreachable(self._shown, error) from error
+
+    def add(self, group: str, name: str, data: bytes) -> bool:
+        """Add bytes under a name."""
+        return bool(self._call("add", group, [name], data))
+
+    def put(self, group: str, name: str, data: bytes) -> None:
+        """Set the bytes under a name."""
+        self._call("put", group, [name], data)
+
+    def get(self, group: str, name: str) -> bytes | None:
+        """The bytes under a name."""
+        return next(iter(self._call("get", group, [name])), None)
+
+    def get_all(self, group: str, names: list[str]) -> list[bytes]:
+        """The bytes under some names."""
+        return self._call("get", group, names) if names else []
+
+    def names(self, group: str) -> list[str]:
+        """The names in a group."""
+        return [name.decode() for name in self._call("names", group, [])]
+
+    def remove(self, group: str, names: list[str]) -> None:
+        """Remove names."""
+        self._call("remove", group, names)
+
+
+def served_to_executors(transport: Transport, spark: Any) -> str:
+    """The address by which the executors of a session reach a transport; a server is started if need be."""
+    with _starting:
+        key = f"{transport.address}\n{spark.sparkContext.applicationId}"
+        if key not in _servers:
+            try:
+                _servers[key] = FlightServer(transport, spark)
+            except (pa.ArrowException, OSError) as error:
+                raise TransportError(
+                    f"The driver cannot serve shared variables to its executors: {error}\n"
+                    "Set spark.driver.host to an address of this machine, or use transport='redis://…'."
+                ) from error
+        return _servers[key].address

@@ -1,0 +1,80 @@
+"""Writes the versions that a running query makes to the store, in the background of the process that runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from streamstate.errors import StreamStateError, first_line
+from streamstate.snapshots.bindings import bound_version
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.variables.bound_query import branch_of
+from streamstate.variables.shared_variable import SharedVariable
+from streamstate.variables.source import take_in_branch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INTERVAL = 0.5
+
+
+class VersionPump:
+    """Records a query's variables twice a second, and once more when the query has ended.
+
+    Then it also merges what the last epoch contributed, which no later epoch did.
+
+    Args:
+        variables: the variables.
+        checkpoint: the query's.
+        spark: its session.
+        goes_on: says whether the query still runs.
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[SharedVariable],
+        checkpoint: str,
+        spark: SparkSession,
+        goes_on: Callable[[], bool],
+    ) -> None:
+        self._variables = variables
+        self._checkpoint = Checkpoint(checkpoint, spark)
+        self._branch = branch_of(checkpoint, spark)
+        self._goes_on = goes_on
+        self._ended = threading.Event()
+        self.error: str | None = None
+        """Why the last attempt failed, in one line; it is repeated."""
+        name = f"streamstate-versions-{'-'.join(variable.name for variable in variables)[:50]}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Record what there is, then end. The query has ended before."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_INTERVAL) and self._goes_on():
+            self._once(last=False)
+        self._once(last=True)
+
+    def _once(self, *, last: bool) -> None:
+        try:
+            for variable in self._variables:
+                if last:
+                    self._take_in(variable)
+                variable.record()
+            self.error = None
+        except StreamStateError as error:
+            self.error = first_line(error)
+
+    def _take_in(self, variable: SharedVariable) -> None:
+        committed = max(self._checkpoint.committed(), default=-1)
+        if committed < 0:
+            return
+        planned = self._checkpoint.planned(committed)
+        start = None if planned is None else bound_version(planned.offsets, variable.name)
+        take_in_branch(
+            variable.declaration, variable.transport, self._branch, self._checkpoint.query_id, committed, start
+        )
