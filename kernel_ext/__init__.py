@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from streamstate.snapshots.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
     from streamstate.starting import start
-    from streamstate.variables.columns import shared_column
-    from streamstate.variables.shared_variable import SharedVariable, shared
     from streamstate.state_inspect import (
         Comparison,
         Cut,
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
         cut,
         open_store,
     )
+    from streamstate.variables.columns import shared_column
+    from streamstate.variables.shared_variable import SharedVariable, shared
 
 __version__ = "0.1.0"
 

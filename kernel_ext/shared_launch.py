@@ -34,7 +34,9 @@ def chosen_variables(
         if isinstance(variable, str):
             variable = declared_variable(store, variable, options)  # noqa: PLW2901 (a name becomes what it names)
         elif not isinstance(variable, SharedVariable):
-            raise InvalidArgumentError(f"Invalid shared variable {variable!r}: expected a name, or what ss.shared returns.")
+            raise InvalidArgumentError(
+                f"Invalid shared variable {variable!r}: expected a name, or what ss.shared returns."
+            )
         if variable.store != store:
             raise QueryError(
                 f"{variable.name} is a variable of {variable.store}, and the query is captured into {store}.\n"

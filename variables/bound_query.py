@@ -194,7 +194,7 @@ def overridden(
         declaration = variables[name].declaration
         log = log_of(declaration, binding.at, branch)
         if log.head() < 0:
-            begin_branch(declaration, binding.at, branch, versions.get(name))
+            begin_branch(log, versions.get(name))
         merging = declaration.merging
         same = merging.state == declaration.type.arrow
         state = declaration.type.stored(value, name) if same else merging.lifted(name, value)

@@ -82,7 +82,7 @@ def as_stored(value: Any, arrow: pa.DataType, what: str) -> Any:
 
 def _not_a(value: Any, what: str) -> InvalidArgumentError:
     shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}…"  # noqa: PLR2004 (a line's rest)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}…"
     return InvalidArgumentError(f"Invalid value {shown} of type {type(value).__name__}: {what}.")
 
 
@@ -161,7 +161,9 @@ def random_value(arrow: pa.DataType, random_: random.Random) -> Any:
         types.is_string(arrow): text,
         types.is_binary(arrow): text.encode(),
         types.is_date(arrow): datetime.date(2024, 1, 1) + datetime.timedelta(days=whole),
-        types.is_timestamp(arrow): datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC if getattr(arrow, "tz", None) else None)
+        types.is_timestamp(arrow): datetime.datetime(
+            2024, 1, 1, tzinfo=datetime.UTC if getattr(arrow, "tz", None) else None
+        )
         + datetime.timedelta(minutes=whole),
     }
     return made[True]

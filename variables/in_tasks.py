@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import SparkContext, TaskContext
@@ -131,9 +131,18 @@ def _in_main_thread() -> bool:
 # What a worker has read, and what its task has collected so far.
 _logs: dict[tuple[str, str, str, str], VersionLog] = {}
 _values: dict[tuple[str, int], dict[str, Any]] = {}
-_collected: dict[tuple[str, str], Any] = {}
-_collecting: tuple[Any, ...] = ()
-_declarations: dict[str, Declaration] = {}
+
+
+@dataclass
+class _Task:
+    """What the task of a worker has collected, by variable and operator."""
+
+    at: Here | None = None
+    collected: dict[tuple[str, str], Any] = field(default_factory=dict)
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+
+
+_task = _Task()
 
 
 def read(declaration: Declaration, at: Here) -> Any:
@@ -141,7 +150,7 @@ def read(declaration: Declaration, at: Here) -> Any:
     key = (at.run.checkpoint, at.epoch)
     known = _values.get(key)
     if known is None:
-        if len(_values) > 8:  # noqa: PLR2004 (epochs; a worker is in one at a time)
+        if len(_values) > 8:
             _values.clear()
         known = _values[key] = {}
     if declaration.name in known:
@@ -193,29 +202,28 @@ def _recorded(declaration: Declaration, branch: str) -> Any:
 
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
-    global _collecting
     if declaration.name not in at.run.variables:
         version_of(declaration, at)  # raises
-    here_ = (at.run, at.epoch, at.partition, at.attempt)
-    if _collecting != here_:
-        _collected.clear()  # a task that failed left it
-        _collecting = here_
+    if _task.at != at:
+        _task.collected.clear()  # a task that failed left it
+        _task.at = at
     key = (declaration.name, operator)
-    _declarations[declaration.name] = declaration
-    _collected[key] = declaration.merging.collected(_collected.get(key), declaration.name, *given)
+    _task.declarations[declaration.name] = declaration
+    _task.collected[key] = declaration.merging.collected(_task.collected.get(key), declaration.name, *given)
     if not reported:
         stage(at)
 
 
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
-    if (at.run, at.epoch, at.partition, at.attempt) != _collecting:
+    if _task.at != at:
         return
     transport: Transport = transport_at(at.run.transport)
-    for (name, operator), collected in _collected.items():
-        declaration = _declarations[name]
+    worker = os.getpid() if at.attempt >= 0 else 0
+    for (name, operator), collected in _task.collected.items():
+        declaration = _task.declarations[name]
         state = declaration.merging.finished(collected)
-        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, os.getpid() if at.attempt >= 0 else 0)
+        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker)
         transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
 
 
@@ -223,8 +231,7 @@ def operator_at(depth: int, given: str | None) -> str:
     """What tells an operator from others: a name, or else the place in the code that calls ``add``."""
     if given is not None:
         return hashlib.sha256(given.encode()).hexdigest()[:12]
-    code = sys._getframe(depth + 1).f_code
-    return _place(code)
+    return _place(sys._getframe(depth + 1).f_code)  # noqa: SLF001 (what inspect.currentframe returns, without its cost)
 
 
 @functools.lru_cache(maxsize=256)
@@ -239,9 +246,9 @@ class _AtTheEnd:
     def __reduce__(self) -> tuple[Any, ...]:
         if not in_task():
             return _AtTheEnd, ()
-        if _collected and (at := here()) is not None:
+        if _task.collected and (at := here()) is not None:
             stage(at)
-            _collected.clear()
+            _task.collected.clear()
         return int, ()
 
 
@@ -252,7 +259,7 @@ class _Nothing(AccumulatorParam[Any]):
         """What each task starts with."""
         return value
 
-    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802, ARG002 (Spark's)
+    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 (Spark's)
         """What a task reports is ignored: what it staged counts."""
         return value1
 

@@ -168,7 +168,7 @@ class _Regression(Merge):
         return pa.struct([("xtx", pa.list_(pa.float64())), ("xty", pa.list_(pa.float64()))])
 
     def lifted(self, name: str, *given: Any) -> Any:
-        if len(given) != 2 or not hasattr(given[0], "__iter__"):  # noqa: PLR2004 (features and target)
+        if len(given) != 2 or not hasattr(given[0], "__iter__"):
             raise InvalidArgumentError(f"{name} is a regression: call add([x1, x2, …], y).")
         [target] = as_floats(name, given[1], count=1)
         row = [1.0, *as_floats(name, *given[0])]
@@ -355,7 +355,7 @@ def _require(fits: bool, merge: str, type_: DeclaredType, example: str) -> None:
 
 def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str) -> Merge:
     """A function of the user's as a merge, tried with values of the type."""
-    random_, arrow = random.Random(0), type_.arrow
+    random_, arrow = random.Random(0), type_.arrow  # noqa: S311 (values to try)
     what = f"the merge of {name} must return a {type_.text}"
     for _ in range(_TRIALS):
         a, b, c = (random_value(arrow, random_) for _ in range(3))

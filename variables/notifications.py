@@ -54,7 +54,7 @@ class Subscription:
             raise InvalidArgumentError(f"Invalid interval={interval!r}: expected a number of seconds above 0.")
         self._interval = interval
         # A log of its own: another thread reads the variable's.
-        self._log = VersionLog(log.transport, log.declaration, log.branch, log._recorded)
+        self._log = VersionLog(log.transport, log.declaration, log.branch, log.recorded)
         self._callback = callback
         self._name = name
         self._ended = threading.Event()
@@ -103,6 +103,4 @@ class Subscription:
     def _change(self, entry: Entry) -> Change:
         value = self._log.value(entry.number)
         value = dict(value) if self._log.declaration.type.is_map and value is not None else value
-        return Change(
-            self._log.name, entry.number, value, entry.change, entry.kind, entry.by, entry.epoch, entry.at
-        )
+        return Change(self._log.name, entry.number, value, entry.change, entry.kind, entry.by, entry.epoch, entry.at)

@@ -41,12 +41,21 @@ class SharedVariable:
         store: the store that records its versions.
     """
 
-    def __init__(self, declaration: Declaration, transport: str, storage_options: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        declaration: Declaration,
+        transport: str,
+        storage_options: Mapping[str, str] | None,
+        *,
+        seen: int | None = None,
+        ends_reported: bool = False,
+    ) -> None:
         self._declaration = declaration
         self._transport = transport
         self._options = storage_options
-        self._ends_reported = False
-        self._seen: int | None = None
+        # How many times it was set, when this object last looked.
+        self._seen = seen
+        self._ends_reported = ends_reported
         self._recording = threading.Lock()
         self._kept: VersionRecorder | None = None
 
@@ -77,7 +86,9 @@ class SharedVariable:
 
         if "_log" not in self.__dict__:
             found = transport_at(self._transport)
-            self._log = VersionLog(found, self._declaration, "", lambda number: recorded_state(self._declaration, number))
+            self._log = VersionLog(
+                found, self._declaration, "", lambda number: recorded_state(self._declaration, number)
+            )
         return self._log
 
     def get(self) -> Any:
@@ -231,7 +242,9 @@ class SharedVariable:
         found["epoch"] = found["epoch"].astype("Int64")
         if self._declaration.type.is_map:
             return found
-        values = with_values.sql(f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history").to_pandas()
+        values = with_values.sql(
+            f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history"
+        ).to_pandas()
         return found.merge(values, on="version", how="left")[["version", "value", *found.columns[1:]]]
 
     def on_change(
@@ -295,9 +308,7 @@ class SharedVariable:
 
 def _in_worker(text: str, function: Function | None, store: str, transport: str, end: object) -> SharedVariable:
     """The variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
-    found = SharedVariable(_declaration(text, function, store), transport, None)
-    found._ends_reported = end is not None
-    return found
+    return SharedVariable(_declaration(text, function, store), transport, None, ends_reported=end is not None)
 
 
 _unpickled: dict[tuple[str, str], Declaration] = {}
@@ -382,7 +393,9 @@ def shared(
         raise VariableConflictError(f"{path} has a variable {found.name!r}, whose name differs only in case.")
     if differences := made.differences(found.declaration):
         listed = "\n  ".join(differences)
-        raise VariableConflictError(f"{name} was declared otherwise in {path}:\n  {listed}\nUse another name, or the same declaration.")
+        raise VariableConflictError(
+            f"{name} was declared otherwise in {path}:\n  {listed}\nUse another name, or the same declaration."
+        )
     if transport is not None and found.transport not in ("", _address(path, transport)):
         raise VariableConflictError(f"{name} was declared with transport={found.transport!r}.\nLeave transport out.")
     return _attached(made, found, path, storage_options)
@@ -408,7 +421,8 @@ def _attached(
     """The variable, whose log has its first version, or again the newest of the store's if it is empty."""
     from dataclasses import replace
 
-    variable = SharedVariable(replace(made, store=store), found.transport or _address(store, None), options)
+    made, address = replace(made, store=store), found.transport or _address(store, None)
+    variable = SharedVariable(made, address, options)
     log = variable.log
     if log.head() < 0:
         recorder = VersionRecorder(Layout.at(store, options), log)
@@ -418,8 +432,7 @@ def _attached(
             variable.record()
         else:  # the store was copied, or the transport emptied
             log.begin(log.state(newest), number=newest, kind=INIT, by=whoami())
-    variable._seen = log.entry(log.head()).sets
-    return variable
+    return SharedVariable(made, address, options, seen=log.entry(log.head()).sets)
 
 
 def _address(store: str, transport: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -85,7 +85,7 @@ class VersionLog:
         self.transport = transport
         self.declaration = declaration
         self.branch = branch
-        self._recorded = recorded
+        self.recorded = recorded
         self.group = f"log/{declaration.name}" + (f"@{quote(branch, safe='')}" if branch else "")
         self._known: tuple[int, Any] | None = None
 
@@ -157,9 +157,9 @@ class VersionLog:
         return state
 
     def _from_store(self, number: int) -> Any:
-        if self._recorded is None:
+        if self.recorded is None:
             raise self.gone(number)
-        return self._recorded(number)
+        return self.recorded(number)
 
     def value(self, number: int) -> Any:
         """The value at a version; of a map, a view that cannot be changed."""
@@ -187,7 +187,9 @@ class VersionLog:
             if expected is not None and newest.sets != expected:
                 raise Overtaken
             changed, removed = _changes(before, state) if self.declaration.type.is_map else (None, ())
-            return self._next(newest, SET, by, state, changed, removed, sets=newest.sets + 1)
+            return self._next(
+                newest, kind=SET, by=by, sets=newest.sets + 1, state=state, change=changed, removed=removed
+            )
 
         return self._published(made)
 
@@ -201,29 +203,24 @@ class VersionLog:
             changed = {key: state[key] for key in contribution} if self.declaration.type.is_map else contribution
             return self._next(
                 newest,
-                MERGE,
-                query,
-                state,
-                changed,
-                (),
-                sets=newest.sets,
+                kind=MERGE,
+                by=query,
                 merged={**newest.merged, query: epoch},
                 epoch=epoch,
                 contributions=contributions,
+                state=state,
+                change=changed,
             )
 
         return self._published(made)
 
-    def _next(
-        self, newest: Entry, kind: str, by: str, state: Any, change: Any, removed: tuple[Any, ...], **more: Any
-    ) -> Entry:
-        number = newest.number + 1
-        small = change is not None and len(change) + len(removed) < len(state or ()) // 2
-        whole = not (self.declaration.type.is_map and small and number % _WHOLE_EVERY)
-        more.setdefault("merged", newest.merged)
-        return Entry(
-            number, kind, by, datetime.now(UTC), whole=whole, state=state, change=change, removed=removed, **more
-        )
+    def _next(self, newest: Entry, **made: Any) -> Entry:
+        """The version after the newest; of a map, whole only now and then."""
+        entry = replace(Entry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
+        if not self.declaration.type.is_map or not entry.number % _WHOLE_EVERY or entry.change is None:
+            return entry
+        small = len(entry.change) + len(entry.removed) < len(entry.state or ()) // 2
+        return replace(entry, whole=not small)
 
     def _published(self, made: Callable[[Entry, Any], Entry | None]) -> Any:
         while True:

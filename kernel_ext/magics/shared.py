@@ -37,7 +37,9 @@ def _parser() -> MagicParser:
     parser.add("--init", metavar="VALUE", help="its first value, with --type")
     parser.add("--merge", metavar="HOW", suggestions=_MERGES, help="how contributions are merged (default: last)")
     parser.add(
-        "--consistency", suggestions=("epoch", "bounded(10)", "latest"), help="how fresh readers see it (default: epoch)"
+        "--consistency",
+        suggestions=("epoch", "bounded(10)", "latest"),
+        help="how fresh readers see it (default: epoch)",
     )
     parser.add("--access", choices=("read-mostly", "write-mostly"), help="how operators use it (default: read-mostly)")
     parser.add("--transport", metavar="URL", help="where versions are kept while queries run (default: the store)")
@@ -88,7 +90,9 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
     if args.type is not None:
         return shared(store, args.name, args.type, storage_options=options, **given)
     if given:
-        raise InvalidArgumentError(f"--{next(iter(given))} declares a variable: it needs --type, such as --type double.")
+        raise InvalidArgumentError(
+            f"--{next(iter(given))} declares a variable: it needs --type, such as --type double."
+        )
     return declared_variable(store, args.name, options)
 
 

@@ -47,7 +47,7 @@ class FilesTransport:
                 os.replace(draft, path)  # noqa: PTH105 (likewise)
                 return True
             try:
-                os.link(draft, path)  # noqa: PTH200 (likewise)
+                os.link(draft, path)
             except FileExistsError:
                 return False
             finally:
