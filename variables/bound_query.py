@@ -28,7 +28,7 @@ from streamstate.variables.source import (
     declared_in,
     declared_option,
 )
-from streamstate.variables.transports import transport_at
+from streamstate.variables.transports.addresses import transport_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

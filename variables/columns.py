@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _FUNCTION = "shared"
 
 
-def column_of(variable: SharedVariable) -> Column:
-    """The variable's value as a column."""
-    return _one_row(session_in_use(None), variable).scalar()
-
-
 def shared_column(variable: str | SharedVariable, store: str | None = None) -> Column:
     """A shared variable as a column of a streaming query: ``flights.where(F.col("delay") > ss.shared_column(limit))``.
 
@@ -37,12 +32,12 @@ def shared_column(variable: str | SharedVariable, store: str | None = None) -> C
         UnknownVariableError: the store has no such variable.
     """
     if isinstance(variable, SharedVariable):
-        return variable.column()
+        return _one_row(session_in_use(None), variable).scalar()
     if store is None:
         raise InvalidArgumentError(
             f"In which store is {variable!r}?\nPass the variable itself, ss.shared_column({variable}), or store=…."
         )
-    return declared_variable(store, variable).column()
+    return _one_row(session_in_use(None), declared_variable(store, variable)).scalar()
 
 
 def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from streamstate.variables.transports import Transport
+from streamstate.variables.transports.transport import Transport
 from streamstate.variables.version_log import VersionLog, decoded_contribution
 
 # Runs that are long over are forgotten.

@@ -19,14 +19,11 @@ from streamstate.snapshots.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.notifications import Change, Subscription
 from streamstate.variables.recorded_versions import VersionRecorder, relation_of
-from streamstate.variables.transports import transport_at
+from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.version_log import INIT, Overtaken, VersionLog
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import Column
-
-_UNSET: Any = object()
 
 
 class SharedVariable:
@@ -265,12 +262,6 @@ class SharedVariable:
             >>> alerts.on_change(lambda change: print(change.added))  # doctest: +SKIP
         """
         return Subscription(self.log, callback, name=name, interval=interval)
-
-    def column(self) -> Column:
-        """The value as a column of a streaming DataFrame; see :func:`shared_column`."""
-        from streamstate.variables.columns import column_of
-
-        return column_of(self)
 
     def record(self) -> int:
         """Write the versions that the store lacks, and return the newest. Queries do so while they run."""

@@ -21,7 +21,8 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of
-from streamstate.variables.transports import BINDINGS, transport_at
+from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.transports.transport import BINDINGS
 from streamstate.variables.version_log import VersionLog
 
 if TYPE_CHECKING:

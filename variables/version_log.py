@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, VariableError
 from streamstate.snapshots.bindings import Version
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.transports import Transport
+from streamstate.variables.transports.transport import Transport
 
 INIT, SET, MERGE = "init", "set", "merge"
 """How a version came about."""

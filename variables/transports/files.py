@@ -9,7 +9,7 @@ import threading
 import urllib.parse
 from pathlib import Path
 
-from streamstate.variables.transports import unreachable
+from streamstate.variables.transports.transport import unreachable
 
 _numbers = itertools.count()
 

@@ -14,7 +14,7 @@ from pyarrow import flight
 
 from streamstate.errors import TransportError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.variables.transports import BINDINGS, Transport, unreachable
+from streamstate.variables.transports.transport import BINDINGS, Transport, unreachable
 
 _TIMEOUT = flight.FlightCallOptions(timeout=10)
 _servers: dict[str, FlightServer] = {}
