@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,16 +190,20 @@ def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     """The log of a variable, as this process keeps it."""
     key = (transport, declaration.name, branch, declaration.merge)
     if key not in _logs:
-        _logs[key] = VersionLog(transport_at(transport), declaration, branch, _recorded(declaration, branch))
+        _logs[key] = VersionLog(
+            transport_at(transport), declaration, branch, None if branch else _recorded(declaration)
+        )
     return _logs[key]
 
 
-def _recorded(declaration: Declaration, branch: str) -> Any:
-    if branch or not declaration.store:
-        return None
-    from streamstate.variables.recorded_versions import recorded_state
+def _recorded(declaration: Declaration) -> Callable[[int], Any]:
+    def state(number: int) -> Any:
+        # Here, because it loads what reads Delta tables, and few workers need it.
+        from streamstate.variables.recorded_versions import recorded_state
 
-    return functools.partial(recorded_state, declaration)
+        return recorded_state(declaration, number)
+
+    return state
 
 
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:

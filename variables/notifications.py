@@ -42,7 +42,9 @@ class Subscription:
     """Calls a function for each new version; :meth:`SharedVariable.on_change` returns it.
 
     Attributes:
-        error: what the function raised, after which it is no longer called; None if nothing.
+        error: what the function raised, after which it is no longer called, or why the transport cannot be reached;
+            None if nothing.
+        missed: how many versions it did not hear of, because the transport had forgotten them before it began.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Subscription:
         self._ended = threading.Event()
         self._heard = self._begin()
         self.error: BaseException | None = None
+        self.missed = 0
         self._thread = threading.Thread(target=self._listen, name=f"streamstate-shared-{log.name}", daemon=True)
         self._thread.start()
 
@@ -92,9 +95,11 @@ class Subscription:
         head = self._log.head()
         self.error = None
         while self._heard < head and not self._ended.is_set():
-            number = self._heard + 1
-            oldest = min(self._log.numbers(), default=number)
-            entry = self._log.entry(max(number, oldest))
+            oldest = min(self._log.numbers(), default=0)
+            if oldest > self._heard + 1:
+                self.missed += oldest - self._heard - 1
+                self._heard = oldest - 1
+            entry = self._log.entry(self._heard + 1)
             self._callback(self._change(entry))
             self._heard = entry.number
             if self._name is not None:

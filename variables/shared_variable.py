@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import getpass
 import os
 import socket
@@ -18,7 +19,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.notifications import Change, Subscription
-from streamstate.variables.recorded_versions import VersionRecorder, relation_of
+from streamstate.variables.recorded_versions import VersionRecorder, recorded_state, relation_of
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.version_log import INIT, Overtaken, VersionLog
 
@@ -53,6 +54,7 @@ class SharedVariable:
         # How many times it was set, when this object last looked.
         self._seen = seen
         self._ends_reported = ends_reported
+        self._log: VersionLog | None = None
         self._recording = threading.Lock()
         self._kept: VersionRecorder | None = None
 
@@ -79,14 +81,13 @@ class SharedVariable:
     @property
     def log(self) -> VersionLog:
         """Its versions, for parts of streamstate that read them directly."""
-        from streamstate.variables.recorded_versions import recorded_state
-
-        if "_log" not in self.__dict__:
-            found = transport_at(self._transport)
-            self._log = VersionLog(
-                found, self._declaration, "", lambda number: recorded_state(self._declaration, number)
-            )
+        if self._log is None:
+            self._log = self._new_log()
         return self._log
+
+    def _new_log(self) -> VersionLog:
+        recorded = functools.partial(recorded_state, self._declaration)
+        return VersionLog(transport_at(self._transport), self._declaration, "", recorded)
 
     def get(self) -> Any:
         """The value: in a notebook the newest, in an operator the one that its epoch is bound to.
@@ -267,7 +268,8 @@ class SharedVariable:
         """Write the versions that the store lacks, and return the newest. Queries do so while they run."""
         with self._recording:
             if self._kept is None:
-                self._kept = VersionRecorder(Layout.at(self.store, self._options), self.log)
+                # With a log of its own, because a pump's thread calls this.
+                self._kept = VersionRecorder(Layout.at(self.store, self._options), self._new_log())
             return self._kept.record()
 
     def _head(self) -> int:

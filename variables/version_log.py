@@ -121,9 +121,9 @@ class VersionLog:
             "Was the transport emptied, or the store copied without it? Nothing was read in its place."
         )
 
-    def _found(self, number: int) -> Entry | None:
+    def _found(self, number: int, *, with_state: bool = True) -> Entry | None:
         data = self.transport.get(self.group, _spelled(number))
-        return None if data is None else self._decoded(number, data)
+        return None if data is None else self._decoded(number, data, with_state=with_state)
 
     def state(self, number: int) -> Any:
         """The state at a version. That of a map is one object, changed in place when a later version is asked for.
@@ -131,20 +131,21 @@ class VersionLog:
         Raises:
             VariableError, TransportError: as :meth:`entry`.
         """
-        if self._known is not None and self._known[0] == number:
-            return self._known[1]
+        known, is_map = self._known, self.declaration.type.is_map
+        near = known is not None and (number == known[0] or (is_map and 0 < number - known[0] <= _WHOLE_EVERY))
         later: list[Entry] = []
         at = number
         while True:
-            if self._known is not None and self._known[0] == at:
-                state = self._known[1]
+            if near and known is not None and known[0] == at:
+                state = known[1]
                 break
-            entry = self._found(at)
+            entry = self._found(at, with_state=not near)
             if entry is None:
                 state = self._from_store(at)
                 break
-            if entry.whole:
-                state = entry.state
+            # What changed since a state that is known costs less than a whole one.
+            if entry.whole and (not near or entry.change is None):
+                state = self.entry(at).state if near else entry.state
                 break
             later.append(entry)
             at -= 1
@@ -227,7 +228,7 @@ class VersionLog:
             head = self.head()
             if head < 0:
                 raise self.gone(0)
-            newest, before = self.entry(head), self.state(head)
+            newest, before = self._found(head, with_state=False) or self.entry(head), self.state(head)
             entry = made(newest, before)
             if entry is None:
                 return None
@@ -265,12 +266,13 @@ class VersionLog:
         )
         return limited(_ipc(pa.record_batch(columns, schema=schema)), self.name)
 
-    def _decoded(self, number: int, data: bytes) -> Entry:
+    def _decoded(self, number: int, data: bytes, *, with_state: bool) -> Entry:
         try:
             with pa.ipc.open_stream(data) as reader:
                 batch = reader.read_next_batch()
             header = json.loads(batch.schema.metadata[_META])
-            state, change, removed = (_value(batch.column(at)) for at in range(3))
+            state = _value(batch.column(0)) if with_state else None
+            change, removed = _value(batch.column(1)), _value(batch.column(2))
             header["at"] = datetime.fromisoformat(header["at"])
             return Entry(number, **header, state=state, change=change, removed=tuple(removed))
         except (pa.ArrowException, KeyError, ValueError, TypeError, OSError) as error:
