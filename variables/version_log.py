@@ -126,7 +126,7 @@ class VersionLog:
         return None if data is None else self._decoded(number, data, with_state=with_state)
 
     def state(self, number: int) -> Any:
-        """The state at a version. That of a map is one object, changed in place when a later version is asked for.
+        """The state at a version, which others may hold too and nobody changes.
 
         Raises:
             VariableError, TransportError: as :meth:`entry`.
@@ -149,8 +149,9 @@ class VersionLog:
                 break
             later.append(entry)
             at -= 1
+        if later:
+            state = dict(state or {})  # a task may hold the version before
         for entry in reversed(later):
-            state = {} if state is None else state
             state.update(entry.change or {})
             for key in entry.removed:
                 state.pop(key, None)
