@@ -164,9 +164,9 @@ class VersionLog:
         return self.recorded(number)
 
     def value(self, number: int) -> Any:
-        """The value at a version; of a map, a view that cannot be changed."""
+        """The value at a version; of a map, a view that cannot be changed, also if nothing was set: then it is empty."""
         found = self.declaration.merging.value(self.state(number))
-        return MappingProxyType(found) if isinstance(found, dict) and self.declaration.type.is_map else found
+        return MappingProxyType(found or {}) if self.declaration.type.is_map else found
 
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
         """Publish a log's first version, unless there is one of the number."""
