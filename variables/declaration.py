@@ -106,7 +106,9 @@ class Declaration:
                 f"{self.name} is merged by the function {self.merge.removeprefix(_CUSTOM)!r}, which is not stored.\n"
                 "Declare the variable here too, with the same function: ss.shared(store, name, type, merge=function)."
             )
-        return merge_of(self.function or self.merge, self.type, self.name)
+        if self.function is not None:  # it was tried when it was declared; tasks do not try it again
+            return Merge(self.merge, self.type, self.function)
+        return merge_of(self.merge, self.type, self.name)
 
     @property
     def first_state(self) -> Any:
