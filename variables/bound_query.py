@@ -16,8 +16,9 @@ from streamstate.snapshots.fork_record import forked_from
 from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
+from streamstate.variables.declaring import declared_variable
 from streamstate.variables.in_tasks import PROPERTY, Run
-from streamstate.variables.shared_variable import SharedVariable, declared_variable
+from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCH,
     CHECKPOINT,

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,16 +193,6 @@ def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
             transport_at(transport), declaration, branch, None if branch else _recorded(declaration)
         )
     return _logs[key]
-
-
-def _recorded(declaration: Declaration) -> Callable[[int], Any]:
-    def state(number: int) -> Any:
-        # Here, because it loads what reads Delta tables, and few workers need it.
-        from streamstate.variables.recorded_versions import recorded_state
-
-        return recorded_state(declaration, number)
-
-    return state
 
 
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:

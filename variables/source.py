@@ -34,14 +34,15 @@ CHECKPOINT, BRANCH, TRANSPORT, SERVED, DECLARED = "checkpoint", "branch", "trans
 
 def declared_option(declarations: Sequence[Declaration]) -> str:
     """Declarations with their functions, as the text of an option."""
-    told = [(made.text(), made.function, made.store) for made in declarations]
-    return base64.b64encode(cloudpickle.dumps(told)).decode()
+    for made in declarations:
+        made.merging  # noqa: B018 (sent along)
+    return base64.b64encode(cloudpickle.dumps(list(declarations))).decode()
 
 
 def declared_in(option: str) -> list[Declaration]:
     """The declarations in the text of an option."""
-    told = pickle.loads(base64.b64decode(option))  # noqa: S301 (this process, or the driver's, has made it)
-    return [Declaration.from_text(text, function, store) for text, function, store in told]
+    found: list[Declaration] = pickle.loads(base64.b64decode(option))  # noqa: S301 (the driver has made it)
+    return found
 
 
 class SharedSource(DataSource):
