@@ -190,7 +190,7 @@ def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     key = (transport, declaration.name, branch, declaration.merge)
     if key not in _logs:
         _logs[key] = VersionLog(
-            transport_at(transport), declaration, branch, None if branch else _recorded(declaration)
+            transport_at(transport), declaration, branch, None if branch else state_in_store(declaration)
         )
     return _logs[key]
 
