@@ -22,6 +22,7 @@ from streamstate.snapshots.bindings import Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
+from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS, Transport
 from streamstate.variables.version_log import VersionLog, encoded_contribution
