@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -54,6 +55,7 @@ class Declaration:
         function: the merge, if it is the user's own; it is not stored.
         digest: tells one function from others.
         store: where its versions are recorded.
+        identity: tells it from others of the name, in other stores or made anew in this one.
     """
 
     name: str
@@ -65,6 +67,12 @@ class Declaration:
     function: Function | None = None
     digest: str | None = None
     store: str = ""
+    identity: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @property
+    def key(self) -> str:
+        """What its groups in a transport are called by."""
+        return f"{self.name}-{self.identity}"
 
     @classmethod
     def checked(
@@ -142,6 +150,7 @@ class Declaration:
                 "access": self.access,
                 "consistency": self.consistency,
                 "digest": self.digest,
+                "identity": self.identity,
             },
             default=str,
         )
@@ -157,7 +166,13 @@ class Declaration:
     def differences(self, text: str) -> list[str]:
         """How it differs from a declaration in JSON, a line each."""
         here, there = json.loads(self.text()), json.loads(text)
+        del here["identity"]
         return [f"{key}: {there[key]!r} there, {here[key]!r} here" for key in here if here[key] != there.get(key)]
+
+
+def identity_in(text: str) -> str:
+    """The identity of the variable that a declaration in JSON made."""
+    return str(json.loads(text)["identity"])
 
 
 def _is_plain(merge: Merge) -> bool:

@@ -131,8 +131,8 @@ def _in_main_thread() -> bool:
 
 
 # What a worker has read, and what its task has collected so far.
-_logs: dict[tuple[str, str, str, str], VersionLog] = {}
-_values: dict[tuple[str, int], dict[str, Any]] = {}
+_logs: dict[tuple[str, str, str], VersionLog] = {}
+_values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 
 @dataclass
@@ -149,7 +149,7 @@ _task = _Task()
 
 def read(declaration: Declaration, at: Here) -> Any:
     """A variable's value in the epoch of a task."""
-    key = (at.run.checkpoint, at.epoch)
+    key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
     if known is None:
         if len(_values) > 8:
@@ -188,7 +188,7 @@ def version_of(declaration: Declaration, at: Here) -> Version:
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     """The log of a variable, as this process keeps it."""
-    key = (transport, declaration.name, branch, declaration.merge)
+    key = (transport, declaration.key, branch)
     if key not in _logs:
         _logs[key] = VersionLog(
             transport_at(transport), declaration, branch, None if branch else state_in_store(declaration)
@@ -220,7 +220,7 @@ def stage(at: Here) -> None:
         declaration = _task.declarations[name]
         state = declaration.merging.finished(collected)
         made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker)
-        transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
+        transport.put(stage_group(declaration, at.run.query), made.name, encoded_contribution(state, declaration))
 
 
 def operator_at(depth: int, given: str | None) -> str:

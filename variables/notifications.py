@@ -68,7 +68,7 @@ class Subscription:
 
     @property
     def _group(self) -> str:
-        return f"heard/{self._log.name}"
+        return f"heard/{self._log.declaration.key}"
 
     def _begin(self) -> int:
         kept = None if self._name is None else self._log.transport.get(self._group, self._name)

@@ -86,7 +86,7 @@ class VersionLog:
         self.declaration = declaration
         self.branch = branch
         self.recorded = recorded
-        self.group = f"log/{declaration.name}" + (f"@{quote(branch, safe='')}" if branch else "")
+        self.group = f"log/{declaration.key}" + (f"@{quote(branch, safe='')}" if branch else "")
         self._known: tuple[int, Any] | None = None
 
     @property
