@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.transport import Transport
-from streamstate.variables.version_log import VersionLog, decoded_contribution
+from streamstate.variables.version_bytes import decoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 # Runs that are long over are forgotten.
 _RUNS = 8

@@ -25,7 +25,8 @@ from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS, Transport
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 PROPERTY = "streamstate.shared"
 """The local property that tells tasks about their query."""

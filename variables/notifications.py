@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError, TransportError
-from streamstate.variables.version_log import Entry, VersionLog
+from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_log import VersionLog
 
 
 @dataclass(frozen=True)
