@@ -1,4 +1,4 @@
-"""Merges whose state is not the value: averages, moments, linear models and sketches, the collective models of CAPSULE."""
+"""Merges whose state is not the value, for collective models: averages, moments, linear models and sketches."""
 
 from __future__ import annotations
 
