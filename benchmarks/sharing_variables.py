@@ -28,7 +28,8 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.variables.bound_query import bound_run, with_variables
 from streamstate.variables.contributions import Staged, begin_run, stage_group, take_in
 from streamstate.variables.transports.addresses import transport_at
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,9 +108,7 @@ def _below(limit: SharedVariable) -> Callable[[Iterator[pd.DataFrame]], Iterator
     return filtered
 
 
-def _in_tasks(
-    spark: SparkSession, folder: Path, kind: str, address: str | None, size: Size
-) -> Iterator[Measurement]:
+def _in_tasks(spark: SparkSession, folder: Path, kind: str, address: str | None, size: Size) -> Iterator[Measurement]:
     """What reading takes in a task, and whether the next epoch sees a set."""
     limit = ss.shared(folder / "store", "limit", "double", init=0.0, transport=address)
     source, times = _Copies(spark, folder / "reads", rows=2), folder / "times"
@@ -196,7 +195,7 @@ def _merge_seconds(variable: SharedVariable, value: Any, epochs: int) -> float:
     for epoch in range(epochs):
         for task in range(_TASKS):
             made = Staged(epoch, run, "a0", task, _TASKS * epoch + task, 7)
-            log.transport.put(stage_group(log.name, query), made.name, data)
+            log.transport.put(stage_group(log.declaration.key, query), made.name, data)
         taken.append(timed(partial(take_in, log, query, epoch)))
     return statistics.median(taken)
 

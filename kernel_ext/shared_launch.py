@@ -27,7 +27,8 @@ def chosen_variables(
         raise InvalidArgumentError(f"Invalid shared={given!r}: expected names or variables, such as shared=('limit',).")
     if not given:
         return {}
-    from streamstate.variables.shared_variable import SharedVariable, declared_variable
+    from streamstate.variables.declaring import declared_variable
+    from streamstate.variables.shared_variable import SharedVariable
 
     found: dict[str, SharedVariable] = {}
     for variable in given:

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
 from streamstate.snapshots.spark.session import session_in_use
-from streamstate.variables.shared_variable import SharedVariable, declared_variable
+from streamstate.variables.declaring import declared_variable
+from streamstate.variables.shared_variable import SharedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from streamstate.variables.transports.transport import Transport
-from streamstate.variables.version_log import VersionLog, decoded_contribution
+from streamstate.variables.version_bytes import decoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 RETRIED = "-"
 """What stands for the operator where an attempt says that those before it do not count."""
@@ -56,9 +57,9 @@ class Staged:
         return cls(int(epoch), int(run), operator, *map(int, task))
 
 
-def stage_group(variable: str, query: str) -> str:
-    """The group in which a query's tasks stage what they contribute to a variable."""
-    return f"stage/{variable}/{quote(query, safe='')}"
+def stage_group(key: str, query: str) -> str:
+    """The group in which a query's tasks stage what they contribute to a variable; ``key``: its declaration's."""
+    return f"stage/{key}/{quote(query, safe='')}"
 
 
 def _runs_group(query: str) -> str:
@@ -101,7 +102,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
     Whoever calls it, and how often: an epoch's contributions are merged once. One version results for each epoch that
     contributed.
     """
-    transport, group = log.transport, stage_group(log.name, query)
+    transport, group = log.transport, stage_group(log.declaration.key, query)
     names = transport.names(group)
     staged = [made for made in map(Staged.of, names) if made.epoch <= committed]
     if not staged:

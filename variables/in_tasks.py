@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +22,11 @@ from streamstate.snapshots.bindings import Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
+from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 PROPERTY = "streamstate.shared"
 """The local property that tells tasks about their query."""
@@ -43,6 +44,7 @@ class Run:
         transport: by which address tasks reach the transport.
         bindings: by which address tasks ask for the offset log; empty: they read it themselves.
         variables: the names of the variables.
+        keys: what they are called by in the transport.
     """
 
     checkpoint: str
@@ -51,6 +53,7 @@ class Run:
     transport: str
     bindings: str
     variables: tuple[str, ...]
+    keys: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The value of the local property."""
@@ -61,7 +64,7 @@ class Run:
     def of(cls, text: str) -> Run:
         """The run that a local property tells of."""
         known = json.loads(text)
-        return cls(**known | {"variables": tuple(known["variables"])})
+        return cls(**known | {name: tuple(known[name]) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
         """What an epoch is bound to."""
@@ -135,7 +138,7 @@ def _in_main_thread() -> bool:
 
 
 # What a worker has read, and what its task has collected so far.
-_logs: dict[tuple[str, str, str, str], VersionLog] = {}
+_logs: dict[tuple[str, str, str], VersionLog] = {}
 # By query, run and epoch: a checkpoint may be deleted, and begun again.
 _values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
@@ -198,22 +201,12 @@ def version_of(declaration: Declaration, at: Here) -> Version:
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     """The log of a variable, as this process keeps it."""
-    key = (transport, declaration.name, branch, declaration.merge)
+    key = (transport, declaration.key, branch)
     if key not in _logs:
         _logs[key] = VersionLog(
-            transport_at(transport), declaration, branch, None if branch else _recorded(declaration)
+            transport_at(transport), declaration, branch, None if branch else state_in_store(declaration)
         )
     return _logs[key]
-
-
-def _recorded(declaration: Declaration) -> Callable[[int], Any]:
-    def state(number: int) -> Any:
-        # Here, because it loads what reads Delta tables, and few workers need it.
-        from streamstate.variables.recorded_versions import recorded_state
-
-        return recorded_state(declaration, number)
-
-    return state
 
 
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
@@ -239,15 +232,15 @@ def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
     task, transport = _task_at(at), transport_at(at.run.transport)
     if at.retried:  # what its attempts before have staged does not count, also if this one has nothing to add
-        for name in at.run.variables:
-            transport.put(stage_group(name, at.run.query), _staged(at, RETRIED).name, b"")
+        for key in at.run.keys:
+            transport.put(stage_group(key, at.run.query), _staged(at, RETRIED).name, b"")
     if task.at != at:
         return
     for (name, operator), collected in task.collected.items():
         declaration = task.declarations[name]
         state = declaration.merging.finished(collected)
         made = _staged(at, operator)
-        transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
+        transport.put(stage_group(declaration.key, at.run.query), made.name, encoded_contribution(state, declaration))
 
 
 def _staged(at: Here, operator: str) -> Staged:

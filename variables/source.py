@@ -34,14 +34,15 @@ CHECKPOINT, BRANCH, TRANSPORT, SERVED, DECLARED = "checkpoint", "branch", "trans
 
 def declared_option(declarations: Sequence[Declaration]) -> str:
     """Declarations with their functions, as the text of an option."""
-    told = [(made.text(), made.function, made.store) for made in declarations]
-    return base64.b64encode(cloudpickle.dumps(told)).decode()
+    for made in declarations:
+        made.merging  # noqa: B018 (sent along)
+    return base64.b64encode(cloudpickle.dumps(list(declarations))).decode()
 
 
 def declared_in(option: str) -> list[Declaration]:
     """The declarations in the text of an option."""
-    told = pickle.loads(base64.b64decode(option))  # noqa: S301 (this process, or the driver's, has made it)
-    return [Declaration.from_text(text, function, store) for text, function, store in told]
+    found: list[Declaration] = pickle.loads(base64.b64decode(option))  # noqa: S301 (the driver has made it)
+    return found
 
 
 class SharedSource(DataSource):
@@ -126,7 +127,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def take_in_branch(log: VersionLog, query: str, committed: int, start: Version | None) -> None:
     """Merge what a query's epochs contributed: in a fork into its own branch, which begins at what it is bound to."""
     if log.branch and log.head() < 0:
-        if not log.transport.names(stage_group(log.name, query)):
+        if not log.transport.names(stage_group(log.declaration.key, query)):
             return
         begin_branch(log, start)
     take_in(log, query, committed)

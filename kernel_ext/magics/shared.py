@@ -77,7 +77,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
 
 
 def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | None) -> SharedVariable:
-    from streamstate.variables.shared_variable import declared_variable, shared
+    from streamstate.variables.declaring import declared_variable, shared
 
     given = {
         "init": None if args.init is None else _value(args.init),
@@ -97,7 +97,7 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
 
 
 def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | None) -> SummaryTable:
-    from streamstate.variables.shared_variable import declared_variable
+    from streamstate.variables.declaring import declared_variable
 
     rows = []
     for name in notebook.open(store).variables():

@@ -7,7 +7,8 @@ from typing import Any
 from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.addresses import transport_at
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 
@@ -35,4 +36,4 @@ def stage(log: VersionLog, made: Staged, *added: tuple[Any, ...], query: str = Q
     for given in added:
         collected = merging.collected(collected, log.name, *given)
     data = b"" if made.operator == RETRIED else encoded_contribution(merging.finished(collected), log.declaration)
-    log.transport.put(stage_group(log.name, query), made.name, data)
+    log.transport.put(stage_group(log.declaration.key, query), made.name, data)

@@ -192,7 +192,7 @@ def test_the_attempts_that_succeeded_count_once(new_address: NewAddress, epochs:
     assert [epoch for epoch, _ in merges(log)] == query.contributed
     assert sum(contributions for _, contributions in merges(log)) == len(query.expected)
     assert log.entry(log.head()).merged == ({QUERY: query.contributed[-1]} if query.contributed else {})
-    assert log.transport.names(stage_group("v", QUERY)) == []
+    assert log.transport.names(stage_group(log.declaration.key, QUERY)) == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -270,7 +270,7 @@ def test_a_process_that_stages_late_is_not_counted(new_address: NewAddress) -> N
     stage(query.log, Staged(0, query.run, "a0", 0, 99, 7), ({"late": 1},))
     query.settle("merged")
     assert "late" not in query.log.value(query.log.head())
-    assert query.log.transport.names(stage_group("v", QUERY)) == []
+    assert query.log.transport.names(stage_group(query.log.declaration.key, QUERY)) == []
 
 
 def test_a_process_of_a_run_that_was_killed_is_not_counted(new_address: NewAddress) -> None:
@@ -341,8 +341,18 @@ KINDS: dict[str, tuple[str, Any, Callable[[int], tuple[Any, ...]], Callable[[lis
         lambda value: (value,),
         mean_and_variance,
     ),
-    "map: sum": ("map<bigint, bigint>", "sum", lambda value: ({value % 3: value},), lambda values: per_key(values, sum)),
-    "map: max": ("map<bigint, bigint>", "max", lambda value: ({value % 3: value},), lambda values: per_key(values, max)),
+    "map: sum": (
+        "map<bigint, bigint>",
+        "sum",
+        lambda value: ({value % 3: value},),
+        lambda values: per_key(values, sum),
+    ),
+    "map: max": (
+        "map<bigint, bigint>",
+        "max",
+        lambda value: ({value % 3: value},),
+        lambda values: per_key(values, max),
+    ),
     "map: last": (
         "map<bigint, bigint>",
         "last",

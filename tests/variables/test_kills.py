@@ -77,7 +77,9 @@ class Lives:
         command = [sys.executable, "-m", "variables.sharing_process"]
         environment = os.environ | {"PYTHONPATH": str(TESTS)} | life.environment()
         with Path(life.folder, "log").open("ab") as log:
-            process = subprocess.Popen(command, start_new_session=True, cwd=TESTS, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, start_new_session=True, cwd=TESTS, env=environment, stdout=log, stderr=log
+            )
         try:
             self._watch(process, life, random)
         finally:
@@ -88,7 +90,10 @@ class Lives:
 
     def _watch(self, process: subprocess.Popen[bytes], life: Life, random: Random) -> None:
         """Set ``limit`` until the process has ended, or is to be killed."""
-        deadline, epoch = time.monotonic() + LONGEST + life.goal, Path(life.checkpoint(life.query), "offsets", str(life.epoch))
+        deadline, epoch = (
+            time.monotonic() + LONGEST + life.goal,
+            Path(life.checkpoint(life.query), "offsets", str(life.epoch)),
+        )
         while not ends_within(process, SETS):
             assert time.monotonic() < deadline, f"it was not killed {life.point}"
             self.variables.limit.set(float(next(self.values)))
@@ -214,7 +219,7 @@ def check_each_counts_once(left: Left) -> None:
         assert merged[version.number].get(query, -1) == epoch - 1
     for variable in left.variables.all():
         for query, committed in left.committed.items():
-            staged = variable.log.transport.names(stage_group(variable.name, left.ids[query]))
+            staged = variable.log.transport.names(stage_group(variable.declaration.key, left.ids[query]))
             assert all(Staged.of(name).epoch > committed[-1] for name in staged)
 
 

@@ -161,7 +161,9 @@ def test_a_map_stores_only_what_changed(new_address: NewAddress) -> None:
 def test_a_value_that_was_read_stays_what_it_was(new_address: NewAddress) -> None:
     """Also a map, of which the process reads a later version: two queries in one worker are bound to different ones."""
     address = new_address()
-    expected = versions(begun(address, MAP), [(True, dict.fromkeys("abcdefgh", 1)), (False, {"a": 1}), (False, {"b": 1})])
+    expected = versions(
+        begun(address, MAP), [(True, dict.fromkeys("abcdefgh", 1)), (False, {"a": 1}), (False, {"b": 1})]
+    )
     reader = opened(address, MAP)
     values = [reader.value(number) for number in (1, 2, 3, 2, 1)]
     assert [dict(value) for value in values] == [expected[number] for number in (1, 2, 3, 2, 1)]
