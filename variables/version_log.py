@@ -126,7 +126,7 @@ class VersionLog:
         return self.recorded(number)
 
     def value(self, number: int) -> Any:
-        """The value at a version; of a map, a view that cannot be changed, also if nothing was set: then it is empty."""
+        """The value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
         found = self.declaration.merging.value(self.state(number))
         return MappingProxyType(found or {}) if self.declaration.type.is_map else found
 

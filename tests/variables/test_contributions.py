@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 from collections import Counter
@@ -178,7 +179,7 @@ def merges(log: VersionLog) -> list[tuple[int | None, int]]:
     return [(entry.epoch, entry.contributions) for entry in entries if entry.kind == MERGE]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(epochs=EPOCHS)
 def test_the_attempts_that_succeeded_count_once(new_address: NewAddress, epochs: list[Epoch]) -> None:
     """Attempts that failed after they staged, runs that were killed, merges that were killed or ran twice."""
@@ -195,7 +196,7 @@ def test_the_attempts_that_succeeded_count_once(new_address: NewAddress, epochs:
     assert log.transport.names(stage_group(log.declaration.key, QUERY)) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(epochs=EPOCHS)
 def test_an_epoch_sees_all_epochs_before(new_address: NewAddress, epochs: list[Epoch]) -> None:
     """Merged between the commit of an epoch and the next, each version has exactly the epochs up to its own."""
@@ -212,41 +213,43 @@ def test_whoever_merges_whenever_each_epoch_is_merged_once(new_address: NewAddre
     """Four processes merge without a pause what several queries stage and commit meanwhile."""
     address = new_address()
     log = begun(address, COUNTS)
-    names = [f"{QUERY}-{query}" for query in range(queries)]
-    committed = dict.fromkeys(names, -1)
+    committed = {f"{QUERY}-{query}": -1 for query in range(queries)}
     ended = threading.Event()
-
-    def merging() -> None:
-        own = opened(address, COUNTS)
-        while not ended.is_set():
-            for name in names:
-                take_in(own, name, committed[name])
-
-    def running() -> None:
-        own = opened(address, COUNTS)
-        for name in names:
-            begin_run(own.transport, name, -1)
-        for epoch in range(20):
-            for name in names:
-                for partition in range(4):
-                    made = Staged(epoch, 0, "a0", partition, 4 * epoch + partition, 7)
-                    stage(own, made, ({f"{name}/{epoch}/{partition}": 1},), query=name)
-                committed[name] = epoch
-
-    threads = [threading.Thread(target=merging) for _ in range(4)]
+    threads = [threading.Thread(target=merge_all, args=[address, committed, ended]) for _ in range(4)]
     for thread in threads:
         thread.start()
-    running()
+    expected = stage_and_commit(opened(address, COUNTS), committed, epochs=20)
     ended.set()
     for thread in threads:
         thread.join()
-    for name in names:
-        take_in(log, name, 19)
-    expected = {f"{name}/{epoch}/{partition}": 1 for name in names for epoch in range(20) for partition in range(4)}
-    assert dict(log.value(log.head())) == expected
-    for name in names:
-        entries = [log.entry(number) for number in log.numbers()]
+    for name, newest in committed.items():
+        take_in(log, name, newest)
+    assert dict(log.value(log.head())) == dict.fromkeys(expected, 1)
+    entries = [log.entry(number) for number in log.numbers()]
+    for name in committed:
         assert [entry.epoch for entry in entries if entry.by == name] == list(range(20))
+
+
+def merge_all(address: str, committed: dict[str, int], ended: threading.Event) -> None:
+    """Merge what queries have committed, again and again."""
+    own = opened(address, COUNTS)
+    while not ended.is_set():
+        for name, newest in list(committed.items()):
+            take_in(own, name, newest)
+
+
+def stage_and_commit(log: VersionLog, committed: dict[str, int], epochs: int) -> list[str]:
+    """Run the epochs of several queries, of four tasks each; returns what each task has added."""
+    for name in committed:
+        begin_run(log.transport, name, -1)
+    added = []
+    for epoch, name in itertools.product(range(epochs), list(committed)):
+        for partition in range(4):
+            added.append(f"{name}/{epoch}/{partition}")
+            made = Staged(epoch, 0, "a0", partition, 4 * epoch + partition, 7)
+            stage(log, made, ({added[-1]: 1},), query=name)
+        committed[name] = epoch
+    return added
 
 
 def test_a_set_replaces_what_was_merged_before_and_not_what_comes_after(new_address: NewAddress) -> None:

@@ -157,7 +157,7 @@ class Left:
         return {version: {of[id_]: epoch for id_, epoch in upto.items()} for version, upto in merged.items()}
 
     def sum_of(self, query: str, epoch: int) -> int:
-        """The sum of the numbers that a query has read up to an epoch: 0, 1, 2, …"""
+        """The sum of the numbers that a query has read up to an epoch: of 0, 1, 2 and so on."""
         rows = self.offsets[query, epoch][0] if epoch >= 0 else 0
         return rows * (rows - 1) // 2
 
@@ -246,7 +246,7 @@ def check(lives: Lives, capsys: pytest.CaptureFixture[str]) -> Left:
     check_steps(left)
     with capsys.disabled():
         figures = left.figures(lives.killed) | {"seconds": round(time.monotonic() - began)}
-        print(f"\n{lives.life.transport.partition(':')[0]}: {json.dumps(figures)}")
+        print(f"\n{lives.life.transport.partition(':')[0]}: {json.dumps(figures)}")  # noqa: T201 (for the table in the documentation)
     return left
 
 
