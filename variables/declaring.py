@@ -18,6 +18,9 @@ from streamstate.variables.shared_variable import SharedVariable, whoami
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.version_log import INIT
 
+# The users' merge functions that were given in this process: forks and steps find the variables by their names.
+_functions: dict[tuple[str, str], Function] = {}
+
 
 def shared(
     store: str | Path,
@@ -109,7 +112,8 @@ def declared_variable(
     known = DeclaredVariables(Layout.at(store, storage_options)).all()
     if name not in known:
         raise UnknownVariableError.among("shared variable", name, known, where=f"in {store}")
-    return _attached(Declaration.from_text(known[name].declaration, function), known[name], store, storage_options)
+    made = Declaration.from_text(known[name].declaration, function or _functions.get((store, name)))
+    return _attached(made, known[name], store, storage_options)
 
 
 def _attached(
@@ -117,6 +121,8 @@ def _attached(
 ) -> SharedVariable:
     """The variable, whose log has its first version, or again the newest of the store's if it is empty."""
     made, address = replace(made, store=store), found.transport or _address(store, None)
+    if made.function is not None:
+        _functions[store, made.name] = made.function
     variable = SharedVariable(made, address, options)
     log = variable.log
     if log.head() < 0:
