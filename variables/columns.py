@@ -51,8 +51,9 @@ def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:
     from pyspark.sql.pandas.types import from_arrow_type
 
     arrow = variable.declaration.type.arrow
-    read = F.udf(lambda: _as_spark(variable.get()), from_arrow_type(arrow))
-    return spark.range(1).select(read().alias("value"))
+    # One small task, without the cost of Arrow for one value.
+    read = F.udf(lambda: _as_spark(variable.get()), from_arrow_type(arrow), useArrow=False)
+    return spark.range(0, 1, 1, 1).select(read().alias("value"))
 
 
 def _as_spark(value: Any) -> Any:
