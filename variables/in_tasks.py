@@ -18,7 +18,7 @@ from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.bindings import Binding, Version, binding_in_log
+from streamstate.snapshots.bindings import AGAIN, EPOCH, RUN, Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
@@ -27,10 +27,6 @@ from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import VersionLog
-
-PROPERTY = "streamstate.shared"
-"""The local property that tells tasks about their query."""
-_EPOCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Run:
     def of(cls, text: str) -> Run:
         """The run that a local property tells of."""
         known = json.loads(text)
-        return cls(**known | {name: tuple(known[name]) for name in ("variables", "keys")})
+        return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
         """What an epoch is bound to."""
@@ -103,11 +99,6 @@ class Here:
     retried: bool = False
 
 
-def in_task() -> bool:
-    """Whether this is a Python worker's task."""
-    return TaskContext.get() is not None
-
-
 def here() -> Here | None:
     """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
 
@@ -116,7 +107,7 @@ def here() -> Here | None:
     """
     context = TaskContext.get()
     if context is not None:
-        text, epoch = context.getLocalProperty(PROPERTY), context.getLocalProperty(_EPOCH)
+        text, epoch = context.getLocalProperty(RUN), context.getLocalProperty(EPOCH)
         if text is None or epoch is None:
             raise VariableError(
                 "This task belongs to no epoch of a query that was started with shared variables.\n"
@@ -127,7 +118,7 @@ def here() -> Here | None:
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
-    text, epoch = session.getLocalProperty(PROPERTY), session.getLocalProperty(_EPOCH)
+    text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
     return None if not text or not epoch else Here(Run.of(text), int(epoch))
 
 
@@ -230,6 +221,8 @@ def _task_at(at: Here) -> _Task:
 
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
+    if at.run.number == AGAIN:
+        return
     task, transport = _task_at(at), transport_at(at.run.transport)
     if at.retried:  # what its attempts before have staged does not count, also if this one has nothing to add
         for key in at.run.keys:
@@ -261,20 +254,20 @@ def _place(code: Any) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
-def _retried() -> bool:
-    """Whether this is not the first attempt of a task of a query with shared variables."""
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0 and context.getLocalProperty(PROPERTY) is not None
-
-
 class _AtTheEnd:
-    """The value of an accumulator that is reported when a task ends, and pickled for that."""
+    """The value of an accumulator: made in a worker when its task begins, and pickled, to be reported, when it ends."""
+
+    def __init__(self) -> None:
+        # Spark's context of the task is gone when it ends.
+        context = TaskContext.get()
+        is_bound = context is not None and context.getLocalProperty(RUN) and context.getLocalProperty(EPOCH)
+        self._at = here() if is_bound else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not in_task():
+        if self._at is None:
             return _AtTheEnd, ()
-        if (_task().collected or _retried()) and (at := here()) is not None:
-            stage(at)
+        if _task().collected or self._at.retried:
+            stage(self._at)
             _task().collected.clear()
         return int, ()
 
