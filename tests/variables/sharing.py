@@ -156,6 +156,7 @@ class Attempt:
 
     life: Life
     query: str
+    run: int
     epoch: int
     partition: int
     number: int
@@ -171,7 +172,7 @@ class Attempt:
         fate, drawn = "", life.drawn(query, run, epoch, partition)
         if query in QUERIES and not context.attemptNumber() and drawn < life.failing:
             fate = FATES[int(drawn / life.failing * len(FATES))]
-        return cls(life, query, epoch, partition, context.attemptNumber(), fate)
+        return cls(life, query, run, epoch, partition, context.attemptNumber(), fate)
 
     def write_down(self, **what: Any) -> None:
         """Add a line to what tasks have seen, whole or not at all."""
