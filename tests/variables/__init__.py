@@ -1,0 +1,1 @@
+"""Shared variables: versions, contributions, who can use them, and what is refused."""
