@@ -275,8 +275,20 @@ def _last(_a: Any, b: Any) -> Any:
     return b
 
 
+def _min(a: Any, b: Any) -> Any:
+    """The smaller one; nothing is smaller than what is there."""
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _max(a: Any, b: Any) -> Any:
+    """The larger one; nothing is larger than what is there."""
+    return b if a is None else a if b is None else max(a, b)
+
+
 def _sum(a: Any, b: Any) -> Any:
-    """Numbers, or the elements of lists and the fields of structs one by one."""
+    """Numbers, or the elements of lists and the fields of structs one by one; what is missing adds nothing."""
+    if a is None or b is None:
+        return b if a is None else a
     if isinstance(a, dict):
         return {key: _sum(a[key], b[key]) for key in a}
     if isinstance(a, list):
@@ -286,7 +298,7 @@ def _sum(a: Any, b: Any) -> Any:
     return a + b
 
 
-_SIMPLE: dict[str, Callable[[Any, Any], Any]] = {"last": _last, "sum": _sum, "min": min, "max": max}
+_SIMPLE: dict[str, Callable[[Any, Any], Any]] = {"last": _last, "sum": _sum, "min": _min, "max": _max}
 _OTHER: dict[str, tuple[type[Merge], Callable[[Any, Any], Any], str]] = {
     "average": (_Average, _sum, "double"),
     "moments": (_Moments, _moments, "struct<n: bigint, mean: double, variance: double>"),
@@ -367,6 +379,8 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
             raise
         except Exception as error:
             raise InvalidArgumentError(f"The merge of {name} fails for {a!r} and {b!r}: {error!r}.") from error
+        if ab is None or left is None:
+            raise InvalidArgumentError(f"Invalid result None of merge({a!r}, {b!r}): {what}.")
         if not same(ab, ba):
             raise InvalidArgumentError(
                 f"The merge of {name} is not commutative: merge({a!r}, {b!r}) is {ab!r}, the other way round {ba!r}.\n"
