@@ -20,7 +20,7 @@ from streamstate.variables.declaration import Declaration, Function, check_varia
 from streamstate.variables.notifications import Change, Subscription
 from streamstate.variables.recorded_versions import VersionRecorder, relation_of
 from streamstate.variables.transports import transport_at
-from streamstate.variables.version_log import INIT, Overtaken, VersionLog
+from streamstate.variables.version_log import INIT, Overtaken, VersionLog, encoded_contribution
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -375,7 +375,9 @@ def shared(
     found = next((variable for variable in known.values() if variable.name.casefold() == name.casefold()), None)
     if found is None:
         address = _address(path, transport)
-        transport_at(address).names("log")  # raises if it cannot be reached, before anything is written
+        # Both raise before anything is written: if it cannot be reached, and if the value is too large.
+        transport_at(address).names("log")
+        encoded_contribution(made.first_state, made)
         declare(layout, DeclaredVariable(name, made.text(), "" if transport is None else address))
         found = DeclaredVariables(layout).all()[name]
     if found.name != name:
