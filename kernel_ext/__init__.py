@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from streamstate.snapshots.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
     from streamstate.starting import start
-    from streamstate.variables.columns import shared_column
-    from streamstate.variables.shared_variable import SharedVariable, shared
     from streamstate.state_inspect import (
         Comparison,
         Cut,
@@ -46,6 +44,9 @@ if TYPE_CHECKING:
         cut,
         open_store,
     )
+    from streamstate.variables.columns import shared_column
+    from streamstate.variables.declaring import shared
+    from streamstate.variables.shared_variable import SharedVariable
 
 __version__ = "0.1.0"
 
@@ -133,7 +134,8 @@ _HOMES = {
     **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.recording.record"),
     "Recorder": "streamstate.snapshots.recording.recorder",
     **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.dropping"),
-    **dict.fromkeys(["SharedVariable", "shared"], "streamstate.variables.shared_variable"),
+    "SharedVariable": "streamstate.variables.shared_variable",
+    "shared": "streamstate.variables.declaring",
     "shared_column": "streamstate.variables.columns",
     **dict.fromkeys(
         ["Comparison", "Cut", "Diff", "History", "Result", "Snapshot", "StateTable", "Store", "cut", "open_store"],

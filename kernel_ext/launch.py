@@ -146,7 +146,6 @@ class Launch:
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
             raise
 
-
     def _bound_run(self) -> AbstractContextManager[None]:
         if not self.shared:
             return nullcontext()

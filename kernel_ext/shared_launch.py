@@ -27,14 +27,17 @@ def chosen_variables(
         raise InvalidArgumentError(f"Invalid shared={given!r}: expected names or variables, such as shared=('limit',).")
     if not given:
         return {}
-    from streamstate.variables.shared_variable import SharedVariable, declared_variable
+    from streamstate.variables.declaring import declared_variable
+    from streamstate.variables.shared_variable import SharedVariable
 
     found: dict[str, SharedVariable] = {}
     for variable in given:
         if isinstance(variable, str):
             variable = declared_variable(store, variable, options)  # noqa: PLW2901 (a name becomes what it names)
         elif not isinstance(variable, SharedVariable):
-            raise InvalidArgumentError(f"Invalid shared variable {variable!r}: expected a name, or what ss.shared returns.")
+            raise InvalidArgumentError(
+                f"Invalid shared variable {variable!r}: expected a name, or what ss.shared returns."
+            )
         if variable.store != store:
             raise QueryError(
                 f"{variable.name} is a variable of {variable.store}, and the query is captured into {store}.\n"

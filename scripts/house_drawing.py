@@ -11,6 +11,7 @@ _PURPOSES = {
     "widgets": "what a notebook or a served page shows",
     "operations": "keep a query running and change it: supervise, rescale, drill",
     "replay": "run again: fork, step, debug, replay, audit",
+    "variables": "shared variables, bound to epochs",
     "state_inspect": "the database: temporal index, SQL, differences, causes, cuts",
     "snapshots": "checkpoint to Delta: capture, change logs, manifest, retention, export",
 }

@@ -18,6 +18,11 @@ SHARED = "shared"
 """What the names of variables begin with in a store and in SQL: ``shared.limit``."""
 
 
+def relation_of(name: str) -> str:
+    """What a variable is called in a store and in SQL."""
+    return f"{SHARED}.{name}"
+
+
 @dataclass(frozen=True)
 class Version:
     """A version of a variable.

@@ -15,6 +15,7 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.delta.table import Table
 from streamstate.snapshots.layout import FORMAT, TIME, Layout
 from streamstate.snapshots.names import is_name
+from streamstate.snapshots.registry import make_store
 
 _DECLARATIONS = pa.schema(
     [
@@ -44,6 +45,7 @@ class DeclaredVariable:
 
 def declare(layout: Layout, variable: DeclaredVariable) -> None:
     """Add a variable to a store, unless it has one of the name."""
+    make_store(layout)
     open_or_create(layout.variables, _DECLARATIONS, "streamstate: the shared variables of this store")
     row = {
         "name": variable.name,
@@ -86,8 +88,8 @@ class DeclaredVariables:
         for row in found:
             if row["format"] > FORMAT:
                 raise NewerStoreError(
-                    f"The variable {row['name']!r} of {self._layout.root} was declared by a newer version of streamstate."
-                    "\nUpgrade with: pip install --upgrade streamstate"
+                    f"{row['name']!r} of {self._layout.root} was declared by a newer version of streamstate.\n"
+                    "Upgrade with: pip install --upgrade streamstate"
                 )
             if not is_name(row["name"]):
                 raise UntrustedStoreError.name(self._layout.variables, "variable", row["name"])

@@ -18,6 +18,7 @@ from streamstate.errors import (
     UntrustedStoreError,
     choices,
 )
+from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.consistent_read import read_once
 from streamstate.snapshots.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.delta.commits import update
@@ -66,6 +67,9 @@ def require_store(layout: Layout) -> DeltaTable:
 def required_query(layout: Layout, name: str) -> Branch:
     """A query of a store; both have to exist."""
     known = read_queries(require_store(layout), layout)
+    kind, _, variable = name.partition(".")
+    if kind == SHARED and is_name(variable) and open_table(layout.manifest(name)) is not None:
+        return Branch(name, f"variable/{variable}", "")
     if name not in known:
         raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
     return known[name]
@@ -74,7 +78,7 @@ def required_query(layout: Layout, name: str) -> Branch:
 def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
     """Register a name for a query. Registering it again for the same query changes nothing."""
     check_name_free(layout, name, query_id, checkpoint)
-    open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
+    make_store(layout)
     # Names that differ only in case share an identifier: they would share a folder on some disks, and an SQL name.
     application = f"name/{name.casefold()}"
     row = {
@@ -88,6 +92,11 @@ def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_f
     }
     append_once(layout.queries, application, 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
     check_name_free(layout, name, query_id, checkpoint)
+
+
+def make_store(layout: Layout) -> None:
+    """Create a store without queries, unless there is one."""
+    open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
 
 
 def check_store(layout: Layout) -> dict[str, Branch]:

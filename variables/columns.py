@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
 from streamstate.snapshots.spark.session import session_in_use
-from streamstate.variables.shared_variable import SharedVariable, declared_variable
+from streamstate.variables.declaring import declared_variable
+from streamstate.variables.shared_variable import SharedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 _FUNCTION = "shared"
-
-
-def column_of(variable: SharedVariable) -> Column:
-    """The variable's value as a column."""
-    return _one_row(session_in_use(None), variable).scalar()
 
 
 def shared_column(variable: str | SharedVariable, store: str | None = None) -> Column:
@@ -37,12 +33,12 @@ def shared_column(variable: str | SharedVariable, store: str | None = None) -> C
         UnknownVariableError: the store has no such variable.
     """
     if isinstance(variable, SharedVariable):
-        return variable.column()
+        return _one_row(session_in_use(None), variable).scalar()
     if store is None:
         raise InvalidArgumentError(
             f"In which store is {variable!r}?\nPass the variable itself, ss.shared_column({variable}), or store=…."
         )
-    return declared_variable(store, variable).column()
+    return _one_row(session_in_use(None), declared_variable(store, variable)).scalar()
 
 
 def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:

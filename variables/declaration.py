@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from streamstate.errors import InvalidArgumentError, InvalidNameError, VariableError
 from streamstate.variables.declared_types import DeclaredType, declared_type
-from streamstate.variables.merges import Merge, merge_of
+from streamstate.variables.merge import Merge
+from streamstate.variables.merges import merge_of
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
 """How operators use a variable. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
@@ -54,6 +56,7 @@ class Declaration:
         function: the merge, if it is the user's own; it is not stored.
         digest: tells one function from others.
         store: where its versions are recorded.
+        identity: tells it from others of the name, in other stores or made anew in this one.
     """
 
     name: str
@@ -65,6 +68,12 @@ class Declaration:
     function: Function | None = None
     digest: str | None = None
     store: str = ""
+    identity: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @property
+    def key(self) -> str:
+        """What its groups in a transport are called by."""
+        return f"{self.name}-{self.identity}"
 
     @classmethod
     def checked(
@@ -142,6 +151,7 @@ class Declaration:
                 "access": self.access,
                 "consistency": self.consistency,
                 "digest": self.digest,
+                "identity": self.identity,
             },
             default=str,
         )
@@ -156,18 +166,21 @@ class Declaration:
         try:
             known = json.loads(text)
             del known["init"]
-            check_variable_name(known["name"])  # which is a folder
             known["type"] = declared_type(known["type"])
-            return cls(**known, function=function, store=store)
-        except (ValueError, TypeError, KeyError) as error:
+            made = cls(**known, function=function, store=store)
+            check_variable_name(made.name)
+            check_variable_name(f"v{made.identity}")  # both are parts of a folder's name
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise VariableError(
                 f"A declaration of a shared variable in {store or 'the store'} is damaged: {text[:80]!r}.\n"
                 "Restore the store's table _variables/_declarations from a backup."
             ) from error
+        return made
 
     def differences(self, text: str) -> list[str]:
         """How it differs from a declaration in JSON, a line each."""
         here, there = json.loads(self.text()), json.loads(text)
+        del here["identity"]
         # As text: not a number is not equal to itself.
         different = [key for key in here if json.dumps(here[key]) != json.dumps(there.get(key))]
         return [f"{key}: {there.get(key)!r} there, {here[key]!r} here" for key in different]

@@ -82,7 +82,7 @@ def as_stored(value: Any, arrow: pa.DataType, what: str) -> Any:
 
 def _not_a(value: Any, what: str) -> InvalidArgumentError:
     shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}…"  # noqa: PLR2004 (a line's rest)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}…"
     return InvalidArgumentError(f"Invalid value {shown} of type {type(value).__name__}: {what}.")
 
 
@@ -98,10 +98,15 @@ def _plain(value: Any, arrow: pa.DataType) -> Any:
             raise KeyError(*unknown)
         return {field.name: _plain(value.get(field.name), field.type) for field in arrow}
     elif pa.types.is_list(arrow) and isinstance(value, list):
-        return [_plain(item, arrow.value_type) for item in value]
+        return [_plain(item, arrow.value_type) for item in value] if _is_open(arrow.value_type) else value
     elif pa.types.is_map(arrow) and isinstance(value, Mapping):
-        return [(_plain(key, arrow.key_type), _plain(item, arrow.item_type)) for key, item in value.items()]
+        return [(key, _plain(item, arrow.item_type)) for key, item in value.items()] if _is_open(arrow.item_type) else value
     return value
+
+
+def _is_open(arrow: pa.DataType) -> bool:
+    """Whether values of a type have to be looked at before Arrow takes them."""
+    return bool(pa.types.is_nested(arrow) or pa.types.is_timestamp(arrow))
 
 
 def declared_type(given: Any) -> DeclaredType:
@@ -172,7 +177,9 @@ def random_value(arrow: pa.DataType, random_: random.Random) -> Any:
         types.is_string(arrow): text,
         types.is_binary(arrow): text.encode(),
         types.is_date(arrow): datetime.date(2024, 1, 1) + datetime.timedelta(days=whole),
-        types.is_timestamp(arrow): datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC if getattr(arrow, "tz", None) else None)
+        types.is_timestamp(arrow): datetime.datetime(
+            2024, 1, 1, tzinfo=datetime.UTC if getattr(arrow, "tz", None) else None
+        )
         + datetime.timedelta(minutes=whole),
     }
     return made[True]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import SparkContext, TaskContext
@@ -22,8 +22,11 @@ from streamstate.snapshots.bindings import Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
-from streamstate.variables.transports import BINDINGS, Transport, transport_at
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.state_in_store import state_in_store
+from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.transports.transport import BINDINGS, Transport
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 PROPERTY = "streamstate.shared"
 """The local property that tells tasks about their query."""
@@ -129,19 +132,28 @@ def _in_main_thread() -> bool:
 
 
 # What a worker has read, and what its task has collected so far.
-_logs: dict[tuple[str, str, str, str], VersionLog] = {}
-_values: dict[tuple[str, int], dict[str, Any]] = {}
-_collected: dict[tuple[str, str], Any] = {}
-_collecting: tuple[Any, ...] = ()
-_declarations: dict[str, Declaration] = {}
+_logs: dict[tuple[str, str, str], VersionLog] = {}
+_values: dict[tuple[str, int, int], dict[str, Any]] = {}
+
+
+@dataclass
+class _Task:
+    """What the task of a worker has collected, by variable and operator."""
+
+    at: Here | None = None
+    collected: dict[tuple[str, str], Any] = field(default_factory=dict)
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+
+
+_task = _Task()
 
 
 def read(declaration: Declaration, at: Here) -> Any:
     """A variable's value in the epoch of a task."""
-    key = (at.run.checkpoint, at.epoch)
+    key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
     if known is None:
-        if len(_values) > 8:  # noqa: PLR2004 (epochs; a worker is in one at a time)
+        if len(_values) > 8:
             _values.clear()
         known = _values[key] = {}
     if declaration.name in known:
@@ -177,54 +189,46 @@ def version_of(declaration: Declaration, at: Here) -> Version:
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     """The log of a variable, as this process keeps it."""
-    key = (transport, declaration.name, branch, declaration.merge)
+    key = (transport, declaration.key, branch)
     if key not in _logs:
-        _logs[key] = VersionLog(transport_at(transport), declaration, branch, _recorded(declaration, branch))
+        _logs[key] = VersionLog(
+            transport_at(transport), declaration, branch, None if branch else state_in_store(declaration)
+        )
     return _logs[key]
-
-
-def _recorded(declaration: Declaration, branch: str) -> Any:
-    if branch or not declaration.store:
-        return None
-    from streamstate.variables.recorded_versions import recorded_state
-
-    return functools.partial(recorded_state, declaration)
 
 
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
-    global _collecting
     if declaration.name not in at.run.variables:
         version_of(declaration, at)  # raises
-    here_ = (at.run, at.epoch, at.partition, at.attempt)
-    if _collecting != here_:
-        _collected.clear()  # a task that failed left it
-        _collecting = here_
+    if _task.at != at:
+        _task.collected.clear()  # a task that failed left it
+        _task.at = at
     key = (declaration.name, operator)
-    _declarations[declaration.name] = declaration
-    _collected[key] = declaration.merging.collected(_collected.get(key), declaration.name, *given)
+    _task.declarations[declaration.name] = declaration
+    _task.collected[key] = declaration.merging.collected(_task.collected.get(key), declaration.name, *given)
     if not reported:
         stage(at)
 
 
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
-    if (at.run, at.epoch, at.partition, at.attempt) != _collecting:
+    if _task.at != at:
         return
     transport: Transport = transport_at(at.run.transport)
-    for (name, operator), collected in _collected.items():
-        declaration = _declarations[name]
+    worker = os.getpid() if at.attempt >= 0 else 0
+    for (name, operator), collected in _task.collected.items():
+        declaration = _task.declarations[name]
         state = declaration.merging.finished(collected)
-        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, os.getpid() if at.attempt >= 0 else 0)
-        transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
+        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker)
+        transport.put(stage_group(declaration, at.run.query), made.name, encoded_contribution(state, declaration))
 
 
 def operator_at(depth: int, given: str | None) -> str:
     """What tells an operator from others: a name, or else the place in the code that calls ``add``."""
     if given is not None:
         return hashlib.sha256(given.encode()).hexdigest()[:12]
-    code = sys._getframe(depth + 1).f_code
-    return _place(code)
+    return _place(sys._getframe(depth + 1).f_code)  # noqa: SLF001 (what inspect.currentframe returns, without its cost)
 
 
 @functools.lru_cache(maxsize=256)
@@ -239,9 +243,9 @@ class _AtTheEnd:
     def __reduce__(self) -> tuple[Any, ...]:
         if not in_task():
             return _AtTheEnd, ()
-        if _collected and (at := here()) is not None:
+        if _task.collected and (at := here()) is not None:
             stage(at)
-            _collected.clear()
+            _task.collected.clear()
         return int, ()
 
 
@@ -252,7 +256,7 @@ class _Nothing(AccumulatorParam[Any]):
         """What each task starts with."""
         return value
 
-    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802, ARG002 (Spark's)
+    def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 (Spark's)
         """What a task reports is ignored: what it staged counts."""
         return value1
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError, TransportError
-from streamstate.variables.version_log import Entry, VersionLog
+from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_log import VersionLog
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Subscription:
     """Calls a function for each new version; :meth:`SharedVariable.on_change` returns it.
 
     Attributes:
-        error: what the function raised, after which it is no longer called; None if nothing.
+        error: what the function raised, after which it is no longer called, or why the transport cannot be reached;
+            None if nothing.
+        missed: how many versions it did not hear of, because the transport had forgotten them before it began.
     """
 
     def __init__(
@@ -54,18 +57,19 @@ class Subscription:
             raise InvalidArgumentError(f"Invalid interval={interval!r}: expected a number of seconds above 0.")
         self._interval = interval
         # A log of its own: another thread reads the variable's.
-        self._log = VersionLog(log.transport, log.declaration, log.branch, log._recorded)
+        self._log = VersionLog(log.transport, log.declaration, log.branch, log.recorded)
         self._callback = callback
         self._name = name
         self._ended = threading.Event()
         self._heard = self._begin()
         self.error: BaseException | None = None
+        self.missed = 0
         self._thread = threading.Thread(target=self._listen, name=f"streamstate-shared-{log.name}", daemon=True)
         self._thread.start()
 
     @property
     def _group(self) -> str:
-        return f"heard/{self._log.name}"
+        return f"heard/{self._log.declaration.key}"
 
     def _begin(self) -> int:
         kept = None if self._name is None else self._log.transport.get(self._group, self._name)
@@ -92,9 +96,11 @@ class Subscription:
         head = self._log.head()
         self.error = None
         while self._heard < head and not self._ended.is_set():
-            number = self._heard + 1
-            oldest = min(self._log.numbers(), default=number)
-            entry = self._log.entry(max(number, oldest))
+            oldest = min(self._log.numbers(), default=0)
+            if oldest > self._heard + 1:
+                self.missed += oldest - self._heard - 1
+                self._heard = oldest - 1
+            entry = self._log.entry(self._heard + 1)
             self._callback(self._change(entry))
             self._heard = entry.number
             if self._name is not None:
@@ -103,6 +109,4 @@ class Subscription:
     def _change(self, entry: Entry) -> Change:
         value = self._log.value(entry.number)
         value = dict(value) if self._log.declaration.type.is_map and value is not None else value
-        return Change(
-            self._log.name, entry.number, value, entry.change, entry.kind, entry.by, entry.epoch, entry.at
-        )
+        return Change(self._log.name, entry.number, value, entry.change, entry.kind, entry.by, entry.epoch, entry.at)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.bindings import SHARED
+from streamstate.snapshots.bindings import relation_of
 from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema, state_at
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.entries import Entry as ManifestEntry
@@ -23,7 +23,8 @@ from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.version_log import Entry, VersionLog
+from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_log import VersionLog
 
 VALUE = "value"
 """The state table, and its column."""
@@ -36,11 +37,6 @@ _STAY = 128
 # So many versions are written at once.
 _AT_ONCE = 500
 _KEYFRAME_EVERY = 64
-
-
-def relation_of(name: str) -> str:
-    """What a variable is called in a store and in SQL."""
-    return f"{SHARED}.{name}"
 
 
 class VersionRecorder:

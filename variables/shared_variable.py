@@ -8,25 +8,20 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import UnknownVariableError, VariableConflictError, VariableError
-from streamstate.snapshots.declared_variables import DeclaredVariable, DeclaredVariables, declare
-from streamstate.snapshots.filesystem import local_path, location
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.registry import check_store
-from streamstate.variables.declaration import Declaration, Function, check_variable_name
-from streamstate.variables.notifications import Change, Subscription
-from streamstate.variables.recorded_versions import VersionRecorder, relation_of
-from streamstate.variables.transports import transport_at
-from streamstate.variables.version_log import INIT, Overtaken, VersionLog, encoded_contribution
+from streamstate.errors import VariableConflictError, VariableError
+from streamstate.snapshots.bindings import relation_of
+from streamstate.variables.declaration import Declaration
+from streamstate.variables.state_in_store import state_in_store
+from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.version_log import Overtaken, VersionLog
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import Column
 
-_UNSET: Any = object()
+    from streamstate.variables.notifications import Change, Subscription
+    from streamstate.variables.recorded_versions import VersionRecorder
 
 
 class SharedVariable:
@@ -41,12 +36,22 @@ class SharedVariable:
         store: the store that records its versions.
     """
 
-    def __init__(self, declaration: Declaration, transport: str, storage_options: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        declaration: Declaration,
+        transport: str,
+        storage_options: Mapping[str, str] | None,
+        *,
+        seen: int | None = None,
+        ends_reported: bool = False,
+    ) -> None:
         self._declaration = declaration
         self._transport = transport
         self._options = storage_options
-        self._ends_reported = False
-        self._seen: int | None = None
+        # How many times it was set, when this object last looked.
+        self._seen = seen
+        self._ends_reported = ends_reported
+        self._log: VersionLog | None = None
         self._recording = threading.Lock()
         self._kept: VersionRecorder | None = None
 
@@ -73,12 +78,13 @@ class SharedVariable:
     @property
     def log(self) -> VersionLog:
         """Its versions, for parts of streamstate that read them directly."""
-        from streamstate.variables.recorded_versions import recorded_state
-
-        if "_log" not in self.__dict__:
-            found = transport_at(self._transport)
-            self._log = VersionLog(found, self._declaration, "", lambda number: recorded_state(self._declaration, number))
+        if self._log is None:
+            self._log = self._new_log()
         return self._log
+
+    def _new_log(self) -> VersionLog:
+        recorded = state_in_store(self._declaration)
+        return VersionLog(transport_at(self._transport), self._declaration, "", recorded)
 
     def get(self) -> Any:
         """The value: in a notebook the newest, in an operator the one that its epoch is bound to.
@@ -231,7 +237,9 @@ class SharedVariable:
         found["epoch"] = found["epoch"].astype("Int64")
         if self._declaration.type.is_map:
             return found
-        values = with_values.sql(f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history").to_pandas()
+        values = with_values.sql(
+            f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history"
+        ).to_pandas()
         return found.merge(values, on="version", how="left")[["version", "value", *found.columns[1:]]]
 
     def on_change(
@@ -251,19 +259,19 @@ class SharedVariable:
         Example:
             >>> alerts.on_change(lambda change: print(change.added))  # doctest: +SKIP
         """
+        from streamstate.variables.notifications import Subscription
+
         return Subscription(self.log, callback, name=name, interval=interval)
-
-    def column(self) -> Column:
-        """The value as a column of a streaming DataFrame; see :func:`shared_column`."""
-        from streamstate.variables.columns import column_of
-
-        return column_of(self)
 
     def record(self) -> int:
         """Write the versions that the store lacks, and return the newest. Queries do so while they run."""
+        from streamstate.snapshots.layout import Layout
+        from streamstate.variables.recorded_versions import VersionRecorder
+
         with self._recording:
             if self._kept is None:
-                self._kept = VersionRecorder(Layout.at(self.store, self._options), self.log)
+                # With a log of its own, because a pump's thread calls this.
+                self._kept = VersionRecorder(Layout.at(self.store, self._options), self._new_log())
             return self._kept.record()
 
     def _head(self) -> int:
@@ -285,155 +293,17 @@ class SharedVariable:
     def __reduce__(self) -> tuple[Any, ...]:
         from streamstate.variables.in_tasks import task_end
 
-        made = self._declaration
-        return _in_worker, (made.text(), made.function, made.store, self._transport, task_end())
+        self._declaration.merging  # noqa: B018 (sent along, so that workers need not make it)
+        return _in_worker, (self._declaration, self._transport, task_end())
 
     def __repr__(self) -> str:
         made = self._declaration
         return f"<SharedVariable {self.name}: {made.type.text}, merge {made.merge}, in {self.store}>"
 
 
-def _in_worker(text: str, function: Function | None, store: str, transport: str, end: object) -> SharedVariable:
+def _in_worker(declaration: Declaration, transport: str, end: object) -> SharedVariable:
     """The variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
-    found = SharedVariable(_declaration(text, function, store), transport, None)
-    found._ends_reported = end is not None
-    return found
-
-
-_unpickled: dict[tuple[str, str], Declaration] = {}
-
-
-def _declaration(text: str, function: Function | None, store: str) -> Declaration:
-    if function is not None:
-        return Declaration.from_text(text, function, store)
-    if (text, store) not in _unpickled:
-        _unpickled[text, store] = Declaration.from_text(text, None, store)
-    return _unpickled[text, store]
-
-
-def shared(
-    store: str | Path,
-    name: str,
-    type: Any = None,  # noqa: A002 (the field's word)
-    *,
-    init: Any = None,
-    merge: str | Function = "last",
-    access: str = "read-mostly",
-    consistency: str = "epoch",
-    transport: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> SharedVariable:
-    """Declare a variable that operators share with each other and with the notebook, or use a declared one.
-
-    A query uses it if it is started with it: ``ss.start(…, shared=("limit",))`` or ``%%stream NAME --shared limit``.
-    Every version is a row of the store: ``FROM shared.limit VERSION AS OF 12``. Shared variables for stream operators
-    were described with CAPSULE (Losa et al., DEBS 2012).
-
-    Args:
-        store: the store that records the versions.
-        name: its name: letters, digits and ``_``.
-        type: as Spark's DDL spells it (``double``, ``struct<n: bigint, mean: double>``, ``map<string, double>``), also
-            ``set<…>``, ``list<…>`` and ``counter`` (a ``bigint`` that adds up), or a type of PySpark. Left out: the
-            variable was declared before.
-        init: its first value, version 0.
-        merge: how contributions become one value: ``last`` (of the highest partition), ``sum``, ``min``, ``max``
-            (of a map: key by key), ``union`` (sets), ``append(N)`` (lists: the newest N items), ``average``,
-            ``moments``, ``regression``, ``hll``, ``kll``, or a function of two values that is associative and
-            commutative, which is tried with random values.
-        access: ``read-mostly``: epochs are bound to versions; ``write-mostly``: operators only add to it, such as to a
-            counter or a list of alerts, and no epoch runs because it changed.
-        consistency: ``epoch``: all tasks of an epoch see one version, which has all contributions of the epochs before;
-            ``bounded(k)``: the same, but new versions and contributions are taken in every k epochs; ``latest``: each
-            read sees the newest version, so that running an epoch again may see another.
-        transport: where versions are kept while queries run: ``redis://host:6379/0`` (or Valkey), or a folder that the
-            driver reaches; by default in the store's own folder.
-        storage_options: deltalake's options for a store in an object store.
-
-    Returns:
-        The variable: ``.get()``, ``.set(x)``, ``.add(x)``, ``.history()``, ``.on_change(callback)``.
-
-    Raises:
-        InvalidNameError, InvalidArgumentError: a part of the declaration is invalid.
-        VariableConflictError: the store has a variable of the name that was declared otherwise.
-        UnknownVariableError: ``type`` is left out, and the store has no such variable.
-        TransportError: the transport cannot be reached.
-        StoreError: the store cannot be read or written.
-
-    Example:
-        >>> limit = ss.shared("store", "limit", "double", init=60.0)  # doctest: +SKIP
-        >>> limit.set(45)  # doctest: +SKIP
-        1
-    """
-    path = location(store)
-    layout = Layout.at(path, storage_options)
-    check_store(layout)
-    check_variable_name(name)
-    known = DeclaredVariables(layout).all()
-    if type is None:
-        return declared_variable(path, name, storage_options, function=merge if callable(merge) else None)
-    made = Declaration.checked(name, type, init=init, merge=merge, access=access, consistency=consistency)
-    found = next((variable for variable in known.values() if variable.name.casefold() == name.casefold()), None)
-    if found is None:
-        address = _address(path, transport)
-        # Both raise before anything is written: if it cannot be reached, and if the value is too large.
-        transport_at(address).names("log")
-        encoded_contribution(made.first_state, made)
-        declare(layout, DeclaredVariable(name, made.text(), "" if transport is None else address))
-        found = DeclaredVariables(layout).all()[name]
-    if found.name != name:
-        raise VariableConflictError(f"{path} has a variable {found.name!r}, whose name differs only in case.")
-    if differences := made.differences(found.declaration):
-        listed = "\n  ".join(differences)
-        raise VariableConflictError(f"{name} was declared otherwise in {path}:\n  {listed}\nUse another name, or the same declaration.")
-    if transport is not None and found.transport not in ("", _address(path, transport)):
-        raise VariableConflictError(f"{name} was declared with transport={found.transport!r}.\nLeave transport out.")
-    return _attached(made, found, path, storage_options)
-
-
-def declared_variable(
-    store: str, name: str, storage_options: Mapping[str, str] | None = None, *, function: Function | None = None
-) -> SharedVariable:
-    """A variable that a store has.
-
-    Raises:
-        UnknownVariableError: it has none of the name.
-    """
-    known = DeclaredVariables(Layout.at(store, storage_options)).all()
-    if name not in known:
-        raise UnknownVariableError.among("shared variable", name, known, where=f"in {store}")
-    return _attached(Declaration.from_text(known[name].declaration, function), known[name], store, storage_options)
-
-
-def _attached(
-    made: Declaration, found: DeclaredVariable, store: str, options: Mapping[str, str] | None
-) -> SharedVariable:
-    """The variable, whose log has its first version, or again the newest of the store's if it is empty."""
-    from dataclasses import replace
-
-    variable = SharedVariable(replace(made, store=store), found.transport or _address(store, None), options)
-    log = variable.log
-    if log.head() < 0:
-        recorder = VersionRecorder(Layout.at(store, options), log)
-        newest = recorder.recorded()
-        if newest < 0:
-            log.begin(made.first_state, kind=INIT, by=whoami())
-            variable.record()
-        else:  # the store was copied, or the transport emptied
-            log.begin(log.state(newest), number=newest, kind=INIT, by=whoami())
-    variable._seen = log.entry(log.head()).sets
-    return variable
-
-
-def _address(store: str, transport: str | None) -> str:
-    """The transport's address: the one given, else a folder of the store."""
-    if transport is not None:
-        return transport if "://" in transport else location(transport)
-    if local_path(store) is None:
-        raise VariableError(
-            f"{store} is in an object store, which cannot hold the variables of running queries.\n"
-            "Say where they are kept: transport='redis://host:6379/0', or a folder that the driver reaches."
-        )
-    return f"{store}/_variables/_transport"
+    return SharedVariable(declaration, transport, None, ends_reported=end is not None)
 
 
 def whoami() -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,28 +18,31 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from streamstate.snapshots.bindings import FORMAT, Binding, Version
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.variables.contributions import take_in
+from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of
-from streamstate.variables.transports import BINDINGS, transport_at
+from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.transports.transport import BINDINGS
+from streamstate.variables.version_log import VersionLog
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 CHECKPOINT, BRANCH, TRANSPORT, SERVED, DECLARED = "checkpoint", "branch", "transport", "served", "declared"
-"""The options: the query's checkpoint, the branch of a fork, the transport, who reads a remote checkpoint, variables."""
+"""The options: the query's checkpoint, a fork's branch, the transport, who reads a remote checkpoint, the variables."""
 
 
 def declared_option(declarations: Sequence[Declaration]) -> str:
     """Declarations with their functions, as the text of an option."""
-    told = [(made.text(), made.function, made.store) for made in declarations]
-    return base64.b64encode(cloudpickle.dumps(told)).decode()
+    for made in declarations:
+        made.merging  # noqa: B018 (sent along)
+    return base64.b64encode(cloudpickle.dumps(list(declarations))).decode()
 
 
 def declared_in(option: str) -> list[Declaration]:
     """The declarations in the text of an option."""
-    told = pickle.loads(base64.b64decode(option))  # noqa: S301 (this process, or the driver's, has made it)
-    return [Declaration.from_text(text, function, store) for text, function, store in told]
+    found: list[Declaration] = pickle.loads(base64.b64decode(option))  # noqa: S301 (the driver has made it)
+    return found
 
 
 class SharedSource(DataSource):
@@ -51,7 +53,7 @@ class SharedSource(DataSource):
         """The name of the source in Spark."""
         return FORMAT
 
-    def streamReader(self, schema: StructType) -> SharedReader:  # noqa: ARG002, N802 (Spark's)
+    def streamReader(self, schema: StructType) -> SharedReader:  # noqa: N802 (Spark's)
         """What binds epochs to versions."""
         declarations = declared_in(self.options[DECLARED])
         options = {name: self.options[name] for name in (CHECKPOINT, BRANCH, TRANSPORT, SERVED)}
@@ -72,7 +74,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a new query is bound to: the newest versions."""
         return self._bound({}, -1).offset()
 
-    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: ARG002, N802
+    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
         """What the next epoch is bound to."""
         served = self._options[SERVED]
         committed = newest_committed(served, self._options[CHECKPOINT])
@@ -88,15 +90,15 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Which version of a variable comes next; None if the variable is only contributed to."""
         due = (committed + 1) % declaration.every == 0 or start is None
         branch = self._options[BRANCH]
+        log = log_of(declaration, self._options[TRANSPORT], branch)
         if due and committed >= 0:
-            take_in_branch(declaration, self._options[TRANSPORT], branch, self._query, committed, start)
+            take_in_branch(log, self._query, committed, start)
         if declaration.consistency == LATEST:
             return Version(None)
         if not declaration.is_bound:
             return None
         if start is not None and start.number is not None and not due:
             return start
-        log = log_of(declaration, self._options[TRANSPORT], branch)
         head = log.head()
         if branch and head < 0:
             return start
@@ -113,36 +115,30 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Checkpoint(path).query_id
         return (transport_at(served).get(BINDINGS, f"id/{path}") or b"").decode()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """None: it has no rows."""
         return []
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """No rows."""
         return iter(())
 
 
-def take_in_branch(
-    declaration: Declaration, transport: str, branch: str, query: str, committed: int, start: Version | None
-) -> None:
+def take_in_branch(log: VersionLog, query: str, committed: int, start: Version | None) -> None:
     """Merge what a query's epochs contributed: in a fork into its own branch, which begins at what it is bound to."""
-    from streamstate.variables.contributions import stage_group
-
-    log = log_of(declaration, transport, branch)
-    if branch and log.head() < 0:
-        if not log.transport.names(stage_group(declaration.name, query)):
+    if log.branch and log.head() < 0:
+        if not log.transport.names(stage_group(log.declaration, query)):
             return
-        begin_branch(declaration, transport, branch, start)
+        begin_branch(log, start)
     take_in(log, query, committed)
 
 
-def begin_branch(declaration: Declaration, transport: str, branch: str, start: Version | None) -> None:
+def begin_branch(log: VersionLog, start: Version | None) -> None:
     """Begin a fork's own versions of a variable with the one that it is bound to, or with the newest."""
-    origin = log_of(declaration, transport, start.branch if start is not None else "")
+    origin = log_of(log.declaration, log.transport.address, start.branch if start is not None else "")
     number = start.number if start is not None and start.number is not None else origin.head()
     state = origin.state(number)
-    copied = dict(state) if isinstance(state, dict) else state
-    log_of(declaration, transport, branch).begin(copied, number=number, by="fork")
+    log.begin(dict(state) if isinstance(state, dict) else state, number=number, by="fork")
 
 
 def newest_committed(served: str, checkpoint: str) -> int:

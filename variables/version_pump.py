@@ -10,6 +10,7 @@ from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.bindings import bound_version
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.variables.bound_query import branch_of
+from streamstate.variables.in_tasks import log_of
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import take_in_branch
 
@@ -75,6 +76,5 @@ class VersionPump:
             return
         planned = self._checkpoint.planned(committed)
         start = None if planned is None else bound_version(planned.offsets, variable.name)
-        take_in_branch(
-            variable.declaration, variable.transport, self._branch, self._checkpoint.query_id, committed, start
-        )
+        log = log_of(variable.declaration, variable.transport, self._branch)
+        take_in_branch(log, self._checkpoint.query_id, committed, start)

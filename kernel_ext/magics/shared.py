@@ -45,7 +45,9 @@ def _parser() -> MagicParser:
     parser.add("--init", metavar="VALUE", help="its first value, with --type")
     parser.add("--merge", metavar="HOW", suggestions=_MERGES, help="how contributions are merged (default: last)")
     parser.add(
-        "--consistency", suggestions=("epoch", "bounded(10)", "latest"), help="how fresh readers see it (default: epoch)"
+        "--consistency",
+        suggestions=("epoch", "bounded(10)", "latest"),
+        help="how fresh readers see it (default: epoch)",
     )
     parser.add("--access", choices=("read-mostly", "write-mostly"), help="how operators use it (default: read-mostly)")
     parser.add("--transport", metavar="URL", help="where versions are kept while queries run (default: the store)")
@@ -84,7 +86,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
 
 def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | None) -> SharedVariable:
     from streamstate.variables.declared_types import declared_type
-    from streamstate.variables.shared_variable import declared_variable, shared
+    from streamstate.variables.declaring import declared_variable, shared
 
     given = {
         "init": None if args.init is None else _value(args.init, None if args.type is None else declared_type(args.type)),
@@ -97,12 +99,14 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
     if args.type is not None:
         return shared(store, args.name, args.type, storage_options=options, **given)
     if given:
-        raise InvalidArgumentError(f"--{next(iter(given))} declares a variable: it needs --type, such as --type double.")
+        raise InvalidArgumentError(
+            f"--{next(iter(given))} declares a variable: it needs --type, such as --type double."
+        )
     return declared_variable(store, args.name, options)
 
 
 def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | None) -> SummaryTable:
-    from streamstate.variables.shared_variable import declared_variable
+    from streamstate.variables.declaring import declared_variable
 
     rows = []
     for name in notebook.open(store).variables():

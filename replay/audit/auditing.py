@@ -38,7 +38,7 @@ from streamstate.state_inspect import Comparison, History
 from streamstate.state_inspect.branches.comparison import Divergence as BranchDivergence
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.python_suspects import suspects_in
-from streamstate.state_inspect.suspects.suspect import Suspect
+from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 # This many epochs are run, captured in one pass and compared before the next.
 _CHUNK = 25

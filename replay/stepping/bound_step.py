@@ -79,13 +79,14 @@ class BoundStep:
         """Merge what an epoch has contributed, into the fork's own branch."""
         if not self._variables:
             return
+        from streamstate.variables.in_tasks import log_of
         from streamstate.variables.source import take_in_branch
 
         planned = self.fork.planned(epoch)
         query = self.fork.query_id
         for variable in self._variables.values():
             start = None if planned is None else bound_version(planned.offsets, variable.name)
-            take_in_branch(variable.declaration, variable.transport, query, query, epoch, start)
+            take_in_branch(log_of(variable.declaration, variable.transport, query), query, epoch, start)
 
     def _binding(self) -> Binding | None:
         newest = max(self.fork.committed(), default=-1)

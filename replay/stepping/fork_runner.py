@@ -265,9 +265,7 @@ class ForkRunner:
         if upcoming.input == "new" and newest == upcoming.number - 1:
             return  # there was no new input
         planned, theirs = self.fork.planned(newest), self.original.planned(upcoming.number)
-        same = upcoming.input == "new" or (
-            planned is not None and theirs is not None and planned.input == theirs.input
-        )
+        same = upcoming.input == "new" or (planned is not None and theirs is not None and planned.input == theirs.input)
         if newest != upcoming.number or begun != [newest] or not same:
             raise ForkError(
                 f"{self.path} should have run epoch {upcoming.number} with the original's input, but it is at epoch"

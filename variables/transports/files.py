@@ -9,7 +9,7 @@ import threading
 import urllib.parse
 from pathlib import Path
 
-from streamstate.variables.transports import unreachable
+from streamstate.variables.transports.transport import unreachable
 
 _numbers = itertools.count()
 
@@ -47,7 +47,7 @@ class FilesTransport:
                 os.replace(draft, path)  # noqa: PTH105 (likewise)
                 return True
             try:
-                os.link(draft, path)  # noqa: PTH200 (likewise)
+                os.link(draft, path)
             except FileExistsError:
                 return False
             finally:

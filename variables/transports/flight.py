@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from streamstate.errors import TransportError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.variables.transports import BINDINGS, Transport, unreachable
+from streamstate.variables.transports.transport import BINDINGS, Transport, unreachable
 
 _TIMEOUT = flight.FlightCallOptions(timeout=10)
 _servers: dict[str, FlightServer] = {}
@@ -58,7 +58,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if call == "names":
             return [name.encode() for name in served.names(group)]
         return served.get_all(group, names) if call == "get" else []
-
 
     def _of_checkpoint(self, asked: str, path: str) -> list[bytes]:
         checkpoint = Checkpoint(path, self._spark)

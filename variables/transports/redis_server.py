@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamstate.errors import InvalidArgumentError, require_extra
-from streamstate.variables.transports import unreachable
+from streamstate.variables.transports.transport import unreachable
 
 PASSWORD = "STREAMSTATE_REDIS_PASSWORD"  # noqa: S105 (the name of a variable)
 """The environment variable with the server's password, on the driver and on executors."""
