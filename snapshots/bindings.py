@@ -13,6 +13,8 @@ from typing import Any
 
 FORMAT = "streamstate_shared"
 """The name of the source in Spark, and what its offsets are known by."""
+PROPERTY, EPOCH = "streamstate.shared", "streaming.sql.batchId"
+"""The local properties of Spark that tell tasks about their query's run, ours, and their epoch, Spark's own."""
 _AT, _STORE = "at", "store"
 SHARED = "shared"
 """What the names of variables begin with in a store and in SQL: ``shared.limit``."""

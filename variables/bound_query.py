@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.bindings import FORMAT, Binding, Version, binding_in, binds
+from streamstate.snapshots.bindings import FORMAT, PROPERTY, Binding, Version, binding_in, binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
@@ -18,12 +18,13 @@ from streamstate.state_inspect.inputs.source_batches import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import PROPERTY, Run
+from streamstate.variables.in_tasks import Run
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCH,
     CHECKPOINT,
     DECLARED,
+    PARENT,
     SERVED,
     TRANSPORT,
     SharedSource,
@@ -74,6 +75,7 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
     options = {
         CHECKPOINT: checkpoint,
         BRANCH: branch_of(checkpoint, spark),
+        PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
         SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
         DECLARED: declared_option([variable.declaration for variable in variables]),
@@ -86,6 +88,11 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
 def branch_of(checkpoint: str, spark: SparkSession) -> str:
     """The branch of a fork, which is its query id; empty for a query that is no fork."""
     return "" if forked_from(checkpoint, spark) is None else Checkpoint(checkpoint, spark).query_id
+
+
+def _parent(checkpoint: str, spark: SparkSession) -> str:
+    record = forked_from(checkpoint, spark)
+    return "" if record is None else f"{record.epoch}/{_plain(record.parent)}"
 
 
 def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
-from streamstate.snapshots.bindings import binds
+from streamstate.snapshots.bindings import binding_in, binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.state_inspect.inputs.bound_functions import as_then
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -82,6 +84,12 @@ class EpochInput:
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
+
+    def as_then(self) -> AbstractContextManager[None]:
+        """Within the block, functions that read shared variables see the versions that they saw in the epoch."""
+        planned = self._checkpoint.planned(self._epoch)
+        binding = None if planned is None else binding_in(planned.offsets)
+        return as_then(self._planned.spark, self._checkpoint.query_id, self._epoch, binding)
 
     @property
     def lowest(self) -> int:

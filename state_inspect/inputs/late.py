@@ -26,6 +26,7 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
 LATENESS = "_late_by"
@@ -55,7 +56,7 @@ class Late(InputSides):
     came: int
     groups: int | None = None
     nondeterministic: tuple[Suspect, ...] = ()
-    _keep: object = None
+    _keep: EpochInput | None = None
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
@@ -63,7 +64,8 @@ class Late(InputSides):
         from pyspark.sql import functions as F
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
-        return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+        with self._as_then():
+            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -91,7 +93,9 @@ class Late(InputSides):
         latest: list[int] = []
         for rows in self.sides.values():
             micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
-            latest += [row.late for row in rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()]
+            found = rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1)
+            with self._as_then():
+                latest += [row.late for row in found.collect()]
         latest.sort(reverse=True)
         return delay_past(latest[may_drop])
 
@@ -132,11 +136,16 @@ def operator_of(query: RecordedQuery, table: str) -> int:
 
 def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
-    from pyspark.sql import functions as F
-
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     input_of = EpochInput(query, epoch)
+    with input_of.as_then():
+        return _dropped(query, epoch, table, input_of)
+
+
+def _dropped(query: RecordedQuery, epoch: int, table: str | None, input_of: EpochInput) -> Late:
+    from pyspark.sql import functions as F
+
     number = input_of.lowest if table is None else operator_of(query, table)
     sides, groups, came = {}, None, 0
     watermark: datetime | None = None

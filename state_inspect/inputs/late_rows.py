@@ -130,6 +130,9 @@ def _each_counted(came: Mapping[int, _Came]) -> dict[int, _Counted]:
     if not came:
         return {}
     try:
+        if len(came) == 1:
+            with next(iter(came.values())).source.as_then():
+                return _counts(came)
         return _counts(came)
     except (PySparkException, Py4JJavaError) as error:
         if len(came) == 1:

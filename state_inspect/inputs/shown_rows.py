@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
 SOURCE = "_source"
 """The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
@@ -33,6 +36,7 @@ class InputSides:
 
     sides: Mapping[str, DataFrame]
     nondeterministic: tuple[Suspect, ...]
+    _keep: EpochInput | None
 
     def count(self) -> int:
         """How many rows there are."""
@@ -43,12 +47,17 @@ class InputSides:
         """How many rows there are of each side."""
         # Fewer than could be shown are all that there are.
         shown = {side: len(frame) for side, frame in self.shown.items()}
-        return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
+        with self._as_then():
+            return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
         """The first 200 rows of each side, in the source's columns."""
-        return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
+        with self._as_then():
+            return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
+
+    def _as_then(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._keep is None else self._keep.as_then()
 
     @cached_property
     def rows(self) -> pd.DataFrame:
