@@ -139,20 +139,31 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def take_in_branch(log: VersionLog, query: str, committed: int, start: Version | None) -> None:
-    """Merge what a query's epochs contributed: in a fork into its own branch, which begins at what it is bound to."""
-    if log.branch and log.head() < 0:
+    """Merge what a query's epochs contributed: in a fork into its own branch, onto the version that it was bound to."""
+    if log.branch:
         if not log.transport.names(stage_group(log.declaration, query)):
             return
-        begin_branch(log, start)
+        if log.head() < 0:
+            begin_branch(log, start)
+        elif start is not None and start.branch != log.branch:  # it was stepped, and bound to what the original was
+            _, state = _origin(log, start)
+            if log.state(log.head()) != state:
+                log.set(state, "fork", None)
     take_in(log, query, committed)
 
 
 def begin_branch(log: VersionLog, start: Version | None) -> None:
     """Begin a fork's own versions of a variable with the one that it is bound to, or with the newest."""
+    number, state = _origin(log, start)
+    log.begin(state, number=number, by="fork")
+
+
+def _origin(log: VersionLog, start: Version | None) -> tuple[int, Any]:
+    """The number and the state of the version of another branch that a fork is bound to, or of the newest."""
     origin = log_of(log.declaration, log.transport.address, start.branch if start is not None else "")
     number = start.number if start is not None and start.number is not None else origin.head()
     state = origin.state(number)
-    log.begin(dict(state) if isinstance(state, dict) else state, number=number, by="fork")
+    return number, dict(state) if isinstance(state, dict) else state
 
 
 def offsets_of(served: str, checkpoint: str, epoch: int) -> str | None:
