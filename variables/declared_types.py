@@ -100,13 +100,18 @@ def _plain(value: Any, arrow: pa.DataType) -> Any:
     elif pa.types.is_list(arrow) and isinstance(value, list):
         return [_plain(item, arrow.value_type) for item in value] if _is_open(arrow.value_type) else value
     elif pa.types.is_map(arrow) and isinstance(value, Mapping):
-        return [(key, _plain(item, arrow.item_type)) for key, item in value.items()] if _is_open(arrow.item_type) else value
+        if _is_open(arrow.item_type):
+            return [(key, _plain(item, arrow.item_type)) for key, item in value.items()]
+    elif (pa.types.is_integer(arrow) and isinstance(value, float)) or (
+        pa.types.is_nested(arrow) and isinstance(value, (str, bytes))
+    ):
+        raise TypeError("it would be cut, or taken apart")
     return value
 
 
 def _is_open(arrow: pa.DataType) -> bool:
     """Whether values of a type have to be looked at before Arrow takes them."""
-    return bool(pa.types.is_nested(arrow) or pa.types.is_timestamp(arrow))
+    return bool(pa.types.is_nested(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_integer(arrow))
 
 
 def declared_type(given: Any) -> DeclaredType:

@@ -113,7 +113,9 @@ def declared_variable(
     known = DeclaredVariables(Layout.at(store, storage_options)).all()
     if name not in known:
         raise UnknownVariableError.among("shared variable", name, known, where=f"in {store}")
-    return _attached(Declaration.from_text(known[name].declaration, function, store), known[name], store, storage_options)
+    return _attached(
+        Declaration.from_text(known[name].declaration, function, store), known[name], store, storage_options
+    )
 
 
 def _attached(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 CHECKPOINT, BRANCH, PARENT = "checkpoint", "branch", "parent"
-"""Options: the query's checkpoint; of a fork its branch, and ``12/<path>``: where it was forked from, and where that is."""
+"""Options: the query's checkpoint; of a fork, its branch, and the epoch and the checkpoint that it was forked from."""
 TRANSPORT, SERVED, DECLARED = "transport", "served", "declared"
 """Options: the transport, who reads a remote checkpoint, and the variables."""
 
@@ -112,7 +112,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Version(head, branch)
 
     def _of_the_original(self, log: VersionLog, committed: int, start: Version | None) -> Version | None:
-        """What a fork's first epoch of its own is bound to: what the original's next one was, or to the newest version."""
+        """What a fork's first own epoch is bound to: what the original's next one was, or else the newest version."""
         epoch, _, path = self._options[PARENT].partition("/")
         if start is None or not path or int(epoch) != committed:
             return start

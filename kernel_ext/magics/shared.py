@@ -89,7 +89,9 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
     from streamstate.variables.declaring import declared_variable, shared
 
     given = {
-        "init": None if args.init is None else _value(args.init, None if args.type is None else declared_type(args.type)),
+        "init": None
+        if args.init is None
+        else _value(args.init, None if args.type is None else declared_type(args.type)),
         "merge": args.merge,
         "consistency": args.consistency,
         "access": args.access,

@@ -1,4 +1,4 @@
-"""Functions that read shared variables, when an epoch's input is read again: they see the versions that they saw then."""
+"""Functions that read shared variables, when an epoch's input is read again: they see the versions of then."""
 
 from __future__ import annotations
 

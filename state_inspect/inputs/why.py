@@ -122,9 +122,7 @@ def explained(
         return _explained(query, at, epoch, asked, came)
 
 
-def _explained(
-    query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: _Asked, came: EpochInput
-) -> Why:
+def _explained(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: _Asked, came: EpochInput) -> Why:
     changes, nearest = _changes(query, asked, epoch)
     earlier = [one for one in query.captured() if one < epoch]
     before = _row(at(earlier[-1]), asked) if earlier else None

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -207,7 +207,7 @@ class SeenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The beginning."""
         return {"epoch": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 (Spark's)
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802 (Spark's)
         """An epoch more."""
         return {"epoch": min(start["epoch"] + 1, 2)}
 
@@ -234,7 +234,7 @@ def python_source(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
         def schema(self) -> str:
             return SEEN
 
-        def streamReader(self, schema: StructType) -> SeenReader:  # noqa: ARG002, N802 (Spark's)
+        def streamReader(self, schema: StructType) -> SeenReader:  # noqa: N802 (Spark's)
             return SeenReader(total)
 
     spark = stream.sparkSession
@@ -275,7 +275,7 @@ def note(folder: str, epoch: str, seen: int) -> None:
     (Path(folder) / f"{epoch}.json").write_text(json.dumps(seen))
 
 
-def counted(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:  # noqa: ARG001 (as the others)
+def counted(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
     """A query that uses no variable itself: its sink does. The state has the rows of each epoch."""
     return stream.groupBy("e").agg(F.count("*").alias("n"))
 
@@ -288,7 +288,7 @@ def python_sink(folder: Path, total: ss.SharedVariable) -> str:
         def name(cls) -> str:
             return "seen_sink"
 
-        def streamWriter(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: ARG002, FBT001, N802 (Spark's)
+        def streamWriter(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: N802 (Spark's)
             return SinkWriter(self.options["path"], total)
 
     from pyspark.sql import SparkSession

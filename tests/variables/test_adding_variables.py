@@ -23,11 +23,11 @@ def below(stream: DataFrame, limit: ss.SharedVariable | None) -> DataFrame:
     return kept.groupBy("e").agg(F.count("*").alias("n"))
 
 
-def ended(frame: DataFrame, folder: Path, name: str, *, checkpoint: Path | str, shared: tuple[str, ...] = ()) -> ss.History:
+def ended(
+    frame: DataFrame, folder: Path, name: str, *, checkpoint: Path | str, shared: tuple[str, ...] = ()
+) -> ss.History:
     """Run a query over all available input."""
-    running = ss.start(
-        frame, name, folder / "store", checkpoint=checkpoint, trigger="available-now", shared=shared
-    )
+    running = ss.start(frame, name, folder / "store", checkpoint=checkpoint, trigger="available-now", shared=shared)
     running.wait(timeout=120)
     running.stop()
     return ss.open_store(folder / "store")[name]
@@ -81,7 +81,9 @@ def test_a_query_with_variables_is_not_run_without(tmp_path: Path, add: Callable
     ss.shared(tmp_path / "store", "more", "double", init=1.0)
     checkpoint = tmp_path / "checkpoint"
     ended(below(source.stream(), limit), tmp_path, "q", checkpoint=checkpoint, shared=("limit",))
-    with pytest.raises(QueryError, match=r"are bound to shared variables: limit.\nGo on with them \(shared=…, --shared\)"):
+    with pytest.raises(
+        QueryError, match=r"are bound to shared variables: limit.\nGo on with them \(shared=…, --shared\)"
+    ):
         ended(below(source.stream(), None), tmp_path, "q", checkpoint=checkpoint)
     add(1)
     history = ended(below(source.stream(), limit), tmp_path, "q", checkpoint=checkpoint, shared=("limit", "more"))

@@ -22,11 +22,11 @@ import streamstate as ss
 from streamstate.errors import (
     InvalidArgumentError,
     InvalidNameError,
-    InvalidSQLError,
     NewerStoreError,
     QueryError,
     StreamStateError,
     TransportError,
+    UnknownNameError,
     UnknownQueryError,
     UnknownVariableError,
     UntrustedStoreError,
@@ -35,7 +35,7 @@ from streamstate.errors import (
 )
 from streamstate.snapshots.declared_variables import DeclaredVariable, declare
 from streamstate.snapshots.layout import Layout
-from streamstate.variables import version_log
+from streamstate.variables import version_bytes
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -141,9 +141,7 @@ def halfway(a: float, b: float) -> float:
     ],
     ids=["minus", "halfway", "raises", "one argument", "text", "nothing"],
 )
-def test_a_merge_that_depends_on_the_order_is_refused(
-    tmp_path: Path, merge: Callable[..., Any], match: str
-) -> None:
+def test_a_merge_that_depends_on_the_order_is_refused(tmp_path: Path, merge: Callable[..., Any], match: str) -> None:
     """It is tried with values of the type; the message has those that show it."""
     refused(
         tmp_path,
@@ -189,9 +187,11 @@ def test_two_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     def larger(a: float, b: float) -> float:
         return max(b, a) + 0.0
 
-    with pytest.raises(VariableConflictError, match="digest: '.*' there, '.*' here"):
+    with pytest.raises(VariableConflictError, match=r"digest: '.*' there, '.*' here"):
         ss.shared(tmp_path, "x", "double", merge=larger)
-    with pytest.raises(VariableError, match=r"merged by the function 'larger', which is not stored.\nDeclare the varia"):
+    with pytest.raises(
+        VariableError, match=r"merged by the function 'larger', which is not stored.\nDeclare the varia"
+    ):
         ss.shared(tmp_path, "x").set(1.0)
 
 
@@ -211,14 +211,14 @@ def test_an_unknown_variable_is_refused(tmp_path: Path, limit: ss.SharedVariable
     opened = ss.open_store(store)
     with pytest.raises(UnknownQueryError, match=r"shared\.limit"):
         _ = opened["shared.limt"]
-    with pytest.raises(InvalidSQLError, match="shared"):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'shared\.limit'"):
         opened.sql("FROM shared.limt")
     assert opened.sql("SELECT value FROM shared.limit").to_pandas()["value"].tolist() == [limit.get()]
 
 
 def test_a_first_value_that_is_too_large_is_not_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the variable is written."""
-    monkeypatch.setattr(version_log, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(version_bytes, "MAX_BYTES", 10_000)
     refused(
         tmp_path,
         lambda: ss.shared(tmp_path / "store", "x", "string", init="x" * 20_000),
@@ -230,62 +230,81 @@ def test_a_first_value_that_is_too_large_is_not_declared(tmp_path: Path, monkeyp
 # Values.
 
 
-@pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        *[("double", value) for value in ("45", "", True, [1.0], {"a": 1}, object(), b"1")],
-        *[("bigint", value) for value in (1.5, 2**63, -(2**63) - 1, "1", False)],
-        *[("tinyint", 200), ("boolean", 1), ("boolean", "true"), ("decimal(5, 2)", Decimal("12345.6"))],
-        *[("string", 5), ("string", b"\xff"), ("string", "\ud800"), ("binary", 5)],
-        *[("date", "tomorrow"), ("timestamp", "now"), ("timestamp", dt.datetime(2026, 1, 1))],  # noqa: DTZ001 (its point)
-        ("timestamp_ntz", dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
-        *[("struct<n: bigint>", value) for value in ({"m": 1}, {"n": "x"}, {"n": 1, "m": 2}, 5, "n")],
-        *[("struct<a: struct<n: bigint>>", {"a": {"m": 1}}), ("list<struct<n: bigint>>", [{"m": 1}])],
-        *[("list<string>", "ab"), ("list<bigint>", ["x"]), ("set<string>", "ab"), ("set<bigint>", {"x"})],
-        *[("map<string, double>", value) for value in ({"a": "x"}, {None: 1.0}, {1: 1.0}, [("a", "b")], "a", [1])],
-    ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_a_value_of_another_type_is_refused(tmp_path: Path, type_: str, value: Any) -> None:
+WRONG: dict[str, list[Any]] = {
+    "double": ["45", "", True, [1.0], {"a": 1}, object(), b"1"],
+    "bigint": [1.5, 2**63, -(2**63) - 1, "1", False, math.nan],
+    "tinyint": [200, 2.0],
+    "boolean": [1, "true"],
+    "decimal(5, 2)": [Decimal("12345.6"), "1"],
+    "string": [5, b"\xff", "\ud800", ["a"]],
+    "binary": [5],
+    "date": ["tomorrow"],
+    "timestamp": ["now", dt.datetime(2026, 1, 1)],  # noqa: DTZ001 (its point)
+    "timestamp_ntz": [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)],
+    "struct<n: bigint>": [{"m": 1}, {"n": "x"}, {"n": 1, "m": 2}, {"n": 1.5}, 5, "n"],
+    "struct<a: struct<n: bigint>>": [{"a": {"m": 1}}],
+    "list<struct<n: bigint>>": [[{"m": 1}], {"n": 1}],
+    "list<string>": ["ab", [1], {"a": 1}],
+    "list<bigint>": [["x"], [1.5]],
+    "set<bigint>": [{"x"}, "12"],
+    "map<string, double>": [{"a": "x"}, {None: 1.0}, {1: 1.0}, [("a", "b")], "a", [1]],
+    "map<string, timestamp>": [{"a": dt.datetime(2026, 1, 1)}],  # noqa: DTZ001 (its point)
+}
+"""Values that are not of a type."""
+
+
+@pytest.mark.parametrize("type_", WRONG)
+def test_a_value_of_another_type_is_refused(tmp_path: Path, type_: str) -> None:
     """Nothing is rounded, cut, parsed or left out to make it fit."""
     variable = ss.shared(tmp_path, "x", type_)
-    refused(tmp_path, lambda: variable.set(value), InvalidArgumentError, r"Invalid value .* of type \w+: x is a ")
+    for value in WRONG[type_]:
+        refused(tmp_path, lambda value=value: variable.set(value), InvalidArgumentError, r"Invalid value .*: x is a ")
     assert variable.version == 0
 
 
 DEEP_TYPE = "struct<a: array<struct<b: map<string, array<struct<c: double, d: decimal(10, 3)>>>>>>"
-DEEP: dict[str, Any] = {"a": [{"b": {"k": [{"c": math.inf, "d": Decimal("1.500")}], "none": None}}, None]}
-
-
-@pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        *[("double", value) for value in (math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308)],
-        *[("bigint", value) for value in (2**63 - 1, -(2**63))],
-        *[("string", value) for value in ("", "x" * 100_000, "'; DROP TABLE x --", "\0\n\r\t", "𝒳ß\u202e", "null")],
-        *[("binary", bytes(range(256))), ("date", dt.date(1, 1, 1)), ("boolean", False)],
-        *[("timestamp", dt.datetime(9999, 12, 31, tzinfo=dt.UTC)), ("timestamp_ntz", dt.datetime(1900, 1, 1))],  # noqa: DTZ001 (without a zone)
-        *[(DEEP_TYPE, DEEP), ("list<string>", []), ("list<string>", [None, ""]), ("set<string>", frozenset())],
-        *[("map<string, double>", {}), ("map<string, double>", {"": None, "'": math.inf})],
-        *[(type_, None) for type_ in ("double", "string", "struct<n: bigint>", "list<string>", "map<string, double>")],
+RIGHT: dict[str, list[Any]] = {
+    "double": [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 45, None],
+    "bigint": [2**63 - 1, -(2**63), None],
+    "string": ["", "x" * 100_000, "'; DROP TABLE x --", "\0\n\r\t", "𝒳ß\u202e", "null", None],
+    "binary": [bytes(range(256)), b""],
+    "date": [dt.date(1, 1, 1)],
+    "timestamp": [
+        dt.datetime(9999, 12, 31, tzinfo=dt.UTC),
+        dt.datetime(1900, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5))),
     ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_any_value_of_the_type_comes_back(tmp_path: Path, type_: str, value: Any) -> None:
+    "timestamp_ntz": [dt.datetime(1900, 1, 1)],  # noqa: DTZ001 (without a zone)
+    DEEP_TYPE: [{"a": [{"b": {"k": [{"c": math.inf, "d": Decimal("1.500")}], "none": None}}, None]}, None],
+    "list<string>": [[], [None, ""], ["a", "a"], None],
+    "set<string>": [frozenset(), {"b", "a"}],
+    "map<string, double>": [{}, {"": None, "'": math.inf}, None],
+}
+"""Values of a type."""
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether two values are equal, not-a-number to itself."""
+    return bool(found == expected) or repr(found) == repr(float(expected))
+
+
+@pytest.mark.parametrize("type_", RIGHT)
+def test_any_value_of_the_type_comes_back(tmp_path: Path, type_: str) -> None:
     """In the notebook, for who opens the variable again, and in the store's table."""
     variable = ss.shared(tmp_path, "x", type_)
-    variable.set(value)
-    for found in (variable.get(), ss.shared(tmp_path, "x").get()):
-        assert repr(found) == repr(value)
-    variable.record()
-    column = "value" if not type_.startswith("map") else "key, value"
-    rows = ss.open_store(tmp_path).sql(f"SELECT {column} FROM shared.x").to_arrow().to_pylist()
-    if type_.startswith("map"):
-        assert {row["key"]: row["value"] for row in rows} == (value or {})
-    elif type_ != DEEP_TYPE:
-        [row] = rows
-        expected = list(value) if isinstance(value, frozenset) else value
-        assert repr(row["value"]) == repr(expected) or row["value"] == expected
+    store = None
+    for value in RIGHT[type_]:
+        variable.set(value)
+        assert same(variable.get(), value)
+        assert same(ss.shared(tmp_path, "x").get(), value)
+        variable.record()
+        store = store or ss.open_store(tmp_path)
+        rows = store["shared.x"].live().table().to_arrow().to_pylist()
+        if type_.startswith("map"):
+            assert {row["key"]: row["value"] for row in rows} == (value or {})
+        elif type_ != DEEP_TYPE:
+            expected = sorted(value) if isinstance(value, (set, frozenset)) else value
+            [found] = [sorted(row["value"]) if isinstance(value, (set, frozenset)) else row["value"] for row in rows]
+            assert same(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -378,16 +397,16 @@ def test_a_transport_that_cannot_be_reached_is_no_default(tmp_path: Path, place:
 def test_a_version_that_is_gone_is_an_error(tmp_path: Path, limit: ss.SharedVariable) -> None:
     """A transport that was emptied while the variable is in use has no value, not an old or a first one."""
     limit.set(45)
-    for path in Path(limit.transport).rglob("log/limit/*"):
+    for path in Path(limit.transport).glob("log/limit-*/*"):
         path.unlink()
-    for call in (limit.get, lambda: limit.set(50), limit.history):
+    for call in (limit.get, lambda: limit.set(50), lambda: limit.version):
         refused(tmp_path, call, VariableError, r"Version \d of limit is gone: .*\n.*Nothing was read in its place")
 
 
 def test_a_damaged_version_is_an_error(tmp_path: Path, limit: ss.SharedVariable) -> None:
     """The message names the version and its place."""
     limit.set(45)
-    [newest] = Path(limit.transport).glob("log/limit/*1")
+    [newest] = Path(limit.transport).glob("log/limit-*/*1")
     for damage in (b"", b"x" * 100, newest.read_bytes()[:-40]):
         newest.write_bytes(damage)
         opened = lambda: ss.shared(tmp_path / "store", "limit").get()  # noqa: E731 (called once)
@@ -414,12 +433,6 @@ def test_a_store_from_before_has_no_variables(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    """As for queries."""
-    (tmp_path / "mine.txt").write_text("mine")
-    refused(tmp_path, lambda: ss.shared(tmp_path, "limit", "double"), StreamStateError, "not a store|store")
-
-
 def test_a_declaration_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says how to upgrade."""
     ss.shared(tmp_path, "limit", "double")
@@ -442,16 +455,16 @@ def test_a_hostile_name_in_a_store_is_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("text", ["", "{}", "null", '{"name": "x", "type": "void"}', json.dumps({"name": "x"})])
 def test_a_damaged_declaration_is_refused(tmp_path: Path, text: str) -> None:
-    """The message names the variable."""
+    """The message shows it."""
     declare(Layout.at(tmp_path), DeclaredVariable("x", text, ""))
-    refused(tmp_path, lambda: ss.shared(tmp_path, "x"), StreamStateError, "x")
+    refused(tmp_path, lambda: ss.shared(tmp_path, "x"), VariableError, r"A declaration .* is damaged: .*\nRestore")
 
 
 # Queries.
 
 
 @pytest.fixture
-def started(spark: SparkSession, source: Source) -> Source:  # noqa: ARG001 (starts Spark first)
+def started(spark: SparkSession, source: Source) -> Source:
     """A source with the input of an epoch."""
     source.add(letters(0))
     return source
@@ -461,7 +474,11 @@ def started(spark: SparkSession, source: Source) -> Source:  # noqa: ARG001 (sta
     ("shared", "error", "match"),
     [
         (("limt",), UnknownVariableError, "limit"),
-        ("limit", InvalidArgumentError, r"Invalid shared='limit': expected names or variables, such as shared=\('limit"),
+        (
+            "limit",
+            InvalidArgumentError,
+            r"Invalid shared='limit': expected names or variables, such as shared=\('limit",
+        ),
         ((5,), InvalidArgumentError, "Invalid shared variable 5: expected a name, or what ss.shared returns"),
         (None, InvalidArgumentError, "Invalid shared=None"),
     ],
@@ -482,7 +499,10 @@ def test_variables_of_another_store_or_transport_are_refused(
     far = ss.shared(tmp_path / "store", "far", "double", transport=str(tmp_path / "t"))
     frame = counts(started)
     for shared, match in (
-        ((elsewhere,), r"limit is a variable of .*other, and the query is captured into .*store.\nDeclare the variable in"),
+        (
+            (elsewhere,),
+            r"limit is a variable of .*other, and the query is captured into .*store.\nDeclare the variable in",
+        ),
         ((limit, far), r"The variables are kept in several places: .*\nA query's variables need one transport"),
     ):
         refused(
@@ -501,11 +521,11 @@ def reading(source: Source, limit: ss.SharedVariable, call: str = "get") -> Any:
 
 
 @pytest.mark.parametrize("call", ["get", "add"])
-def test_a_query_without_a_binding_fails(
-    started: Source, tmp_path: Path, limit: ss.SharedVariable, call: str
-) -> None:
+def test_a_query_without_a_binding_fails(started: Source, tmp_path: Path, limit: ss.SharedVariable, call: str) -> None:
     """An operator never reads a default: a query that was not started with variables fails in its first epoch."""
-    with pytest.raises(Exception, match=r"belongs to no epoch of a query that was started with shared variables") as raised:
+    with pytest.raises(
+        Exception, match=r"belongs to no epoch of a query that was started with shared variables"
+    ) as raised:
         run(reading(started, limit, call), tmp_path / "checkpoint")
     assert "Start the query with ss.start(frame, name, store, shared=('limit',))" in str(raised.value)
 
@@ -517,7 +537,9 @@ def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, lim
     with pytest.raises(QueryError, match="failed"):
         running.wait(timeout=120)
     assert running.query is not None
-    assert "limit is not bound to this query, which was started with shared=('other',)" in str(running.query.exception())
+    assert "limit is not bound to this query, which was started with shared=('other',)" in str(
+        running.query.exception()
+    )
     running.stop()
 
 
@@ -541,7 +563,7 @@ def test_a_job_outside_of_a_query_reads_nothing(spark: SparkSession, limit: ss.S
 
 def test_what_an_operator_adds_is_checked(started: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A contribution of another type fails the task that made it, with the type that is expected."""
-    monkeypatch.setattr(version_log, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(version_bytes, "MAX_BYTES", 10_000)
     total = ss.shared(tmp_path / "store", "total", "counter")
 
     def adds(value: Any) -> Any:
@@ -568,7 +590,7 @@ def test_a_column_needs_a_variable_or_a_store(limit: ss.SharedVariable) -> None:
 def test_it_cannot_be_listened_to_with_what_is_no_function(limit: ss.SharedVariable) -> None:
     """Nothing is started."""
     for arguments in ({"callback": 5}, {"callback": print, "interval": 0}, {"callback": print, "interval": math.nan}):
-        with pytest.raises(InvalidArgumentError, match="Invalid (callback|interval)"):
+        with pytest.raises(InvalidArgumentError, match=r"Invalid (callback|interval)"):
             limit.on_change(**arguments)
 
 

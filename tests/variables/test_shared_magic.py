@@ -24,13 +24,13 @@ STORE = Path("streamstate-data/store")
 
 
 @pytest.fixture
-def limited(bare_shell: Shell) -> Shell:  # noqa: F811 (the fixture)
+def limited(bare_shell: Shell) -> Shell:
     """A shell whose store has the variable ``limit``."""
     bare_shell.run("%shared limit --type double --init 60")
     return bare_shell
 
 
-def test_a_line_declares_a_variable(bare_shell: Shell) -> None:  # noqa: F811 (the fixture)
+def test_a_line_declares_a_variable(bare_shell: Shell) -> None:
     """With --type; the line says what was declared, and -o keeps the variable."""
     assert bare_shell.run("%shared limit --type double --init 60 -o limit") is None
     assert bare_shell.printed.splitlines()[-1] == "limit is declared: double, 60.0."
@@ -81,12 +81,12 @@ def test_a_value_sets_it(limited: Shell) -> None:
         ("date", "2024-01-31", dt.date(2024, 1, 31)),
         ("timestamp", "2024-01-31T12:00:00+01:00", dt.datetime(2024, 1, 31, 11, tzinfo=dt.UTC)),
         ("list<bigint>", "'[1, 2]'", [1, 2]),
-        ("set<string>", "'[\"a\", \"b\"]'", frozenset("ab")),
+        ("set<string>", '\'["a", "b"]\'', frozenset("ab")),
         ("map<string,double>", "'{\"HA\": 3}'", {"HA": 3.0}),
-        ("struct<n:bigint,s:string>", "'{\"n\": 3, \"s\": \"x\"}'", {"n": 3, "s": "x"}),
+        ("struct<n:bigint,s:string>", '\'{"n": 3, "s": "x"}\'', {"n": 3, "s": "x"}),
     ],
 )
-def test_values_are_json_or_text(bare_shell: Shell, type_: str, written: str, value: object) -> None:  # noqa: F811 (the fixture)
+def test_values_are_json_or_text(bare_shell: Shell, type_: str, written: str, value: object) -> None:
     """What is no JSON is a string, and what is set as text is that text."""
     bare_shell.run(f"%shared x --type {type_}")
     bare_shell.run(f"%shared x {written}")
@@ -180,7 +180,7 @@ def test_words_are_completed(limited: Shell, cell: str, expected: list[str]) -> 
 
 
 @pytest.fixture
-def letters_in(source: Source, shell: Shell) -> Source:  # noqa: F811 (the fixture)
+def letters_in(source: Source, shell: Shell) -> Source:
     """A source with two epochs of input, in the notebook as ``stream`` and as the view ``letters``."""
     for epoch in range(2):
         source.add(letters(epoch))
@@ -190,7 +190,7 @@ def letters_in(source: Source, shell: Shell) -> Source:  # noqa: F811 (the fixtu
     return source
 
 
-def test_a_cell_is_bound_to_variables(letters_in: Source, shell: Shell) -> None:  # noqa: F811 (the fixture)
+def test_a_cell_is_bound_to_variables(letters_in: Source, shell: Shell) -> None:
     """Its functions read the version of the epoch, which the store records; the next run has the next version."""
     shell.run("%shared seen --type counter --access write-mostly -o seen")
     cell = (
@@ -207,7 +207,7 @@ def test_a_cell_is_bound_to_variables(letters_in: Source, shell: Shell) -> None:
     assert shell.run("%shared seen") == len(rows)
 
 
-def test_sql_uses_a_variable_as_a_value(letters_in: Source, shell: Shell) -> None:  # noqa: F811 (the fixture)
+def test_sql_uses_a_variable_as_a_value(letters_in: Source, shell: Shell) -> None:
     """``shared('limit')`` is the value of the epoch, wherever an expression may stand."""
     sql = (
         "SELECT k, count(*) AS n, max(v - shared('limit')) AS over FROM letters\n"
@@ -234,8 +234,8 @@ def test_sql_uses_a_variable_as_a_value(letters_in: Source, shell: Shell) -> Non
     ],
 )  # fmt: skip
 def test_unknown_variables_start_nothing(
-    letters_in: Source,  # noqa: ARG001 (the view)
-    shell: Shell,  # noqa: F811 (the fixture)
+    letters_in: Source,
+    shell: Shell,
     line: str,
     body: str,
     error: type[Exception],

@@ -1,4 +1,4 @@
-"""Forks, steps, replays and audits see the versions that the original's epochs saw, and keep their own to themselves."""
+"""Forks, steps, replays and audits see the versions that the original's epochs saw, and keep their own apart."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Recorded:
             sums += [F.min(f"s.{name}").alias(f"least_{name}"), F.max(f"s.{name}").alias(f"most_{name}")]
         return rows.groupBy("e").agg(*sums)
 
-    def start(self, name: str = "q", checkpoint: str | None = None, build: Callable[[], DataFrame] | None = None) -> None:
+    def start(
+        self, name: str = "q", checkpoint: str | None = None, build: Callable[[], DataFrame] | None = None
+    ) -> None:
         """Run the query over all available input."""
         shared = (self.total, self.limit)
         frame = (build or self.build)()
@@ -188,7 +190,9 @@ def test_a_value_that_cannot_be_is_refused(recorded: Recorded, tmp_path: Path, s
     assert Checkpoint(fork.checkpoint).committed() == [0]
 
 
-def test_a_query_without_variables_takes_no_values(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_query_without_variables_takes_no_values(
+    spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
+) -> None:
     """The message says that it is bound to none."""
     from stepping import counting
 

@@ -52,7 +52,7 @@ def seen_by_epoch(history: ss.History) -> dict[int, tuple[int, int, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INTERFACES)
-def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Path, name: str) -> None:  # noqa: ARG001 (the source's)
+def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """All tasks of an epoch see one version, which has what all tasks of the epochs before contributed."""
     case: Interface = INTERFACES[name]
     total = ss.shared(tmp_path / "store", "total", "counter")
@@ -150,7 +150,9 @@ def answers(history: ss.History, query: Query) -> dict[str, Any]:
     found["inputs"] = sorted(history.inputs(1).toPandas()["v"].tolist(), key=str)
     name = query.tables[0]
     changed = history.diff(0, 1, name).to_pandas()
-    key = {column: value for column, value in changed.iloc[0].items() if column in history.at(1).table(name).key_columns}
+    key = {
+        column: value for column, value in changed.iloc[0].items() if column in history.at(1).table(name).key_columns
+    }
     why = history.why(1, table=name, **{column: _plain(value) for column, value in key.items()})
     found["why"] = {side: sorted(frame["v"].tolist(), key=str) for side, frame in why.shown.items()}
     return found

@@ -28,7 +28,7 @@ def test_versions_are_read_as_state(tmp_path: Path, limit: ss.SharedVariable) ->
     store = ss.open_store(tmp_path)
     assert store.queries() == ["q"]
     assert store.variables() == ["limit"]
-    sql = "SELECT now.value - then.value AS moved FROM shared.limit now, shared.limit VERSION AS OF 4 then"
+    sql = "SELECT a.value - b.value AS moved FROM shared.limit a, shared.limit VERSION AS OF 4 b"
     assert store.sql(sql).to_arrow()["moved"].to_pylist() == [6.0]
     assert len(store.sql("FROM shared.limit.history").to_arrow()) == 11
     history = store["shared.limit"]
@@ -40,7 +40,7 @@ def test_versions_are_read_as_state(tmp_path: Path, limit: ss.SharedVariable) ->
     with pytest.raises(UnknownEpochError, match=r"11|10"):
         history.at(11)
     log = DeltaTable(tmp_path / "_variables/limit/value").to_pyarrow_table()
-    assert sorted(log["value"].to_pylist())[-1] == 10.0
+    assert max(log["value"].to_pylist()) == 10.0
 
 
 def test_old_versions_are_dropped_and_others_exported(tmp_path: Path, limit: ss.SharedVariable) -> None:
@@ -49,7 +49,7 @@ def test_old_versions_are_dropped_and_others_exported(tmp_path: Path, limit: ss.
     exported = DeltaTable(tmp_path.parent / "exported")
     assert exported.to_pyarrow_table()["value"].to_pylist() == [10.0]
     report = ss.keep(tmp_path, "shared.limit", last=2)
-    assert (report.dropped, report.kept) == (9, 2)
+    assert (len(report.dropped), report.kept) == (9, 2)
     ss.compact(tmp_path, "shared.limit")
     assert ss.open_store(tmp_path)["shared.limit"].captured() == [9, 10]
     assert limit.get() == 10.0
