@@ -98,11 +98,6 @@ class Here:
     attempt: int
 
 
-def in_task() -> bool:
-    """Whether this is a Python worker's task."""
-    return TaskContext.get() is not None
-
-
 def here() -> Here | None:
     """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
 
@@ -243,9 +238,10 @@ class _AtTheEnd:
     """The value of an accumulator that is reported when a task ends, and pickled for that."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not in_task():
-            return _AtTheEnd, ()
-        if _task.collected and (at := here()) is not None:
+        at = _task.at
+        if at is None or at.attempt < 0:
+            return _AtTheEnd, ()  # sent to a worker, or from one that collected nothing
+        if _task.collected:
             stage(at)
             _task.collected.clear()
         return int, ()
