@@ -1,14 +1,15 @@
-"""Queries in which one interface of Spark reads and contributes to a variable: a query for each interface.
+"""Queries in which code of one's own, at each interface of Spark, reads and contributes to a variable.
 
-Each makes a state with a row for each epoch ``e``: how many rows it had, and the least and the most of the values that
-they saw. The functions are pickled by value, because Spark's Python workers cannot import the tests.
+Each query covers an interface or several, each with a variable of its own: its state, or what its sink writes down, has
+what was seen at each interface in each epoch ``e``. The functions are pickled by value, because Spark's Python workers
+cannot import the tests.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,90 +31,164 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 import streamstate as ss
+from streamstate.variables.columns import with_variables_in_sql
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
-ROWS = 11
-"""The rows of an epoch."""
-SEEN = "e long, v long, seen long"
+ROWS, BASE = 11, 1000
+"""The rows of an epoch, and what ``e`` is multiplied by in a key that also has what was seen."""
 STATE = "n long, least long, most long"
 OUTPUT = f"e long, {STATE}"
 
-Build = Callable[[DataFrame, ss.SharedVariable], DataFrame]
+INTERFACES = {
+    "Python UDF": True,
+    "pandas UDF": True,
+    "Arrow UDF": True,
+    "mapInPandas": True,
+    "mapInArrow": True,
+    "applyInPandasWithState": True,
+    "transformWithState": True,
+    "transformWithStateInPandas": True,
+    "Python source": True,
+    "Python sink": True,
+    "foreachBatch, its function": True,
+    "foreachBatch, its jobs": True,
+    "native column": False,
+    "SQL": False,
+}
+"""Where a variable is read, and whether it can be contributed to there. If not, a function beside it does."""
+
+Variables = Mapping[str, ss.SharedVariable]
+Build = Callable[[DataFrame, Variables], DataFrame]
+Step = Callable[[DataFrame, ss.SharedVariable, str], DataFrame]
 
 
 @dataclass(frozen=True)
-class Interface:
-    """An interface of Spark in which code of one's own runs.
+class Case:
+    """A query that covers some interfaces.
 
     Attributes:
-        build: makes the query from the stream of ``e, v`` and the variable.
-        contributes: whether it contributes; else a function beside it does.
-        added: how much is added in an epoch of eleven rows.
-        to: makes the sink, from a folder in which it writes down what it saw; by default results go nowhere.
+        build: makes it from a stream of ``e, v`` and the variables by interface.
+        in_state: the interfaces of which the state has what they saw: the least and the most of each, in this order.
+        in_sink: those of which the sink writes down what they saw.
+        in_key: the one of which the key has what it saw, beside ``e``.
+        mode: the output mode.
+        sink: makes the sink from a folder and the variables; by default results go nowhere.
     """
 
     build: Build
-    contributes: bool = True
-    added: int = ROWS
-    to: Callable[[Path, ss.SharedVariable], Any] | None = None
+    in_state: tuple[str, ...]
+    in_sink: tuple[str, ...] = ()
+    mode: str = "update"
+    sink: Callable[[Path, Variables], Any] = lambda _folder, _variables: "noop"
+    in_key: str | None = None
 
 
-def kept(seen: DataFrame) -> DataFrame:
-    """The state of a query whose rows have ``e`` and ``seen``."""
-    return seen.groupBy("e").agg(F.count("*").alias("n"), F.min("seen").alias("least"), F.max("seen").alias("most"))
+# Functions of rows: each adds a column with what it saw.
 
 
-def python_udf(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def python_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
     """A function of a row."""
 
-    def seen(_v: int | None) -> Any:
+    def seen(_v: int) -> Any:
         total.add(1)
         return total.get()
 
-    return kept(stream.withColumn("seen", F.udf(seen, "long")("v")))
+    return stream.withColumn(name, F.udf(seen, "long")("v"))
 
 
-def pandas_udf(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def pandas_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
     """A function of a pandas series."""
 
     def seen(v: pd.Series) -> pd.Series:
         total.add(len(v))
         return pd.Series([total.get()] * len(v), dtype="int64")
 
-    return kept(stream.withColumn("seen", F.pandas_udf(seen, "long")("v")))
+    return stream.withColumn(name, F.pandas_udf(seen, "long")("v"))
 
 
-def arrow_udf(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def arrow_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
     """A function of an Arrow array."""
 
     def seen(v: pa.Array) -> pa.Array:
         total.add(len(v))
         return pa.array([total.get()] * len(v), pa.int64())
 
-    return kept(stream.withColumn("seen", F.arrow_udf(seen, "long")("v")))
+    return stream.withColumn(name, F.arrow_udf(seen, "long")("v"))
 
 
-def map_in_pandas(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def map_in_pandas(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
     """A function of frames."""
 
     def seen(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
             total.add(len(frame))
-            yield frame.assign(seen=total.get())
+            yield frame.assign(**{name: total.get()})
 
-    return kept(stream.mapInPandas(seen, SEEN))
+    return stream.mapInPandas(seen, StructType([*stream.schema]).add(name, "long"))
 
 
-def map_in_arrow(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def map_in_arrow(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
     """A function of record batches."""
 
     def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             total.add(len(batch))
-            yield batch.append_column("seen", pa.array([total.get()] * len(batch), pa.int64()))
+            yield batch.append_column(name, pa.array([total.get()] * len(batch), pa.int64()))
 
-    return kept(stream.mapInArrow(seen, SEEN))
+    return stream.mapInArrow(seen, StructType([*stream.schema]).add(name, "long"))
+
+
+def contributed(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+    """The stream, whose rows are counted by a function."""
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            total.add(len(batch))
+            yield batch
+
+    return stream.mapInArrow(count, stream.schema)
+
+
+def native_column(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+    """An expression of Spark's own."""
+    return contributed(stream, total).withColumn(name, ss.shared_column(total))
+
+
+def in_sql(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+    """SQL."""
+    spark = stream.sparkSession
+    contributed(stream, total).createOrReplaceTempView("rows_in_sql")
+    sql = f"SELECT *, shared('{total.name}') AS {name} FROM rows_in_sql"
+    return spark.sql(with_variables_in_sql(sql, spark, {total.name: total}))
+
+
+STEPS: dict[str, Step] = {
+    "Python UDF": python_udf,
+    "pandas UDF": pandas_udf,
+    "Arrow UDF": arrow_udf,
+    "mapInPandas": map_in_pandas,
+    "mapInArrow": map_in_arrow,
+    "native column": native_column,
+    "SQL": in_sql,
+}
+
+
+def with_steps(*interfaces: str) -> Case:
+    """A query with some functions of rows, one after another."""
+
+    def build(stream: DataFrame, variables: Variables) -> DataFrame:
+        sums = []
+        for number, interface in enumerate(interfaces):
+            name = f"s{number}"
+            stream = STEPS[interface](stream, variables[interface], name)
+            sums += [F.min(name).alias(f"least{number}"), F.max(name).alias(f"most{number}")]
+        return stream.groupBy("e").agg(F.count("*").alias("n"), *sums)
+
+    return Case(build, interfaces)
+
+
+# Functions with state.
 
 
 def merged(before: Any, rows: int, seen: int) -> tuple[int, int, int]:
@@ -123,7 +198,7 @@ def merged(before: Any, rows: int, seen: int) -> tuple[int, int, int]:
 
 
 def with_group_state(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """A function with state."""
+    """``applyInPandasWithState``."""
 
     def seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         rows = sum(map(len, frames))
@@ -173,14 +248,19 @@ class SeeingFrames(Seeing):
         yield pd.DataFrame([(key[0], *state)], columns=["e", "n", "least", "most"])
 
 
-def processor_of_rows(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def processor_of_rows(stream: DataFrame, variables: Variables) -> DataFrame:
     """A processor of rows."""
-    return stream.groupBy("e").transformWithState(SeeingRows(total), OUTPUT, "update", "none")
+    processor = SeeingRows(variables["transformWithState"])
+    return stream.groupBy("e").transformWithState(processor, OUTPUT, "append", "none")
 
 
-def processor_of_frames(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def processor_of_frames(stream: DataFrame, variables: Variables) -> DataFrame:
     """A processor of frames."""
-    return stream.groupBy("e").transformWithStateInPandas(SeeingFrames(total), OUTPUT, "update", "none")
+    processor = SeeingFrames(variables["transformWithStateInPandas"])
+    return stream.groupBy("e").transformWithStateInPandas(processor, OUTPUT, "update", "none")
+
+
+# Sources and sinks.
 
 
 @dataclass
@@ -223,8 +303,9 @@ class SeenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield partition.epoch, row, self.total.get()
 
 
-def python_source(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """A source that is written in Python."""
+def from_a_source(stream: DataFrame, variables: Variables) -> DataFrame:
+    """A source that is written in Python, under a function with state."""
+    total = variables["Python source"]
 
     class Seen(DataSource):
         @classmethod
@@ -232,14 +313,17 @@ def python_source(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
             return "seen"
 
         def schema(self) -> str:
-            return SEEN
+            return "e long, v long, seen long"
 
         def streamReader(self, schema: StructType) -> SeenReader:  # noqa: N802 (Spark's)
             return SeenReader(total)
 
     spark = stream.sparkSession
     spark.dataSource.register(Seen)
-    return kept(spark.readStream.format("seen").load())
+    read = spark.readStream.format("seen").load()
+    # The function's state has what it saw itself, and the key what the source saw.
+    keyed = read.select((F.col("e") * BASE + F.col("seen")).alias("e"))
+    return with_group_state(keyed, variables["applyInPandasWithState"])
 
 
 @dataclass
@@ -259,29 +343,30 @@ class SinkWriter(DataSourceStreamWriter):
         """A file of each partition that has rows."""
         for row in iterator:
             self.total.add(1)
-            note(self.folder, f"{row.e}", self.total.get())
+            note(self.folder, "Python sink", row.e, self.total.get())
         return Written(self.folder)
 
-    def commit(self, messages: Any, batchId: int) -> None:
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 (Spark's)
         """Nothing to do."""
 
-    def abort(self, messages: Any, batchId: int) -> None:
+    def abort(self, messages: Any, batchId: int) -> None:  # noqa: N803 (Spark's)
         """Nothing to do."""
 
 
-def note(folder: str, epoch: str, seen: int) -> None:
-    """Write down what was seen in an epoch; a task that runs again replaces it."""
-    Path(folder).mkdir(exist_ok=True)
-    (Path(folder) / f"{epoch}.json").write_text(json.dumps(seen))
+def note(folder: Path | str, interface: str, epoch: int, seen: Any) -> None:
+    """Write down what was seen at an interface in an epoch; a task that runs again replaces it."""
+    (Path(folder) / interface).mkdir(exist_ok=True, parents=True)
+    (Path(folder) / interface / f"{epoch}.json").write_text(json.dumps(seen))
 
 
-def counted(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """A query that uses no variable itself: its sink does. The state has the rows of each epoch."""
-    return stream.groupBy("e").agg(F.count("*").alias("n"))
+def noted(folder: Path, interface: str) -> dict[int, int]:
+    """What was written down for an interface, by epoch."""
+    return {int(file.stem): json.loads(file.read_text()) for file in (folder / interface).iterdir()}
 
 
-def python_sink(folder: Path, total: ss.SharedVariable) -> str:
+def python_sink(folder: Path, variables: Variables) -> str:
     """A sink that is written in Python."""
+    total = variables["Python sink"]
 
     class SeenSink(DataSource):
         @classmethod
@@ -297,71 +382,34 @@ def python_sink(folder: Path, total: ss.SharedVariable) -> str:
     return f"seen_sink:{folder}"
 
 
-def in_the_driver(folder: Path, total: ss.SharedVariable) -> Callable[[DataFrame, int], None]:
-    """The function of ``foreachBatch`` itself."""
-
-    def handle(batch: DataFrame, epoch: int) -> None:
-        for row in batch.collect():
-            total.add(1)
-            note(str(folder), f"{row.e}", total.get())
-        assert epoch >= 0
-
-    return handle
-
-
-def in_its_jobs(folder: Path, total: ss.SharedVariable) -> Callable[[DataFrame, int], None]:
-    """What runs in the tasks of the jobs that ``foreachBatch`` starts."""
+def for_each_batch(folder: Path, variables: Variables) -> Callable[[DataFrame, int], None]:
+    """A function of an epoch's rows, which runs in the driver, and starts a job."""
+    here, there = variables["foreachBatch, its function"], variables["foreachBatch, its jobs"]
 
     def seen(e: int) -> int:
-        total.add(1)
-        note(str(folder), f"{e}", total.get())
-        return 0
+        there.add(1)
+        note(folder, "foreachBatch, its jobs", e, there.get())
+        return e
 
     def handle(batch: DataFrame, _epoch: int) -> None:
-        batch.select(F.udf(seen, "long")("e")).collect()
+        for row in batch.select(F.udf(seen, "long")("e").alias("e")).collect():
+            here.add(1)
+            note(folder, "foreachBatch, its function", row.e, here.get())
 
     return handle
 
 
-def native_column(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """An expression of Spark's own; a function beside it contributes."""
-    return kept(contributed(stream, total).withColumn("seen", ss.shared_column(total)))
-
-
-def contributed(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """The stream, whose rows are counted by a function."""
-
-    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            total.add(len(batch))
-            yield batch
-
-    return stream.mapInArrow(count, "e long, v long")
-
-
-def in_sql(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
-    """SQL; a function beside it contributes."""
-    from streamstate.variables.columns import with_variables_in_sql
-
-    contributed(stream, total).createOrReplaceTempView("counted_rows")
-    sql = "SELECT e, count(*) AS n, min(s) AS least, max(s) AS most FROM"
-    sql = f"{sql} (SELECT e, shared('total') AS s FROM counted_rows) GROUP BY e"
-    return stream.sparkSession.sql(with_variables_in_sql(sql, stream.sparkSession, {"total": total}))
-
-
-INTERFACES = {
-    "Python UDF": Interface(python_udf),
-    "pandas UDF": Interface(pandas_udf),
-    "Arrow UDF": Interface(arrow_udf),
-    "mapInPandas": Interface(map_in_pandas),
-    "mapInArrow": Interface(map_in_arrow),
-    "applyInPandasWithState": Interface(with_group_state),
-    "transformWithState": Interface(processor_of_rows),
-    "transformWithStateInPandas": Interface(processor_of_frames),
-    "Python source": Interface(python_source),
-    "Python sink": Interface(counted, added=1, to=python_sink),
-    "foreachBatch, its function": Interface(counted, added=1, to=in_the_driver),
-    "foreachBatch, its jobs": Interface(counted, added=1, to=in_its_jobs),
-    "native column": Interface(native_column, contributes=False),
-    "SQL": Interface(in_sql, contributes=False),
+CASES = {
+    **{name: with_steps(name) for name in ("Python UDF", "pandas UDF", "Arrow UDF", "mapInPandas", "mapInArrow")},
+    "native column and SQL": with_steps("native column", "SQL"),
+    "source and function with state": Case(from_a_source, ("applyInPandasWithState",), in_key="Python source"),
+    "processor of rows and sink": Case(
+        processor_of_rows, ("transformWithState",), ("Python sink",), "append", python_sink
+    ),
+    "processor of frames and foreachBatch": Case(
+        processor_of_frames,
+        ("transformWithStateInPandas",),
+        ("foreachBatch, its function", "foreachBatch, its jobs"),
+        sink=for_each_batch,
+    ),
 }

@@ -106,7 +106,7 @@ def seen(spark: SparkSession, checkpoint: Path | str, epoch: int) -> dict[int, l
     """What the rows of each input file saw, as the state at an epoch has it."""
     reader = spark.read.format("statestore").option("batchId", epoch).load(str(checkpoint))
     found = reader.select("key.e", "value.*").toPandas().set_index("e").sort_index()
-    return {int(e): [n for n in row] for e, row in zip(found.index, found.to_numpy().tolist(), strict=True)}
+    return {int(e): list(row) for e, row in zip(found.index, found.to_numpy().tolist(), strict=True)}
 
 
 def inputs_of(history: ss.History) -> list[int]:
@@ -248,7 +248,7 @@ def test_purged_offsets_and_dropped_versions_change_nothing(
     spark: SparkSession, recorded: Recorded, tmp_path: Path
 ) -> None:
     """The store keeps each epoch's binding and each version, whatever Spark and the transport have forgotten."""
-    first, second, *_, last = inputs_of(recorded.history)
+    first, *_, last = inputs_of(recorded.history)
     bindings = recorded.history.bindings()
     fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=first)
     for variable in (recorded.total, recorded.limit):

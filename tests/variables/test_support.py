@@ -5,7 +5,6 @@ docs/guides/shared_variables.md has the same table; a test compares them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from sampling import sampled
 
 import streamstate as ss
 from streamstate.errors import NoResultError
-from variables.interfaces import INTERFACES, ROWS, Interface
+from variables.interfaces import BASE, CASES, INTERFACES, ROWS, Case, noted
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "shared_variables.md"
 EPOCHS = 2
@@ -39,40 +38,62 @@ def table(heading: str) -> list[list[str]]:
 
 def test_the_guide_has_each_interface() -> None:
     """What it says of reading and contributing is what is tested here."""
-    tested = {name: ("yes", "yes" if case.contributes else "no") for name, case in INTERFACES.items()}
+    tested = {name: ("yes", "yes" if contributes else "no") for name, contributes in INTERFACES.items()}
     told = {row[0].replace("`", ""): (row[1], row[2]) for row in table("Who can use a variable")}
-    assert {name: told.get(name) for name in tested} == tested
+    assert told == tested
+    covered = [name for case in CASES.values() for name in (*case.in_state, *case.in_sink, case.in_key) if name]
+    assert sorted(covered) == sorted(INTERFACES)
 
 
-def seen_by_epoch(history: ss.History) -> dict[int, tuple[int, int, int]]:
-    """The number of rows of each epoch, and the least and the most that they saw."""
-    found = history.live().table().to_pandas()
-    return {int(row[0]): tuple(map(int, row[-3:])) for row in found.itertuples(index=False)}
+def seen_in(history: ss.History, case: Case, folder: Path) -> dict[str, dict[int, set[int]]]:
+    """What was seen at each interface in each epoch."""
+    found: dict[str, dict[int, set[int]]] = {}
+    for row in history.live().table().to_arrow().to_pylist():
+        key, count, *values = (
+            part for value in row.values() for part in (value.values() if isinstance(value, dict) else [value])
+        )
+        assert count == ROWS
+        epoch = key
+        if case.in_key is not None:
+            epoch, seen = divmod(key, BASE)
+            found.setdefault(case.in_key, {})[epoch] = {seen}
+        for number, name in enumerate(case.in_state):
+            found.setdefault(name, {})[epoch] = {*values[2 * number : 2 * number + 2]}
+    return found | {name: {e: {seen} for e, seen in noted(folder, name).items()} for name in case.in_sink}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", INTERFACES)
+@pytest.mark.parametrize("name", CASES)
 def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """All tasks of an epoch see one version, which has what all tasks of the epochs before contributed."""
-    case: Interface = INTERFACES[name]
-    total = ss.shared(tmp_path / "store", "total", "counter")
+    case, store = CASES[name], tmp_path / "store"
+    interfaces = [name for name in (*case.in_state, *case.in_sink, case.in_key) if name]
+    variables = {name: ss.shared(store, f"v{number}", "counter") for number, name in enumerate(interfaces)}
     source = Source(spark, tmp_path / "input", "e long, v long")
     for epoch in range(EPOCHS):
         source.add({"e": [epoch] * ROWS, "v": [*range(ROWS)]})
-    frame = case.build(source.stream().repartition(2), total)
-    sink = "noop" if case.to is None else case.to(tmp_path / "out", total)
-    running = ss.start(frame, "q", tmp_path / "store", shared=(total,), trigger="available-now", sink=sink)
+    frame = case.build(source.stream().repartition(2), variables)
+    running = ss.start(
+        frame,
+        "q",
+        store,
+        mode=case.mode,
+        shared=[*variables.values()],
+        trigger="available-now",
+        sink=case.sink(tmp_path / "out", variables),
+    )
     running.wait(timeout=120)
     running.stop()
-    history = ss.open_store(tmp_path / "store")["q"]
-    if case.to is None:
-        assert seen_by_epoch(history) == {epoch: (ROWS, *[epoch * case.added] * 2) for epoch in range(EPOCHS)}
-    else:
-        noted = {int(file.stem): json.loads(file.read_text()) for file in (tmp_path / "out").iterdir()}
-        assert noted == {epoch: epoch * case.added for epoch in range(EPOCHS)}
-    assert history.bindings()["version"].tolist()[:EPOCHS] == [*range(EPOCHS)]
-    assert total.history()["kind"].tolist() == ["init", "merge", "merge"]
-    assert total.get() == EPOCHS * case.added
+    history = ss.open_store(store)["q"]
+    # A sink has a row for each epoch.
+    added = {name: 1 if name in case.in_sink else ROWS for name in interfaces}
+    expected = {name: {epoch: {epoch * added[name]} for epoch in range(EPOCHS)} for name in interfaces}
+    assert seen_in(history, case, tmp_path / "out") == expected
+    assert {name: variable.get() for name, variable in variables.items()} == {
+        name: EPOCHS * count for name, count in added.items()
+    }
+    bindings = history.bindings()
+    assert bindings[bindings["variable"] == "v0"]["version"].tolist()[:EPOCHS] == [*range(EPOCHS)]
 
 
 # Operators.
