@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.bindings import FORMAT, PROPERTY, Binding, Version, binding_in, binds
+from streamstate.snapshots.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
@@ -151,12 +151,12 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     reached = address if near or "://" in address else _served(address, spark)
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark)
     context = spark.sparkContext
-    before = context.getLocalProperty(PROPERTY)
-    context.setLocalProperty(PROPERTY, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
+    before = context.getLocalProperty(RUN)
+    context.setLocalProperty(RUN, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
     try:
         yield
     finally:
-        context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]
+        context.setLocalProperty(RUN, before)  # type: ignore[arg-type]
 
 
 def _plain(checkpoint: str) -> str:

@@ -18,7 +18,7 @@ from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.bindings import EPOCH, PROPERTY, Binding, Version, binding_in_log
+from streamstate.snapshots.bindings import AGAIN, EPOCH, RUN, Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
@@ -40,7 +40,6 @@ class Run:
         transport: by which address tasks reach the transport.
         bindings: by which address tasks ask for the offset log; empty: they read it themselves.
         variables: the names of the variables.
-        bound: the binding, if an epoch is only looked at again; then nothing is contributed.
     """
 
     checkpoint: str
@@ -49,7 +48,6 @@ class Run:
     transport: str
     bindings: str
     variables: tuple[str, ...]
-    bound: str = ""
 
     def text(self) -> str:
         """The value of the local property."""
@@ -69,8 +67,6 @@ class Run:
 
 @functools.lru_cache(maxsize=64)
 def _binding(run: Run, epoch: int) -> Binding:
-    if run.bound:
-        return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
         data = transport_at(run.bindings).get(BINDINGS, f"{epoch}/{run.checkpoint}")
     else:
@@ -106,7 +102,7 @@ def here() -> Here | None:
     """
     context = TaskContext.get()
     if context is not None:
-        text, epoch = context.getLocalProperty(PROPERTY), context.getLocalProperty(EPOCH)
+        text, epoch = context.getLocalProperty(RUN), context.getLocalProperty(EPOCH)
         if text is None or epoch is None:
             raise VariableError(
                 "This task belongs to no epoch of a query that was started with shared variables.\n"
@@ -116,7 +112,7 @@ def here() -> Here | None:
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
-    text, epoch = session.getLocalProperty(PROPERTY), session.getLocalProperty(EPOCH)
+    text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
     return None if not text or not epoch else Here(Run.of(text), int(epoch), -1, -1)
 
 
@@ -196,8 +192,6 @@ def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
     if declaration.name not in at.run.variables:
         version_of(declaration, at)  # raises
-    if at.run.bound:
-        return
     if _task.at != at:
         _task.collected.clear()  # a task that failed left it
         _task.at = at
@@ -210,7 +204,7 @@ def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator
 
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
-    if _task.at != at:
+    if _task.at != at or at.run.number == AGAIN:
         return
     transport: Transport = transport_at(at.run.transport)
     worker = os.getpid() if at.attempt >= 0 else 0

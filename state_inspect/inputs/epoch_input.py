@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
-from streamstate.snapshots.bindings import binding_in, binds
+from streamstate.snapshots.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.state_inspect.inputs.bound_functions import as_then
+from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -85,11 +86,11 @@ class EpochInput:
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
 
-    def as_then(self) -> AbstractContextManager[None]:
-        """Within the block, functions that read shared variables see the versions that they saw in the epoch."""
-        planned = self._checkpoint.planned(self._epoch)
-        binding = None if planned is None else binding_in(planned.offsets)
-        return as_then(self._planned.spark, self._checkpoint.query_id, self._epoch, binding)
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
+        binding = binding_in(offsets_of(self._query, self._checkpoint, self._epoch).values())
+        path = str(local_path(self._checkpoint.path) or self._checkpoint.path)
+        return seen_by(self._planned.spark, path, self._checkpoint.query_id, self._epoch, binding)
 
     @property
     def lowest(self) -> int:
@@ -184,7 +185,8 @@ class EpochInput:
 
     def windows_of(self, side: SideInput, rows: DataFrame) -> list[Window]:
         """The session windows of some rows of a side, before they are merged."""
-        found = rows.select(*self._window(side)).distinct().collect()
+        with self.bound():
+            found = rows.select(*self._window(side)).distinct().collect()
         return [(start, end) for start, end in found]
 
     def within(self, side: SideInput, rows: DataFrame, session: Window | None) -> DataFrame:

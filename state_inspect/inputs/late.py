@@ -14,6 +14,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.shown_rows import (
     SHOWN,
+    InputOfEpoch,
     InputSides,
     operator_number,
     paragraph,
@@ -26,7 +27,6 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamstate.state_inspect.inputs.epoch_input import EpochInput
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
 LATENESS = "_late_by"
@@ -56,7 +56,7 @@ class Late(InputSides):
     came: int
     groups: int | None = None
     nondeterministic: tuple[Suspect, ...] = ()
-    _keep: EpochInput | None = None
+    _keep: InputOfEpoch | None = None
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
@@ -64,7 +64,7 @@ class Late(InputSides):
         from pyspark.sql import functions as F
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
-        with self._as_then():
+        with self.bound():
             return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
@@ -93,9 +93,9 @@ class Late(InputSides):
         latest: list[int] = []
         for rows in self.sides.values():
             micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
-            found = rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1)
-            with self._as_then():
-                latest += [row.late for row in found.collect()]
+            with self.bound():
+                found = rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()
+            latest += [row.late for row in found]
         latest.sort(reverse=True)
         return delay_past(latest[may_drop])
 
@@ -136,22 +136,18 @@ def operator_of(query: RecordedQuery, table: str) -> int:
 
 def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
+    from pyspark.sql import functions as F
+
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     input_of = EpochInput(query, epoch)
-    with input_of.as_then():
-        return _dropped(query, epoch, table, input_of)
-
-
-def _dropped(query: RecordedQuery, epoch: int, table: str | None, input_of: EpochInput) -> Late:
-    from pyspark.sql import functions as F
-
     number = input_of.lowest if table is None else operator_of(query, table)
     sides, groups, came = {}, None, 0
     watermark: datetime | None = None
     for side in input_of.of(number):
         name = side.came.side or "rows"
-        came += side.rows.count()
+        with input_of.bound():
+            came += side.rows.count()
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
@@ -159,7 +155,8 @@ def _dropped(query: RecordedQuery, epoch: int, table: str | None, input_of: Epoc
         late = side.rows.where(side.came.late)
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
-            groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
+            with input_of.bound():
+                groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
     suspects = input_of.nondeterministic(number)
     return Late(epoch, number, watermark, sides, came, groups, suspects, input_of)
 

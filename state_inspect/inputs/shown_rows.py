@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
@@ -14,8 +14,6 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
 SOURCE = "_source"
 """The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
@@ -31,12 +29,26 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
     return rows.drop(*sources)
 
 
+class InputOfEpoch(Protocol):
+    """What came into a query's operators in an epoch, as far as its rows need it: it lives as long as they do."""
+
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
+
+
 class InputSides:
     """Rows of an epoch's input by side of an operator: some are shown, and all are counted."""
 
     sides: Mapping[str, DataFrame]
     nondeterministic: tuple[Suspect, ...]
-    _keep: EpochInput | None
+    _keep: InputOfEpoch | None
+
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, operators that run again see the versions of shared variables that the epoch saw.
+
+        Needed only for frames of ``sides`` whose query reads shared variables in Python code.
+        """
+        return nullcontext() if self._keep is None else self._keep.bound()
 
     def count(self) -> int:
         """How many rows there are."""
@@ -47,17 +59,14 @@ class InputSides:
         """How many rows there are of each side."""
         # Fewer than could be shown are all that there are.
         shown = {side: len(frame) for side, frame in self.shown.items()}
-        with self._as_then():
+        with self.bound():
             return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
         """The first 200 rows of each side, in the source's columns."""
-        with self._as_then():
+        with self.bound():
             return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
-
-    def _as_then(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._keep is None else self._keep.as_then()
 
     @cached_property
     def rows(self) -> pd.DataFrame:

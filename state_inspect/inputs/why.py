@@ -13,7 +13,7 @@ from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputSides, operator_number, paragraph
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, operator_number, paragraph
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -30,7 +30,6 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamstate.state_inspect.inputs.epoch_input import EpochInput
     from streamstate.state_inspect.snapshot import Snapshot
 
 
@@ -65,7 +64,7 @@ class Why(InputSides):
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
-    _keep: EpochInput | None = None
+    _keep: InputOfEpoch | None = None
 
     @property
     def cause(self) -> str | None:
@@ -118,11 +117,6 @@ def explained(
 
     asked = _asked(query, table, given)
     came = EpochInput(query, epoch)
-    with came.as_then():
-        return _explained(query, at, epoch, asked, came)
-
-
-def _explained(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: _Asked, came: EpochInput) -> Why:
     changes, nearest = _changes(query, asked, epoch)
     earlier = [one for one in query.captured() if one < epoch]
     before = _row(at(earlier[-1]), asked) if earlier else None
