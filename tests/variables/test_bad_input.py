@@ -35,7 +35,7 @@ from streamstate.errors import (
 )
 from streamstate.snapshots.declared_variables import DeclaredVariable, declare
 from streamstate.snapshots.layout import Layout
-from streamstate.variables import version_bytes
+from streamstate.variables import declaring, version_bytes
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -176,8 +176,8 @@ def test_a_variable_is_declared_once(tmp_path: Path, limit: ss.SharedVariable) -
     assert ss.shared(store, "limit", "DOUBLE", init=60).get() == limit.get()
 
 
-def test_two_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    """A merge of one's own is known by its code; who opens the variable without it cannot merge."""
+def test_two_functions_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge of one's own is known by its code; a process that was not given it cannot merge."""
 
     def larger(a: float, b: float) -> float:
         return max(a, b)
@@ -189,6 +189,8 @@ def test_two_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
     with pytest.raises(VariableConflictError, match=r"digest: '.*' there, '.*' here"):
         ss.shared(tmp_path, "x", "double", merge=larger)
+    assert ss.shared(tmp_path, "x").set(1.0) == 1
+    monkeypatch.setattr(declaring, "_functions", {})  # as in another process
     with pytest.raises(
         VariableError, match=r"merged by the function 'larger', which is not stored.\nDeclare the varia"
     ):
