@@ -40,6 +40,7 @@ class Run:
         transport: by which address tasks reach the transport.
         bindings: by which address tasks ask for the offset log; empty: they read it themselves.
         variables: the names of the variables.
+        bound: the binding itself, of an epoch that is only looked at again.
     """
 
     checkpoint: str
@@ -48,6 +49,7 @@ class Run:
     transport: str
     bindings: str
     variables: tuple[str, ...]
+    bound: str = ""
 
     def text(self) -> str:
         """The value of the local property."""
@@ -67,6 +69,8 @@ class Run:
 
 @functools.lru_cache(maxsize=64)
 def _binding(run: Run, epoch: int) -> Binding:
+    if run.bound:
+        return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
         data = transport_at(run.bindings).get(BINDINGS, f"{epoch}/{run.checkpoint}")
     else:
