@@ -28,7 +28,7 @@ def chosen_variables(
     if not given:
         return {}
     from streamstate.variables.declaring import declared_variable
-from streamstate.variables.shared_variable import SharedVariable
+    from streamstate.variables.shared_variable import SharedVariable
 
     found: dict[str, SharedVariable] = {}
     for variable in given:

@@ -14,6 +14,7 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
 from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
+from streamstate.state_inspect.inputs.source_batches import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
@@ -56,7 +57,7 @@ def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkp
     analyzed = frame._jdf.queryExecution().analyzed()
     own = shared_leaf(analyzed)
     leaf = own if own is not None else distinct_sources(analyzed)[-1]
-    binding = _binding_source(frame.sparkSession, frame_of(frame, leaf).schema, variables, checkpoint)
+    binding = _binding_source(frame_of(frame, leaf), variables, checkpoint, named=source_name(leaf) is not None)
     instead = binding if own is not None else frame_of(frame, leaf).union(binding)
     return with_sources(frame, [(leaf, instead)])
 
@@ -66,9 +67,9 @@ def shared_leaf(analyzed: Any) -> Any | None:
     return next((leaf for leaf in distinct_sources(analyzed) if binds(leaf)), None)
 
 
-def _binding_source(
-    spark: SparkSession, schema: Any, variables: Sequence[SharedVariable], checkpoint: str
-) -> DataFrame:
+def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, *, named: bool) -> DataFrame:
+    """The source that binds epochs, with the columns of another, and a name if that has one."""
+    spark = like.sparkSession
     spark.dataSource.register(SharedSource)
     options = {
         CHECKPOINT: checkpoint,
@@ -78,7 +79,8 @@ def _binding_source(
         DECLARED: declared_option([variable.declaration for variable in variables]),
         _NAMES: json.dumps([variable.name for variable in variables]),
     }
-    return spark.readStream.format(FORMAT).schema(schema).options(**options).load()
+    reader = spark.readStream.format(FORMAT).schema(like.schema).options(**options)
+    return (reader.name(FORMAT) if named else reader).load()
 
 
 def branch_of(checkpoint: str, spark: SparkSession) -> str:

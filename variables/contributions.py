@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.transport import Transport
-from streamstate.variables.version_log import VersionLog, decoded_contribution
+from streamstate.variables.version_bytes import decoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 # Runs that are long over are forgotten.
 _RUNS = 8
@@ -51,9 +53,9 @@ class Staged:
         return cls(int(epoch), int(run), operator, int(partition), int(attempt), int(worker))
 
 
-def stage_group(variable: str, query: str) -> str:
+def stage_group(declaration: Declaration, query: str) -> str:
     """The group in which a query's tasks stage what they contribute to a variable."""
-    return f"stage/{variable}/{quote(query, safe='')}"
+    return f"stage/{declaration.key}/{quote(query, safe='')}"
 
 
 def _runs_group(query: str) -> str:
@@ -94,7 +96,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
     Whoever calls it, and how often: an epoch's contributions are merged once. One version results for each epoch that
     contributed.
     """
-    transport, group = log.transport, stage_group(log.name, query)
+    transport, group = log.transport, stage_group(log.declaration, query)
     names = transport.names(group)
     staged = [made for made in map(Staged.of, names) if made.epoch <= committed]
     if not staged:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from streamstate.errors import InvalidArgumentError, InvalidNameError, VariableError
 from streamstate.variables.declared_types import DeclaredType, declared_type
-from streamstate.variables.merges import Merge, merge_of
+from streamstate.variables.merge import Merge
+from streamstate.variables.merges import merge_of
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
 """How operators use a variable. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
@@ -54,6 +56,7 @@ class Declaration:
         function: the merge, if it is the user's own; it is not stored.
         digest: tells one function from others.
         store: where its versions are recorded.
+        identity: tells it from others of the name, in other stores or made anew in this one.
     """
 
     name: str
@@ -65,6 +68,12 @@ class Declaration:
     function: Function | None = None
     digest: str | None = None
     store: str = ""
+    identity: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @property
+    def key(self) -> str:
+        """What its groups in a transport are called by."""
+        return f"{self.name}-{self.identity}"
 
     @classmethod
     def checked(
@@ -142,6 +151,7 @@ class Declaration:
                 "access": self.access,
                 "consistency": self.consistency,
                 "digest": self.digest,
+                "identity": self.identity,
             },
             default=str,
         )
@@ -157,7 +167,13 @@ class Declaration:
     def differences(self, text: str) -> list[str]:
         """How it differs from a declaration in JSON, a line each."""
         here, there = json.loads(self.text()), json.loads(text)
+        del here["identity"]
         return [f"{key}: {there[key]!r} there, {here[key]!r} here" for key in here if here[key] != there.get(key)]
+
+
+def identity_in(text: str) -> str:
+    """The identity of the variable that a declaration in JSON made."""
+    return str(json.loads(text)["identity"])
 
 
 def _is_plain(merge: Merge) -> bool:

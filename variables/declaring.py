@@ -12,7 +12,7 @@ from streamstate.snapshots.declared_variables import DeclaredVariable, DeclaredV
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import check_store
-from streamstate.variables.declaration import Declaration, Function, check_variable_name
+from streamstate.variables.declaration import Declaration, Function, check_variable_name, identity_in
 from streamstate.variables.recorded_versions import VersionRecorder
 from streamstate.variables.shared_variable import SharedVariable, whoami
 from streamstate.variables.transports.addresses import transport_at
@@ -95,7 +95,7 @@ def shared(
         )
     if transport is not None and found.transport not in ("", _address(path, transport)):
         raise VariableConflictError(f"{name} was declared with transport={found.transport!r}.\nLeave transport out.")
-    return _attached(made, found, path, storage_options)
+    return _attached(replace(made, identity=identity_in(found.declaration)), found, path, storage_options)
 
 
 def declared_variable(

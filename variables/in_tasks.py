@@ -22,9 +22,11 @@ from streamstate.snapshots.bindings import Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
+from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS, Transport
-from streamstate.variables.version_log import VersionLog, encoded_contribution
+from streamstate.variables.version_bytes import encoded_contribution
+from streamstate.variables.version_log import VersionLog
 
 PROPERTY = "streamstate.shared"
 """The local property that tells tasks about their query."""
@@ -130,8 +132,8 @@ def _in_main_thread() -> bool:
 
 
 # What a worker has read, and what its task has collected so far.
-_logs: dict[tuple[str, str, str, str], VersionLog] = {}
-_values: dict[tuple[str, int], dict[str, Any]] = {}
+_logs: dict[tuple[str, str, str], VersionLog] = {}
+_values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 
 @dataclass
@@ -148,7 +150,7 @@ _task = _Task()
 
 def read(declaration: Declaration, at: Here) -> Any:
     """A variable's value in the epoch of a task."""
-    key = (at.run.checkpoint, at.epoch)
+    key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
     if known is None:
         if len(_values) > 8:
@@ -187,10 +189,10 @@ def version_of(declaration: Declaration, at: Here) -> Version:
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
     """The log of a variable, as this process keeps it."""
-    key = (transport, declaration.name, branch, declaration.merge)
+    key = (transport, declaration.key, branch)
     if key not in _logs:
         _logs[key] = VersionLog(
-            transport_at(transport), declaration, branch, None if branch else _recorded(declaration)
+            transport_at(transport), declaration, branch, None if branch else state_in_store(declaration)
         )
     return _logs[key]
 
@@ -219,7 +221,7 @@ def stage(at: Here) -> None:
         declaration = _task.declarations[name]
         state = declaration.merging.finished(collected)
         made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker)
-        transport.put(stage_group(name, at.run.query), made.name, encoded_contribution(state, declaration))
+        transport.put(stage_group(declaration, at.run.query), made.name, encoded_contribution(state, declaration))
 
 
 def operator_at(depth: int, given: str | None) -> str:

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError, TransportError
-from streamstate.variables.version_log import Entry, VersionLog
+from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_log import VersionLog
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Subscription:
 
     @property
     def _group(self) -> str:
-        return f"heard/{self._log.name}"
+        return f"heard/{self._log.declaration.key}"
 
     def _begin(self) -> int:
         kept = None if self._name is None else self._log.transport.get(self._group, self._name)

@@ -23,7 +23,8 @@ from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.version_log import Entry, VersionLog
+from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_log import VersionLog
 
 VALUE = "value"
 """The state table, and its column."""

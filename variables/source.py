@@ -127,7 +127,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def take_in_branch(log: VersionLog, query: str, committed: int, start: Version | None) -> None:
     """Merge what a query's epochs contributed: in a fork into its own branch, which begins at what it is bound to."""
     if log.branch and log.head() < 0:
-        if not log.transport.names(stage_group(log.name, query)):
+        if not log.transport.names(stage_group(log.declaration, query)):
             return
         begin_branch(log, start)
     take_in(log, query, committed)

@@ -6,63 +6,24 @@ number after the newest that was read; if it is taken by then, the newest is rea
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from streamstate.errors import InvalidArgumentError, VariableError
+from streamstate.errors import VariableError
 from streamstate.snapshots.bindings import Version
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.transport import Transport
+from streamstate.variables.version_bytes import Entry, decoded, encoded
 
 INIT, SET, MERGE = "init", "set", "merge"
 """How a version came about."""
 
-MAX_BYTES = 16 * 2**20
-"""The most that one version, or what one task contributes, may take in the transport."""
-
 # A map is written whole as often as that, or when most of it has changed.
 _WHOLE_EVERY = 32
-_META = b"streamstate"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A version, as its log has it.
-
-    Attributes:
-        number: its number.
-        kind: ``init``, ``set`` or ``merge``.
-        by: who made it: a user, or a query's id.
-        at: when.
-        sets: how many of the versions up to it were set, not merged.
-        merged: up to which epoch each query's contributions are in it, by query id.
-        epoch: the epoch whose contributions it merges; None if it was set.
-        contributions: from how many tasks they are.
-        whole: whether ``state`` is there; else only what changed is.
-        state: the state.
-        change: what was contributed; of a map, the entries that changed.
-        removed: of a map, the keys that are gone.
-    """
-
-    number: int
-    kind: str
-    by: str
-    at: datetime
-    sets: int = 0
-    merged: Mapping[str, int] = field(default_factory=dict)
-    epoch: int | None = None
-    contributions: int = 0
-    whole: bool = True
-    state: Any = None
-    change: Any = None
-    removed: tuple[Any, ...] = ()
 
 
 class VersionLog:
@@ -86,7 +47,7 @@ class VersionLog:
         self.declaration = declaration
         self.branch = branch
         self.recorded = recorded
-        self.group = f"log/{declaration.name}" + (f"@{quote(branch, safe='')}" if branch else "")
+        self.group = f"log/{declaration.key}" + (f"@{quote(branch, safe='')}" if branch else "")
         self._known: tuple[int, Any] | None = None
 
     @property
@@ -123,7 +84,8 @@ class VersionLog:
 
     def _found(self, number: int, *, with_state: bool = True) -> Entry | None:
         data = self.transport.get(self.group, _spelled(number))
-        return None if data is None else self._decoded(number, data, with_state=with_state)
+        what = f"Version {number} of {self.name} in {self.transport.address}"
+        return None if data is None else decoded(number, data, with_state=with_state, what=what)
 
     def state(self, number: int) -> Any:
         """The state at a version. That of a map is one object, changed in place when a later version is asked for.
@@ -170,7 +132,7 @@ class VersionLog:
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
         """Publish a log's first version, unless there is one of the number."""
         entry = Entry(number, kind, by, datetime.now(UTC), sets, state=state)
-        self.transport.add(self.group, _spelled(number), self._encoded(entry))
+        self.transport.add(self.group, _spelled(number), encoded(entry, self.declaration))
 
     def set(self, state: Any, by: str, expected: int | None) -> Entry:
         """Publish a state that replaces all before.
@@ -232,7 +194,7 @@ class VersionLog:
             entry = made(newest, before)
             if entry is None:
                 return None
-            if self.transport.add(self.group, _spelled(entry.number), self._encoded(entry)):
+            if self.transport.add(self.group, _spelled(entry.number), encoded(entry, self.declaration)):
                 self._known = entry.number, entry.state
                 return entry
 
@@ -242,78 +204,9 @@ class VersionLog:
             before -= _WHOLE_EVERY
         self.transport.remove(self.group, [_spelled(number) for number in self.numbers() if number < before])
 
-    def _encoded(self, entry: Entry) -> bytes:
-        state_type = self.declaration.merging.state
-        key_type = state_type.key_type if pa.types.is_map(state_type) else pa.string()
-        header = {
-            "kind": entry.kind,
-            "by": entry.by,
-            "at": entry.at.isoformat(),
-            "sets": entry.sets,
-            "merged": dict(entry.merged),
-            "epoch": entry.epoch,
-            "contributions": entry.contributions,
-            "whole": entry.whole,
-        }
-        columns = [
-            _column(entry.state if entry.whole else None, state_type),
-            _column(entry.change, state_type),
-            pa.array([list(entry.removed)], pa.list_(key_type)),
-        ]
-        schema = pa.schema(
-            [("state", state_type), ("change", state_type), ("removed", pa.list_(key_type))],
-            metadata={_META: json.dumps(header).encode()},
-        )
-        return limited(_ipc(pa.record_batch(columns, schema=schema)), self.name)
-
-    def _decoded(self, number: int, data: bytes, *, with_state: bool) -> Entry:
-        try:
-            with pa.ipc.open_stream(data) as reader:
-                batch = reader.read_next_batch()
-            header = json.loads(batch.schema.metadata[_META])
-            state = _value(batch.column(0)) if with_state else None
-            change, removed = _value(batch.column(1)), _value(batch.column(2))
-            header["at"] = datetime.fromisoformat(header["at"])
-            return Entry(number, **header, state=state, change=change, removed=tuple(removed))
-        except (pa.ArrowException, KeyError, ValueError, TypeError, OSError) as error:
-            raise VariableError(
-                f"Version {number} of {self.name} in {self.transport.address} is damaged: {error}\n"
-                "Restore the file, or the server's data, from a backup. The store's tables have what was recorded."
-            ) from error
-
 
 class Overtaken(Exception):  # noqa: N818 (it never leaves this room)
     """Another has set the variable since."""
-
-
-def encoded_contribution(state: Any, declaration: Declaration) -> bytes:
-    """What a task contributes, as bytes."""
-    state_type = declaration.merging.state
-    schema = pa.schema([("state", state_type)])
-    return limited(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
-
-
-def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
-    """What a task contributed, from bytes."""
-    try:
-        with pa.ipc.open_stream(data) as reader:
-            return _value(reader.read_next_batch().column(0))
-    except (pa.ArrowException, ValueError, OSError) as error:
-        raise VariableError(f"A contribution to {declaration.name} is damaged: {error}") from error
-
-
-def limited(data: bytes, name: str) -> bytes:
-    """The bytes, if they are not too many for one version.
-
-    Raises:
-        InvalidArgumentError: they are.
-    """
-    if len(data) <= MAX_BYTES:
-        return data
-    raise InvalidArgumentError(
-        f"The value of {name} takes {len(data):,} bytes; a version holds at most {MAX_BYTES:,}.\n"
-        "Keep less in it: a bounded list (merge='append(1000)'), a sketch, or a map of which little changes at a time."
-    )
 
 
 def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tuple[dict[Any, Any], tuple[Any, ...]]:
@@ -321,24 +214,6 @@ def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tup
     old, new = before or {}, after or {}
     changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
     return changed, tuple(key for key in old if key not in new)
-
-
-def _column(value: Any, arrow: pa.DataType) -> pa.Array:
-    if isinstance(value, dict) and pa.types.is_map(arrow):
-        value = list(value.items())
-    return pa.array([value], arrow)
-
-
-def _value(column: pa.Array) -> Any:
-    return column[0].as_py(maps_as_pydicts="strict")
-
-
-def _ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
 
 
 def _spelled(number: int) -> str:
