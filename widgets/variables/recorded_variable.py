@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, UnknownVariableError
 from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.declared_variables import DeclaredVariables
 from streamstate.snapshots.duckdb_sql import quoted
@@ -22,6 +22,8 @@ from streamstate.widgets.values import cell
 if TYPE_CHECKING:
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
+_LOOKED_AT = 1_000
+"""How many versions are looked at for one that was set."""
 INIT, SET, MERGE = "init", "set", "merge"
 
 
@@ -56,6 +58,7 @@ class RecordedVariable:
 
     Raises:
         InvalidArgumentError: it is no variable.
+        UnknownVariableError: the store does not have its declaration.
     """
 
     def __init__(self, recorded: RecordedQuery) -> None:
@@ -65,8 +68,11 @@ class RecordedVariable:
                 f"{recorded.name} is a query.\nExpected a shared variable, such as store['shared.limit']."
             )
         self._recorded = recorded
-        declared = DeclaredVariables(recorded.layout).all()[self.name]
-        self.declaration = Declaration.from_text(declared.declaration)
+        known = DeclaredVariables(recorded.layout).all()
+        if self.name not in known:
+            where = f"in {recorded.layout.root}"
+            raise UnknownVariableError.among("shared variable", self.name, known, where=where)
+        self.declaration = Declaration.from_text(known[self.name].declaration)
 
     @property
     def is_list(self) -> bool:
@@ -100,9 +106,12 @@ class RecordedVariable:
         return -1 if newest is None else newest.epoch
 
     def newest_set(self, after: int, upto: int) -> int | None:
-        """The newest version after one, up to another, that was set rather than merged; None if there is none."""
+        """The newest version after one, up to another, that was set rather than merged; None if there is none.
+
+        Of very many versions, the newest are looked at.
+        """
         entries = self._recorded.entries()
-        for number in range(upto, after, -1):
+        for number in range(upto, max(after, upto - _LOOKED_AT), -1):
             entry = entries.of(number)
             if entry is None:
                 return None  # retention dropped it, and all before
