@@ -215,9 +215,10 @@ def newest_items(versions: Sequence[RecordedVersion], most: int) -> list[tuple[A
         version, before = versions[at], versions[at - 1] if at else None
         if before is None and version.kind == MERGE:
             break
-        kept = min(_kept(before, version), len(rest))
-        found += [(item, version) for item in reversed(rest[kept:])]
-        rest = rest[:kept]
+        added = min(len(version.value or ()) - _kept(before, version), len(rest))
+        stays = len(rest) - added
+        found += [(item, version) for item in reversed(rest[stays:])]
+        rest = rest[:stays]
     return [*found, *((item, None) for item in reversed(rest))][:most]
 
 

@@ -236,7 +236,7 @@ def _slider(variable: SharedVariable, ends: tuple[float, float], step: float | N
     whole = pa.types.is_integer(variable.declaration.type.arrow)
     make: Callable[..., Any] = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
     width = step_of(ends[1] - ends[0]) if step is None else step
-    more = {} if whole else {"readout_format": ",.6~g"}
+    more = {} if whole else {"readout_format": f",.{max(0, -math.floor(math.log10(width)))}f"}
     return make(
         value=ends[0],
         min=ends[0],
