@@ -7,13 +7,21 @@ log binds an epoch to them, and whatever runs the epoch again sees the same vers
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORMAT = "streamstate_shared"
 """The name of the source in Spark, and what its offsets are known by."""
 _AT, _STORE = "at", "store"
+RUN, EPOCH = "streamstate.shared", "streaming.sql.batchId"
+"""The local properties that tell tasks about the run of their query, and their epoch; the second is Spark's."""
+AGAIN = -1
+"""The number of a run that only reads an epoch's input again."""
 SHARED = "shared"
 """What the names of variables begin with in a store and in SQL: ``shared.limit``."""
 
@@ -109,6 +117,26 @@ def binding_in_manifest(offsets: str | None) -> Binding | None:
     known = json.loads(offsets)
     told = known.values() if isinstance(known, dict) else known
     return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)
+
+
+@contextmanager
+def seen_by(spark: SparkSession, checkpoint: str, query: str, epoch: int, binding: Binding | None) -> Iterator[None]:
+    """Within the block, Spark's tasks read the versions that an epoch saw; what they contribute is not counted."""
+    if binding is None:
+        yield
+        return
+    names = tuple(sorted(binding.versions))
+    told = {"checkpoint": checkpoint, "query": query, "number": AGAIN, "transport": binding.at, "variables": names}
+    context = spark.sparkContext
+    properties = {RUN: json.dumps({**told, "bindings": ""}), EPOCH: str(epoch)}
+    before = {name: context.getLocalProperty(name) for name in properties}
+    for name, value in properties.items():
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            context.setLocalProperty(name, known)  # type: ignore[arg-type]
 
 
 def binds(leaf: Any) -> bool:

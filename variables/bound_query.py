@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.bindings import FORMAT, Binding, Version, binding_in, binds
+from streamstate.snapshots.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
@@ -18,7 +18,7 @@ from streamstate.state_inspect.inputs.source_batches import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import PROPERTY, Run
+from streamstate.variables.in_tasks import Run
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCH,
@@ -144,12 +144,12 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     reached = address if near or "://" in address else _served(address, spark)
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark)
     context = spark.sparkContext
-    before = context.getLocalProperty(PROPERTY)
-    context.setLocalProperty(PROPERTY, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
+    before = context.getLocalProperty(RUN)
+    context.setLocalProperty(RUN, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
     try:
         yield
     finally:
-        context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type]
+        context.setLocalProperty(RUN, before)  # type: ignore[arg-type]
 
 
 def _plain(checkpoint: str) -> str:

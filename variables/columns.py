@@ -33,12 +33,17 @@ def shared_column(variable: str | SharedVariable, store: str | None = None) -> C
         UnknownVariableError: the store has no such variable.
     """
     if isinstance(variable, SharedVariable):
-        return _one_row(session_in_use(None), variable).scalar()
+        return _scalar(variable)
     if store is None:
         raise InvalidArgumentError(
             f"In which store is {variable!r}?\nPass the variable itself, ss.shared_column({variable}), or store=…."
         )
-    return _one_row(session_in_use(None), declared_variable(store, variable)).scalar()
+    return _scalar(declared_variable(store, variable))
+
+
+def _scalar(variable: SharedVariable) -> Column:
+    column: Column = _one_row(session_in_use(None), variable).scalar()
+    return column
 
 
 def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:
@@ -46,8 +51,9 @@ def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:
     from pyspark.sql.pandas.types import from_arrow_type
 
     arrow = variable.declaration.type.arrow
-    read = F.udf(lambda: _as_spark(variable.get()), from_arrow_type(arrow))
-    return spark.range(1).select(read().alias("value"))
+    # One small task, without the cost of Arrow for one value.
+    read = F.udf(lambda: _as_spark(variable.get()), from_arrow_type(arrow), useArrow=False)
+    return spark.range(0, 1, 1, 1).select(read().alias("value"))
 
 
 def _as_spark(value: Any) -> Any:

@@ -77,7 +77,7 @@ class Declaration:
 
     @classmethod
     def checked(
-        cls, name: str, type_: Any, *, init: Any, merge: str | Function, access: str, consistency: str
+        cls, name: str, type_: Any, *, init: Any, merge: str | Function, access: str, consistency: Any
     ) -> Declaration:
         """A declaration, if it is valid.
 

@@ -18,7 +18,7 @@ from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.bindings import Binding, Version, binding_in_log
+from streamstate.snapshots.bindings import AGAIN, EPOCH, RUN, Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
@@ -27,10 +27,6 @@ from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.transport import BINDINGS, Transport
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import VersionLog
-
-PROPERTY = "streamstate.shared"
-"""The local property that tells tasks about their query."""
-_EPOCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -98,11 +94,6 @@ class Here:
     attempt: int
 
 
-def in_task() -> bool:
-    """Whether this is a Python worker's task."""
-    return TaskContext.get() is not None
-
-
 def here() -> Here | None:
     """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
 
@@ -111,7 +102,7 @@ def here() -> Here | None:
     """
     context = TaskContext.get()
     if context is not None:
-        text, epoch = context.getLocalProperty(PROPERTY), context.getLocalProperty(_EPOCH)
+        text, epoch = context.getLocalProperty(RUN), context.getLocalProperty(EPOCH)
         if text is None or epoch is None:
             raise VariableError(
                 "This task belongs to no epoch of a query that was started with shared variables.\n"
@@ -121,7 +112,7 @@ def here() -> Here | None:
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
-    text, epoch = session.getLocalProperty(PROPERTY), session.getLocalProperty(_EPOCH)
+    text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
     return None if not text or not epoch else Here(Run.of(text), int(epoch), -1, -1)
 
 
@@ -213,7 +204,7 @@ def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator
 
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
-    if _task.at != at:
+    if _task.at != at or at.run.number == AGAIN:
         return
     transport: Transport = transport_at(at.run.transport)
     worker = os.getpid() if at.attempt >= 0 else 0
@@ -241,9 +232,10 @@ class _AtTheEnd:
     """The value of an accumulator that is reported when a task ends, and pickled for that."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not in_task():
-            return _AtTheEnd, ()
-        if _task.collected and (at := here()) is not None:
+        at = _task.at
+        if at is None or at.attempt < 0:
+            return _AtTheEnd, ()  # sent to a worker, or from one that collected nothing
+        if _task.collected:
             stage(at)
             _task.collected.clear()
         return int, ()

@@ -49,13 +49,13 @@ class Subscription:
     """
 
     def __init__(
-        self, log: VersionLog, callback: Callable[[Change], object], *, name: str | None, interval: float
+        self, log: VersionLog, callback: Callable[[Change], object], *, name: str | None, interval: Any
     ) -> None:
         if not callable(callback):
             raise InvalidArgumentError(f"Invalid callback {callback!r}: expected a function of the change.")
         if isinstance(interval, bool) or not isinstance(interval, (int, float)) or not 0 < interval < math.inf:
             raise InvalidArgumentError(f"Invalid interval={interval!r}: expected a number of seconds above 0.")
-        self._interval = interval
+        self._interval = float(interval)
         # A log of its own: another thread reads the variable's.
         self._log = VersionLog(log.transport, log.declaration, log.branch, log.recorded)
         self._callback = callback

@@ -36,7 +36,8 @@ def declared_option(declarations: Sequence[Declaration]) -> str:
     """Declarations with their functions, as the text of an option."""
     for made in declarations:
         made.merging  # noqa: B018 (sent along)
-    return base64.b64encode(cloudpickle.dumps(list(declarations))).decode()
+    pickled: bytes = cloudpickle.dumps(list(declarations))  # type: ignore[no-untyped-call]
+    return base64.b64encode(pickled).decode()
 
 
 def declared_in(option: str) -> list[Declaration]:

@@ -96,11 +96,8 @@ class VersionLog:
         known, is_map = self._known, self.declaration.type.is_map
         near = known is not None and (number == known[0] or (is_map and 0 < number - known[0] <= _WHOLE_EVERY))
         later: list[Entry] = []
-        at = number
-        while True:
-            if near and known is not None and known[0] == at:
-                state = known[1]
-                break
+        state: Any = known[1] if near and known is not None else None
+        for at in range(number, known[0] if near and known is not None else -1, -1):
             entry = self._found(at, with_state=not near)
             if entry is None:
                 state = self._from_store(at)
@@ -110,7 +107,6 @@ class VersionLog:
                 state = self.entry(at).state if near else entry.state
                 break
             later.append(entry)
-            at -= 1
         for entry in reversed(later):
             state = {} if state is None else state
             state.update(entry.change or {})
@@ -154,7 +150,9 @@ class VersionLog:
                 newest, kind=SET, by=by, sets=newest.sets + 1, state=state, change=changed, removed=removed
             )
 
-        return self._published(made)
+        entry = self._published(made)
+        assert entry is not None
+        return entry
 
     def merge(self, query: str, epoch: int, contribution: Any, contributions: int) -> Entry | None:
         """Publish what an epoch contributed, merged into the newest state; None if a version has it already."""
@@ -185,7 +183,7 @@ class VersionLog:
         small = len(entry.change) + len(entry.removed) < len(entry.state or ()) // 2
         return replace(entry, whole=not small)
 
-    def _published(self, made: Callable[[Entry, Any], Entry | None]) -> Any:
+    def _published(self, made: Callable[[Entry, Any], Entry | None]) -> Entry | None:
         while True:
             head = self.head()
             if head < 0:

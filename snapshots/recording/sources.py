@@ -77,11 +77,14 @@ def with_sources(frame: DataFrame, instead: Sequence[tuple[Any, DataFrame]]) -> 
 
 def _renamed(jvm: Any, plan: Any, leaf: Any) -> Any:
     """A plan with the numbers of a leaf's attributes, which the nodes above refer to."""
+    pairs = list(zip(each(plan.output()), each(leaf.output()), strict=True))
+    if all(made.exprId().equals(to.exprId()) for made, to in pairs):
+        return plan
     expressions = jvm.org.apache.spark.sql.catalyst.expressions
     nothing = scala_list(jvm, [])
     columns = [
         expressions.Alias(made, to.name(), to.exprId(), nothing, jvm.scala.Option.apply(to.metadata()), nothing)
-        for made, to in zip(each(plan.output()), each(leaf.output()), strict=True)
+        for made, to in pairs
     ]
     return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(jvm, columns), plan)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
-from streamstate.snapshots.bindings import binds
+from streamstate.snapshots.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -82,6 +85,12 @@ class EpochInput:
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
+
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
+        binding = binding_in(offsets_of(self._query, self._checkpoint, self._epoch).values())
+        path = str(local_path(self._checkpoint.path) or self._checkpoint.path)
+        return seen_by(self._planned.spark, path, self._checkpoint.query_id, self._epoch, binding)
 
     @property
     def lowest(self) -> int:
@@ -176,7 +185,8 @@ class EpochInput:
 
     def windows_of(self, side: SideInput, rows: DataFrame) -> list[Window]:
         """The session windows of some rows of a side, before they are merged."""
-        found = rows.select(*self._window(side)).distinct().collect()
+        with self.bound():
+            found = rows.select(*self._window(side)).distinct().collect()
         return [(start, end) for start, end in found]
 
     def within(self, side: SideInput, rows: DataFrame, session: Window | None) -> DataFrame:

@@ -33,12 +33,17 @@ def epoch_ranges(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> di
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows the offsets of the epoch, or of the one before.
     """
-    ends = _offsets(query, checkpoint, epoch)
-    starts = _offsets(query, checkpoint, epoch - 1) if epoch else {}
+    ends = offsets_of(query, checkpoint, epoch)
+    starts = offsets_of(query, checkpoint, epoch - 1) if epoch else {}
     return {name: SourceRange(f"sources/{name}", starts.get(name), end) for name, end in ends.items()}
 
 
-def _offsets(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, str | None]:
+def offsets_of(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, str | None]:
+    """The end offsets of an epoch by source, as the sources' own JSON.
+
+    Raises:
+        EpochGoneError: neither the checkpoint nor the store knows them.
+    """
     planned = checkpoint.planned(epoch)
     if planned is not None:
         names = planned.names or map(str, range(len(planned.offsets)))

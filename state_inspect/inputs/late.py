@@ -14,6 +14,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.shown_rows import (
     SHOWN,
+    InputOfEpoch,
     InputSides,
     operator_number,
     paragraph,
@@ -55,7 +56,7 @@ class Late(InputSides):
     came: int
     groups: int | None = None
     nondeterministic: tuple[Suspect, ...] = ()
-    _keep: object = None
+    _keep: InputOfEpoch | None = None
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
@@ -63,7 +64,8 @@ class Late(InputSides):
         from pyspark.sql import functions as F
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
-        return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+        with self.bound():
+            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -91,7 +93,9 @@ class Late(InputSides):
         latest: list[int] = []
         for rows in self.sides.values():
             micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + F.col(LATENESS)).alias("late")
-            latest += [row.late for row in rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()]
+            with self.bound():
+                found = rows.select(micros).orderBy(F.desc("late")).limit(may_drop + 1).collect()
+            latest += [row.late for row in found]
         latest.sort(reverse=True)
         return delay_past(latest[may_drop])
 
@@ -142,7 +146,8 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     watermark: datetime | None = None
     for side in input_of.of(number):
         name = side.came.side or "rows"
-        came += side.rows.count()
+        with input_of.bound():
+            came += side.rows.count()
         if side.came.late is None:
             sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
             continue
@@ -150,7 +155,8 @@ def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
         late = side.rows.where(side.came.late)
         sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
         if side.came.is_aggregation:
-            groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
+            with input_of.bound():
+                groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
     suspects = input_of.nondeterministic(number)
     return Late(epoch, number, watermark, sides, came, groups, suspects, input_of)
 

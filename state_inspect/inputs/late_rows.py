@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -138,7 +139,11 @@ def _each_counted(came: Mapping[int, _Came]) -> dict[int, _Counted]:
 
 
 def _counts(came: Mapping[int, _Came]) -> dict[int, _Counted]:
-    found = {row[_EPOCH]: row.asDict() for row in _totals(_union([part.rows for part in came.values()])).collect()}
+    # Epochs that saw other versions of shared variables are counted one by one.
+    bound = next(iter(came.values())).source.bound() if len(came) == 1 else nullcontext()
+    with bound:
+        rows = _totals(_union([part.rows for part in came.values()])).collect()
+    found = {row[_EPOCH]: row.asDict() for row in rows}
     counted = {}
     for epoch, part in came.items():
         row = found.get(epoch, {"came": 0, "dropped": 0, "groups": 0, "longest": None, "too_late": None})

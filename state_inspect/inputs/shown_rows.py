@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
@@ -28,11 +29,26 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
     return rows.drop(*sources)
 
 
+class InputOfEpoch(Protocol):
+    """What came into a query's operators in an epoch, as far as its rows need it: it lives as long as they do."""
+
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
+
+
 class InputSides:
     """Rows of an epoch's input by side of an operator: some are shown, and all are counted."""
 
     sides: Mapping[str, DataFrame]
     nondeterministic: tuple[Suspect, ...]
+    _keep: InputOfEpoch | None
+
+    def bound(self) -> AbstractContextManager[None]:
+        """Within the block, operators that run again see the versions of shared variables that the epoch saw.
+
+        Needed only for frames of ``sides`` whose query reads shared variables in Python code.
+        """
+        return nullcontext() if self._keep is None else self._keep.bound()
 
     def count(self) -> int:
         """How many rows there are."""
@@ -43,12 +59,14 @@ class InputSides:
         """How many rows there are of each side."""
         # Fewer than could be shown are all that there are.
         shown = {side: len(frame) for side, frame in self.shown.items()}
-        return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
+        with self.bound():
+            return {side: count if count < SHOWN else self.sides[side].count() for side, count in shown.items()}
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
         """The first 200 rows of each side, in the source's columns."""
-        return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
+        with self.bound():
+            return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputSides, operator_number, paragraph
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, operator_number, paragraph
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -64,7 +64,7 @@ class Why(InputSides):
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
-    _keep: object = None
+    _keep: InputOfEpoch | None = None
 
     @property
     def cause(self) -> str | None:
