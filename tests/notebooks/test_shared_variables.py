@@ -26,7 +26,7 @@ def shared(shared_folder: Path) -> Shown:
 
 
 def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: Shown, shared_folder: Path) -> None:
-    """Each file's departures, counted with the limit of its epoch; and those that are ten hours late, once each."""
+    """Each file's departures, counted with the limit of its epoch; and those that are four hours late, once each."""
     store = ss.open_store(shared_folder / "streamstate-data" / "shared" / "store")
     history, limits = store["late"], ss.shared(store.path, "limit").history().set_index("version")["value"]
     files = sorted((shared_folder / "streamstate-data" / "two-days" / "flights").glob("*.parquet"))
@@ -36,7 +36,7 @@ def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: S
     departures = {epoch: pd.read_parquet(file) for epoch, file in zip(with_input, files, strict=False)}
     expected = sum((rows["dep_delay"] > seen[epoch]).sum() for epoch, rows in departures.items())
     assert history.live().table().to_pandas()["count"].sum() == expected
-    late = sum((rows["dep_delay"] > 600).sum() for rows in departures.values())
+    late = sum((rows["dep_delay"] > 240).sum() for rows in departures.values())
     assert len(ss.shared(store.path, "alerts").get()) == late > 0
 
 

@@ -125,7 +125,7 @@ class RecordedVariable:
             return amount(self._recorded.entry(number).rows or 0, "entry", "entries")
         last = None if number == self.recorded_up_to else number
         value = self._values(number, last).get(number)
-        return amount(len(value or ()), "item") if self.is_list else cell(value).text
+        return amount(len(value or ()), "item") if self.is_list else cell(_rounded(value)).text
 
     def map_entries(self, number: int, most: int) -> list[tuple[Any, Any]]:
         """Some entries of a map at a version, sorted by key; empty for what is no map."""
@@ -147,6 +147,15 @@ class RecordedVariable:
         sql = f"SELECT _valid_from AS number, {quoted(VALUE)} AS value FROM {held.relation} WHERE _valid_from >= ?"
         rows = self._recorded.index.query(sql, [first]).to_pylist()
         return {row["number"]: row["value"] for row in rows}
+
+
+def _rounded(value: Any) -> Any:
+    """A value whose parts are floating-point numbers, with as many digits as a cell shows of one."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def is_number(arrow: pa.DataType) -> bool:
