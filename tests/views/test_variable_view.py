@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bound_store import QUERY, BoundQuery, merge
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
@@ -19,7 +20,7 @@ from streamstate.widgets.charts_and_words import ChartsAndWords
 from streamstate.widgets.timeline.actions import TimelineSelection
 from streamstate.widgets.timeline.drawing import TimelineDrawing
 from streamstate.widgets.timeline.model import TimelineModel
-from views.bound_store import QUERY, BoundQuery, merge
+from streamstate.widgets.variables.model import VariableSelection
 
 
 @pytest.fixture
@@ -68,7 +69,9 @@ def test_a_number_is_drawn_by_version(limit: ss.SharedVariable) -> None:
     assert drawn.charts[0].label == "limit, by version"
 
 
-def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(
+    limit: ss.SharedVariable, query: BoundQuery
+) -> None:
     """The state rows of the same epochs stand below; the words say from which epoch on it held."""
     drawn = shown(limit, query=query.history)
     assert points(drawn) == [(0, 60.0), (3, 45.0)]
@@ -85,12 +88,12 @@ def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(limit: ss.Sh
 def test_a_new_version_changes_only_data(limit: ss.SharedVariable, query: BoundQuery) -> None:
     """A page draws a plot anew only if its specification differs; without a new version there is nothing to draw."""
     model = VariableView(limit, query=query.history).model
-    before, newest = model.drawing(None).message, model.newest()
+    before, newest = model.drawing(VariableSelection()).message, model.newest()
     assert model.newest() == newest
     limit.set(20.0)
     assert model.newest() != newest
     query.epoch(limit)
-    after = model.drawing(None).message
+    after = model.drawing(VariableSelection()).message
     assert [chart["spec"] for chart in after["charts"]] == [chart["spec"] for chart in before["charts"]]
     assert after["charts"] != before["charts"]
 
@@ -137,12 +140,12 @@ def test_the_numbers_of_a_model_have_a_plot_each(tmp_path: Path) -> None:
     moments = ss.shared(store, "moments", "struct<n: bigint, mean: double, variance: double>", merge="moments")
     merge(moments, 0, {"n": 2, "mean": 3.0, "m2": 2.0})
     assert [chart.label for chart in shown(moments).charts] == [
-        f"moments.{field}, by version" for field in ("n", "mean", "variance")
+        f"{field} of moments, by version" for field in ("n", "mean", "variance")
     ]
     line = ss.shared(store, "line", "list<double>", merge="regression")
     merge(line, 0, {"xtx": [2.0, 1.0, 1.0, 1.0], "xty": [4.0, 3.0]})
     assert [chart.label.partition(",")[0] for chart in shown(line).charts] == [
-        "line.intercept",
+        "intercept of line",
         "coefficient 1 of line",
     ]
 

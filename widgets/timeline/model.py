@@ -132,9 +132,9 @@ def _state(entries: Sequence[Entry]) -> object:
 class Timeline(View[TimelineSelection]):
     """Shows every epoch of a query: input rows, state rows, changes, duration, watermark lag, capture lag.
 
-    The plots share one axis of epochs, with gaps, restarts, forks and settings of shared variables marked. Hovering over an epoch shows its values,
-    a click chooses it, and dragging chooses an interval; linked views follow. New epochs appear while the query runs.
-    All numbers are also available as a table.
+    The plots share one axis of epochs, with gaps, restarts, forks and settings of shared variables marked. Hovering
+    over an epoch shows its values, a click chooses it, and dragging chooses an interval; linked views follow. New
+    epochs appear while the query runs. All numbers are also available as a table.
 
     Args:
         history: the query, ``store[name]``.

@@ -74,20 +74,24 @@ def value_charts(name: str, held: Sequence[Held], merge: str, span: Span) -> Ite
     for part in list(newest)[:_SHOWN]:
         rows = [_value_row(one, numbers_in(one.value, merge).get(part)) for one in held]
         last = {**rows[-1], "x": span.last + 0.5, "dot": None}
-        title = f"{name}.{part}" if part.isidentifier() else f"{part} of {name}" if part else name
-        yield Chart(f"{title}, by {span.title}", _steps(span, few=len(rows) <= _FEW), [*span.ends(), *rows, last], HEIGHT)
+        title = f"{part} of {name}" if part else name
+        yield Chart(
+            f"{title}, by {span.title}", _steps(span, few=len(rows) <= _FEW), [*span.ends(), *rows, last], HEIGHT
+        )
 
 
 def increment_chart(name: str, added: Sequence[Held], span: Span) -> Chart:
     """Bars: by how much a counter grew."""
-    rows = [{"kind": "bar", "first": one.x - 0.5, "last": one.x + 0.5, "y": one.value, "what": one.what} for one in added]
+    rows = [
+        {"kind": "bar", "first": one.x - 0.5, "last": one.x + 0.5, "y": one.value, "what": one.what} for one in added
+    ]
     return Chart(f"Added to {name}, by {span.title}", _bars(span, many=len(rows) > _FEW), [*span.ends(), *rows], HEIGHT)
 
 
-def state_chart(query: str, rows: Mapping[int, int | None], span: Span) -> Chart:
+def state_chart(rows: Mapping[int, int | None], span: Span) -> Chart:
     """A line: the state rows of a query."""
     points = [{"kind": "value", "x": epoch, "y": count} for epoch, count in rows.items()]
-    return Chart(f"State rows of {query}, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
+    return Chart(f"State rows, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
 
 
 def _value_row(one: Held, value: float | None) -> dict[str, Any]:
@@ -135,7 +139,13 @@ def _y(*, zero: bool) -> dict[str, Any]:
         "type": "quantitative",
         "title": None,
         "scale": {"zero": zero},
-        "axis": {"tickCount": 3, "minExtent": _AXIS, "maxExtent": _AXIS, "labelLimit": _AXIS - 6, "format": ",~g"},
+        "axis": {
+            "tickCount": 3,
+            "labelExpr": "format(datum.value, abs(datum.value) < 1e4 ? ',.4~r' : '~s')",
+            "minExtent": _AXIS,
+            "maxExtent": _AXIS,
+            "labelLimit": _AXIS - 6,
+        },
     }
 
 

@@ -141,7 +141,7 @@ def _charts(facts: VariableFacts) -> Iterator[Chart]:
         held = [_held(facts, version) for version in facts.versions] if query is None else _by_epoch(facts, query, span)
         yield from value_charts(facts.name, held, facts.declaration.merge, span)
     if query is not None and any(count is not None for count in query.rows.values()):
-        yield state_chart(query.name, query.rows, span)
+        yield state_chart(query.rows, span)
 
 
 def _held(facts: VariableFacts, version: RecordedVersion) -> Held:
@@ -182,12 +182,12 @@ def _listing(facts: VariableFacts) -> Listing | None:
     declaration = facts.declaration
     if declaration.type.is_map:
         rows = [[cell(key), cell(value)] for key, value in facts.entries]
-        return Listing(f"Entries of {facts.name}, {_of(len(rows), facts.text)}", ["Key", "Value"], rows) if rows else None
+        return (
+            Listing(f"Entries of {facts.name}, {_of(len(rows), facts.text)}", ["Key", "Value"], rows) if rows else None
+        )
     if not declaration.merge.startswith("append") or not facts.versions[-1].value:
         return None
-    rows = [
-        [cell(item), *map(cell, _origin(facts, version))] for item, version in newest_items(facts.versions, ITEMS)
-    ]
+    rows = [[cell(item), *map(cell, _origin(facts, version))] for item, version in newest_items(facts.versions, ITEMS)]
     total = f"{len(facts.versions[-1].value):,}"
     heads = ["Item", "Epoch", "Query", "When"]
     return Listing(f"The newest items of {facts.name}, {_of(len(rows), total)}", heads, rows)

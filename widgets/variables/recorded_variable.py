@@ -125,7 +125,10 @@ class RecordedVariable:
             return amount(self._recorded.entry(number).rows or 0, "entry", "entries")
         last = None if number == self.recorded_up_to else number
         value = self._values(number, last).get(number)
-        return amount(len(value or ()), "item") if self.is_list else cell(_rounded(value)).text
+        if self.is_list:
+            return amount(len(value or ()), "item")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return f"{value:,}" if whole else cell(_rounded(value)).text
 
     def map_entries(self, number: int, most: int) -> list[tuple[Any, Any]]:
         """Some entries of a map at a version, sorted by key; empty for what is no map."""

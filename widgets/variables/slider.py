@@ -24,7 +24,7 @@ from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
 
 if TYPE_CHECKING:
-    from streamstate.variables.version_log import Entry
+    from streamstate.variables.version_bytes import Entry
     from streamstate.widgets.variables.query_beside import Query
 
 HOW = {"init": "declared", "merge": "merged"}
@@ -104,10 +104,11 @@ class VariableSlider:
         """Display under an id, so that closing can replace the slider by its last words."""
         from IPython.display import display
 
-        data: Mapping[str, Any] = self._still()
+        data: dict[str, Any] = {}
         if not self._closed:
             shown: Any = self._box._repr_mimebundle_()
-            data = dict(shown[0] if isinstance(shown, tuple) else shown) | data
+            data |= shown[0] if isinstance(shown, tuple) else shown
+        data |= self._still()
         display_id = uuid.uuid4().hex
         display(data, raw=True, display_id=display_id)
         if not self._closed:
@@ -224,7 +225,7 @@ def _checked_ends(variable: SharedVariable, least: float, most: float) -> tuple[
             " float, int or bigint."
         )
     for end in (least, most):
-        if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
+        if number(end) is None:
             raise InvalidArgumentError(f"Invalid end {end!r} of the slider for {made.name}: expected a number.")
     if not least < most:
         raise InvalidArgumentError(f"Invalid ends {least!r} and {most!r}: the least value comes first.")

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import streamstate as ss
 from browser.epochs import entry, record
+
+import streamstate as ss
 from streamstate.snapshots.bindings import Binding, Version
 from streamstate.snapshots.entries import Entry
 
@@ -50,7 +51,9 @@ class BoundQuery:
 
 def _offsets(versions: Mapping[str, Version | None]) -> str:
     """The offsets of an epoch as a manifest has them: of a file source, and of the source that binds."""
-    return json.dumps(['{"logOffset":3}', json.dumps(Binding(versions, "transport", "store").offset(), separators=(",", ":"))])
+    return json.dumps(
+        ['{"logOffset":3}', json.dumps(Binding(versions, "transport", "store").offset(), separators=(",", ":"))]
+    )
 
 
 def merge(variable: ss.SharedVariable, epoch: int, contribution: Any, *, query: str = f"id of {QUERY}") -> None:
