@@ -27,6 +27,7 @@ from benchmarks.many_stores import many_stores
 from benchmarks.partitions import partitions
 from benchmarks.recording import recording
 from benchmarks.results import results
+from benchmarks.sharing_variables import sharing_variables
 from benchmarks.size import Size
 from benchmarks.soak import soak
 from benchmarks.spilling import spilling
@@ -74,6 +75,7 @@ _ALL = {
     "results": _Benchmark(results, Size(1_000_000, 50_000, 20)),
     "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
     "recording": _Benchmark(recording, Size(100_000, 50_000, 15)),
+    "sharing_variables": _Benchmark(sharing_variables, Size(100_000, 5_000, 25)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }
 

@@ -24,6 +24,7 @@ from streamstate.variables.source import (
     BRANCH,
     CHECKPOINT,
     DECLARED,
+    PARENT,
     SERVED,
     TRANSPORT,
     SharedSource,
@@ -74,10 +75,11 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
     options = {
         CHECKPOINT: checkpoint,
         BRANCH: branch_of(checkpoint, spark),
+        PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
         SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
         DECLARED: declared_option([variable.declaration for variable in variables]),
-        _NAMES: json.dumps([variable.name for variable in variables]),
+        _NAMES: json.dumps({variable.name: variable.declaration.key for variable in variables}),
     }
     reader = spark.readStream.format(FORMAT).schema(like.schema).options(**options)
     return (reader.name(FORMAT) if named else reader).load()
@@ -86,6 +88,11 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
 def branch_of(checkpoint: str, spark: SparkSession) -> str:
     """The branch of a fork, which is its query id; empty for a query that is no fork."""
     return "" if forked_from(checkpoint, spark) is None else Checkpoint(checkpoint, spark).query_id
+
+
+def _parent(checkpoint: str, spark: SparkSession) -> str:
+    record = forked_from(checkpoint, spark)
+    return "" if record is None else f"{record.epoch}/{_plain(record.parent)}"
 
 
 def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:
@@ -145,7 +152,8 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark)
     context = spark.sparkContext
     before = context.getLocalProperty(RUN)
-    context.setLocalProperty(RUN, Run(_plain(checkpoint), query, run, reached, bindings, tuple(names)).text())
+    told = Run(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
+    context.setLocalProperty(RUN, told.text())
     try:
         yield
     finally:

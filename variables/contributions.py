@@ -2,7 +2,7 @@
 
 A task stages one file per operator and partition. Spark may run a task several times: attempts that failed, copies
 that lost, a batch that a killed driver had begun. Of one operator and partition the newest attempt counts, and only of
-the run that committed the epoch.
+the run that committed the epoch. An attempt that is not a task's first says so, because it may have nothing to add.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from streamstate.variables.declaration import Declaration
+import pyarrow as pa
+
+from streamstate.errors import VariableError
 from streamstate.variables.transports.transport import Transport
 from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
 
-# Runs that are long over are forgotten.
-_RUNS = 8
+RETRIED = "-"
+"""What stands for the operator where an attempt says that those before it do not count."""
+# Runs that are long over are forgotten. With ``bounded(k)``, contributions of many runs may wait to be merged.
+_RUNS = 1000
 
 
 @dataclass(frozen=True, order=True)
@@ -32,6 +36,7 @@ class Staged:
         partition: of which partition.
         attempt: Spark's number of the attempt, which grows.
         worker: the Python process: two operators in one task have one each.
+        stage: Spark's number of the stage, of which the task is.
     """
 
     epoch: int
@@ -40,22 +45,24 @@ class Staged:
     partition: int
     attempt: int
     worker: int
+    stage: int = -1
 
     @property
     def name(self) -> str:
         """Its name in the transport."""
-        return f"{self.epoch}.{self.run}.{self.operator}.{self.partition}.{self.attempt}.{self.worker}"
+        task = f"{self.partition}.{self.attempt}.{self.worker}.{self.stage}"
+        return f"{self.epoch}.{self.run}.{self.operator}.{task}"
 
     @classmethod
     def of(cls, name: str) -> Staged:
         """Who staged what has a name."""
-        epoch, run, operator, partition, attempt, worker = name.split(".")
-        return cls(int(epoch), int(run), operator, int(partition), int(attempt), int(worker))
+        epoch, run, operator, *task = name.split(".")
+        return cls(int(epoch), int(run), operator, *map(int, task))
 
 
-def stage_group(declaration: Declaration, query: str) -> str:
-    """The group in which a query's tasks stage what they contribute to a variable."""
-    return f"stage/{declaration.key}/{quote(query, safe='')}"
+def stage_group(key: str, query: str) -> str:
+    """The group in which a query's tasks stage what they contribute to a variable; ``key``: its declaration's."""
+    return f"stage/{key}/{quote(query, safe='')}"
 
 
 def _runs_group(query: str) -> str:
@@ -75,7 +82,9 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
         known = sorted(int(name) for name in transport.names(group))
         run = (known[-1] if known else -1) + 1
         if transport.add(group, str(run), str(committed).encode()):
-            transport.remove(group, [str(old) for old in known[:-_RUNS]])
+            # A run that committed nothing is not asked for.
+            same = [old for old in known[-1:] if transport.get(group, str(old)) == str(committed).encode()]
+            transport.remove(group, [str(old) for old in (*known[:-_RUNS], *same)])
             return run
 
 
@@ -96,7 +105,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
     Whoever calls it, and how often: an epoch's contributions are merged once. One version results for each epoch that
     contributed.
     """
-    transport, group = log.transport, stage_group(log.declaration, query)
+    transport, group = log.transport, stage_group(log.declaration.key, query)
     names = transport.names(group)
     staged = [made for made in map(Staged.of, names) if made.epoch <= committed]
     if not staged:
@@ -105,15 +114,29 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
         run = run_of(transport, query, epoch)
         counted = _counted(made for made in staged if made.epoch == epoch and made.run == run)
         if counted:
-            contribution = _merged(log, transport.get_all(group, [made.name for made in counted]))
-            log.merge(query, epoch, contribution, len(counted))
+            try:
+                contribution = _merged(log, transport.get_all(group, [made.name for made in counted]))
+                log.merge(query, epoch, contribution, len(counted))
+            except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+                raise VariableError(
+                    f"What epoch {epoch} contributed to {log.name} cannot be merged into its value: {error}\n"
+                    f"Set it to a value into which it can, {log.name}.set(…), then start the query again."
+                ) from error
     transport.remove(group, [made.name for made in staged])
 
 
 def _counted(staged: Iterable[Staged]) -> list[Staged]:
     """Those of the newest attempt of each operator and partition, in a fixed order."""
+    everything = sorted(staged)
+    retried: dict[tuple[int, int], int] = {}
+    for made in everything:
+        if made.operator == RETRIED:
+            task = made.stage, made.partition
+            retried[task] = max(made.attempt, retried.get(task, -1))
     newest: dict[tuple[str, int], list[Staged]] = {}
-    for made in sorted(staged):
+    for made in everything:
+        if made.operator == RETRIED or made.attempt < retried.get((made.stage, made.partition), -1):
+            continue
         known = newest.setdefault((made.operator, made.partition), [])
         if known and known[0].attempt < made.attempt:
             known.clear()

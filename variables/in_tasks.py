@@ -20,11 +20,11 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from streamstate.errors import VariableError
 from streamstate.snapshots.bindings import AGAIN, EPOCH, RUN, Binding, Version, binding_in_log
 from streamstate.snapshots.filesystem import LocalFiles
-from streamstate.variables.contributions import Staged, stage_group
+from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
-from streamstate.variables.transports.transport import BINDINGS, Transport
+from streamstate.variables.transports.transport import BINDINGS
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import VersionLog
 
@@ -40,6 +40,7 @@ class Run:
         transport: by which address tasks reach the transport.
         bindings: by which address tasks ask for the offset log; empty: they read it themselves.
         variables: the names of the variables.
+        keys: what they are called by in the transport.
     """
 
     checkpoint: str
@@ -48,6 +49,7 @@ class Run:
     transport: str
     bindings: str
     variables: tuple[str, ...]
+    keys: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The value of the local property."""
@@ -58,7 +60,7 @@ class Run:
     def of(cls, text: str) -> Run:
         """The run that a local property tells of."""
         known = json.loads(text)
-        return cls(**known | {"variables": tuple(known["variables"])})
+        return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
         """What an epoch is bound to."""
@@ -85,13 +87,16 @@ class Here:
     """Where code runs: in which epoch of which run, and in which attempt of which task.
 
     Attributes:
-        partition, attempt: of the task; −1 in the driver's own code, such as a function of ``foreachBatch``.
+        partition, attempt, stage: of the task; −1 in the driver's own code, such as a function of ``foreachBatch``.
+        retried: whether the task was attempted before.
     """
 
     run: Run
     epoch: int
-    partition: int
-    attempt: int
+    partition: int = -1
+    attempt: int = -1
+    stage: int = -1
+    retried: bool = False
 
 
 def here() -> Here | None:
@@ -108,12 +113,13 @@ def here() -> Here | None:
                 "This task belongs to no epoch of a query that was started with shared variables.\n"
                 "Start the query with ss.start(frame, name, store, shared=('limit',)) or %%stream NAME --shared limit."
             )
-        return Here(Run.of(text), int(epoch), context.partitionId(), context.taskAttemptId())
+        attempt, retried = context.taskAttemptId(), context.attemptNumber() > 0
+        return Here(Run.of(text), int(epoch), context.partitionId(), attempt, context.stageId(), retried)
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
     text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
-    return None if not text or not epoch else Here(Run.of(text), int(epoch), -1, -1)
+    return None if not text or not epoch else Here(Run.of(text), int(epoch))
 
 
 def _in_main_thread() -> bool:
@@ -124,19 +130,25 @@ def _in_main_thread() -> bool:
 
 # What a worker has read, and what its task has collected so far.
 _logs: dict[tuple[str, str, str], VersionLog] = {}
+# By query, run and epoch: a checkpoint may be deleted, and begun again.
 _values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 
 @dataclass
 class _Task:
-    """What the task of a worker has collected, by variable and operator."""
+    """What the task of a worker has collected, or a query's function in the driver, by variable and operator."""
 
     at: Here | None = None
     collected: dict[tuple[str, str], Any] = field(default_factory=dict)
     declarations: dict[str, Declaration] = field(default_factory=dict)
 
 
-_task = _Task()
+# The driver runs the functions of several queries at once, a worker one task.
+_tasks: dict[str, _Task] = {}
+
+
+def _task(query: str = "") -> _Task:
+    return _tasks.setdefault(query, _Task())
 
 
 def read(declaration: Declaration, at: Here) -> Any:
@@ -192,27 +204,41 @@ def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
     if declaration.name not in at.run.variables:
         version_of(declaration, at)  # raises
-    if _task.at != at:
-        _task.collected.clear()  # a task that failed left it
-        _task.at = at
+    task = _task_at(at)
+    if task.at != at:
+        task.collected.clear()  # a task that failed left it
+        task.at = at
     key = (declaration.name, operator)
-    _task.declarations[declaration.name] = declaration
-    _task.collected[key] = declaration.merging.collected(_task.collected.get(key), declaration.name, *given)
+    task.declarations[declaration.name] = declaration
+    task.collected[key] = declaration.merging.collected(task.collected.get(key), declaration.name, *given)
     if not reported:
         stage(at)
 
 
+def _task_at(at: Here) -> _Task:
+    return _task() if at.attempt >= 0 else _task(at.run.query)
+
+
 def stage(at: Here) -> None:
     """Stage what a task has collected; what it staged before is replaced."""
-    if _task.at != at or at.run.number == AGAIN:
+    if at.run.number == AGAIN:
         return
-    transport: Transport = transport_at(at.run.transport)
-    worker = os.getpid() if at.attempt >= 0 else 0
-    for (name, operator), collected in _task.collected.items():
-        declaration = _task.declarations[name]
+    task, transport = _task_at(at), transport_at(at.run.transport)
+    if at.retried:  # what its attempts before have staged does not count, also if this one has nothing to add
+        for key in at.run.keys:
+            transport.put(stage_group(key, at.run.query), _staged(at, RETRIED).name, b"")
+    if task.at != at:
+        return
+    for (name, operator), collected in task.collected.items():
+        declaration = task.declarations[name]
         state = declaration.merging.finished(collected)
-        made = Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker)
-        transport.put(stage_group(declaration, at.run.query), made.name, encoded_contribution(state, declaration))
+        made = _staged(at, operator)
+        transport.put(stage_group(declaration.key, at.run.query), made.name, encoded_contribution(state, declaration))
+
+
+def _staged(at: Here, operator: str) -> Staged:
+    worker = os.getpid() if at.attempt >= 0 else 0
+    return Staged(at.epoch, at.run.number, operator, at.partition, at.attempt, worker, at.stage)
 
 
 def operator_at(depth: int, given: str | None) -> str:
@@ -229,15 +255,20 @@ def _place(code: Any) -> str:
 
 
 class _AtTheEnd:
-    """The value of an accumulator that is reported when a task ends, and pickled for that."""
+    """The value of an accumulator: made in a worker when its task begins, and pickled, to be reported, when it ends."""
+
+    def __init__(self) -> None:
+        # Spark's context of the task is gone when it ends.
+        context = TaskContext.get()
+        is_bound = context is not None and context.getLocalProperty(RUN) and context.getLocalProperty(EPOCH)
+        self._at = here() if is_bound else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        at = _task.at
-        if at is None or at.attempt < 0:
-            return _AtTheEnd, ()  # sent to a worker, or from one that collected nothing
-        if _task.collected:
-            stage(at)
-            _task.collected.clear()
+        if self._at is None:
+            return _AtTheEnd, ()
+        if _task().collected or self._at.retried:
+            stage(self._at)
+            _task().collected.clear()
         return int, ()
 
 

@@ -97,10 +97,10 @@ class SharedVariable:
         Do not change what it returns: a worker returns one object to all who ask. Of a map, an operator gets a view.
 
         Returns:
-            The value: None before the first, sets as ``frozenset``, structs and maps as ``dict``; of the merge
-            ``average`` the mean, of ``moments`` a dict of ``n``, ``mean`` and ``variance`` (of the population), of
-            ``regression`` the list of intercept and coefficients, of ``hll`` an estimate, of ``kll`` a dict of ``n``,
-            ``min``, ``max``, ``p50``, ``p90`` and ``p99``.
+            The value: None before the first (a map is empty), sets as ``frozenset``, structs and maps as ``dict``; of
+            the merge ``average`` the mean, of ``moments`` a dict of ``n``, ``mean`` and ``variance`` (of the
+            population), of ``regression`` the list of intercept and coefficients, of ``hll`` an estimate, of ``kll`` a
+            dict of ``n``, ``min``, ``max``, ``p50``, ``p90`` and ``p99``.
 
         Raises:
             VariableError: the operator's query is not bound to the variable, or the version is gone.

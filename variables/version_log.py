@@ -88,7 +88,7 @@ class VersionLog:
         return None if data is None else decoded(number, data, with_state=with_state, what=what)
 
     def state(self, number: int) -> Any:
-        """The state at a version. That of a map is one object, changed in place when a later version is asked for.
+        """The state at a version, which others may hold too and nobody changes.
 
         Raises:
             VariableError, TransportError: as :meth:`entry`.
@@ -107,8 +107,9 @@ class VersionLog:
                 state = self.entry(at).state if near else entry.state
                 break
             later.append(entry)
+        if later:
+            state = dict(state or {})  # a task may hold the version before
         for entry in reversed(later):
-            state = {} if state is None else state
             state.update(entry.change or {})
             for key in entry.removed:
                 state.pop(key, None)
@@ -121,9 +122,9 @@ class VersionLog:
         return self.recorded(number)
 
     def value(self, number: int) -> Any:
-        """The value at a version; of a map, a view that cannot be changed."""
+        """The value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
         found = self.declaration.merging.value(self.state(number))
-        return MappingProxyType(found) if isinstance(found, dict) and self.declaration.type.is_map else found
+        return MappingProxyType(found or {}) if self.declaration.type.is_map else found
 
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
         """Publish a log's first version, unless there is one of the number."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
@@ -13,11 +15,17 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:
+    from streamstate.variables.declared_types import DeclaredType
     from streamstate.variables.shared_variable import SharedVariable
 
 _MERGES = ("last", "sum", "min", "max", "union", "append(1000)", "average", "moments", "regression", "hll", "kll")
 _TYPES = ("double", "bigint", "counter", "string", "set<string>", "list<string>", "map<string,double>")
 _SHOWN = 60
+_TIMES: dict[str, Any] = {
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+}
 
 
 def _parser() -> MagicParser:
@@ -69,7 +77,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
         return found
     notebook.assign(args.output, variable)
     if args.value is not None:
-        version = variable.set(_value(args.value))
+        version = variable.set(_value(args.value, variable.declaration.type))
         print(f"{args.name} is {_text(variable.get())} from the next epoch that begins (version {version}).")
         return None
     if args.slider is not None:
@@ -84,10 +92,13 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
 
 
 def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | None) -> SharedVariable:
+    from streamstate.variables.declared_types import declared_type
     from streamstate.variables.declaring import declared_variable, shared
 
     given = {
-        "init": None if args.init is None else _value(args.init),
+        "init": None
+        if args.init is None
+        else _value(args.init, None if args.type is None else declared_type(args.type)),
         "merge": args.merge,
         "consistency": args.consistency,
         "access": args.access,
@@ -118,11 +129,19 @@ def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | Non
     return SummaryTable(columns, rows, empty=empty, caption="Shared variables")
 
 
-def _value(text: str) -> Any:
+def _value(text: str, declared: DeclaredType | None) -> Any:
+    """A value as it is written: JSON, or else text; of a string, whatever is no JSON string is the text itself."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return text
+        value = text
+    kind = None if declared is None else declared.text
+    if kind == "string":
+        return value if value is None or isinstance(value, str) else text
+    if isinstance(value, str) and kind in _TIMES:
+        with contextlib.suppress(ValueError):
+            return _TIMES[kind](value)
+    return value
 
 
 def _number(text: str) -> float:
