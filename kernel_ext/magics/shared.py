@@ -34,13 +34,19 @@ def _parser() -> MagicParser:
         "Show, set or declare the variables that operators share with the notebook.\n\n"
         "Without a name, list the variables of the store. A value is written as JSON; plain text is a string.",
         epilog="Examples:\n  %shared\n  %shared limit --type double --init 60\n  %shared limit 45\n  %shared limit\n"
-        "  %shared limit --slider 0 120\n  %shared limit --history\n"
+        "  %shared limit --slider 0 120 --query delays\n  %shared limit --history\n"
         "  %shared alerts --type list<string> --merge append(100) --access write-mostly",
     )
     parser.add("name", metavar="NAME", nargs="?", completes="shared", help="a variable")
     parser.add("value", metavar="VALUE", nargs="?", help="set it: 45, '[1, 2]', '{\"HA\": 3}', UA")
     parser.add("--history", action="store_true", help="show all versions")
     parser.add("--slider", metavar=("MIN", "MAX"), nargs=2, type=_number, help="a slider that sets a number")
+    parser.add(
+        "--query",
+        metavar="QUERY",
+        completes="query",
+        help="with --slider: say from which epoch on this query saw what was set",
+    )
     parser.add("--type", metavar="TYPE", suggestions=_TYPES, help="declare it, with a type of Spark's SQL")
     parser.add("--init", metavar="VALUE", help="its first value, with --type")
     parser.add("--merge", metavar="HOW", suggestions=_MERGES, help="how contributions are merged (default: last)")
@@ -77,7 +83,8 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     if args.slider is not None:
         from streamstate import widgets
 
-        return widgets.VariableSlider(variable, *args.slider)
+        query = None if args.query is None else notebook.running.get(args.query) or notebook.open(store)[args.query]
+        return widgets.VariableSlider(variable, *args.slider, query=query)
     if args.type is not None:
         print(f"{args.name} is declared: {variable.declaration.type.text}, {_text(variable.get())}.")
         return None
