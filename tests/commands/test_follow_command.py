@@ -70,7 +70,7 @@ def test_neither_spark_nor_pandas_is_loaded(checkpoint: Path, tmp_path: Path, co
 import os, signal, sys, threading, time
 from streamstate.command_line import main
 def end():
-    while not os.path.exists({str(tmp_path / "store/q/_epochs/_delta_log/00000000000000000001.json")!r}):
+    while not os.path.exists({str(tmp_path / "store/q/_epochs/_delta_log/00000000000000000002.json")!r}):
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGTERM)
 if {command!r} == "follow":
