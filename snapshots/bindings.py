@@ -110,6 +110,15 @@ def binding_in_log(text: str) -> Binding | None:
     return binding_in(line[line.find("{") :] if not line.startswith("{") else line for line in lines)
 
 
+def binding_in_manifest(offsets: str | None) -> Binding | None:
+    """The binding in what a manifest says of an epoch's offsets; None if there is none."""
+    if offsets is None or FORMAT not in offsets:
+        return None
+    known = json.loads(offsets)
+    told = known.values() if isinstance(known, dict) else known
+    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)
+
+
 @contextmanager
 def seen_by(spark: SparkSession, epoch: int, binding: Binding | None) -> Iterator[None]:
     """Within the block, Spark's tasks read the versions that an epoch saw; what they contribute is not counted."""
