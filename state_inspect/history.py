@@ -105,9 +105,10 @@ class History:
         """Which version of each shared variable each captured epoch saw.
 
         Returns:
-            One row per epoch and variable, ascending: ``epoch``, ``variable``, ``version`` and ``branch`` (the query id
-            of the fork whose own version it is; empty for others). A version is an epoch of ``store["shared.<name>"]``.
-            Variables that operators only add to, or read outside of the epoch, are left out.
+            One row per epoch and variable, ascending. The columns are ``epoch``, ``variable``, ``version`` and
+            ``branch`` (the query id of the fork whose own version it is; empty for others). A version is an epoch of
+            ``store["shared.<name>"]``. Variables that operators only add to, or read outside of the epoch, are left
+            out.
 
         Example:
             >>> store["delays"].bindings()  # doctest: +SKIP

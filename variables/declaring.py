@@ -62,7 +62,7 @@ def shared(
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
-        The variable: ``.get()``, ``.set(x)``, ``.add(x)``, ``.history()``, ``.on_change(callback)``.
+        The variable, with ``.get()``, ``.set(x)``, ``.add(x)``, ``.history()`` and ``.on_change(callback)``.
 
     Raises:
         InvalidNameError, InvalidArgumentError: a part of the declaration is invalid.

@@ -30,10 +30,6 @@ class SharedVariable:
     In a notebook, it reads and sets the newest version. In an operator's Python code, it reads the version that the
     epoch is bound to, and adds to what the epoch contributes; the merged contributions are visible from the next epoch
     on. It can be used in any function that Spark sends to its Python workers.
-
-    Attributes:
-        name: its name.
-        store: the store that records its versions.
     """
 
     def __init__(
@@ -97,7 +93,7 @@ class SharedVariable:
         Do not change what it returns: a worker returns one object to all who ask. Of a map, an operator gets a view.
 
         Returns:
-            The value: None before the first (a map is empty), sets as ``frozenset``, structs and maps as ``dict``; of
+            The value; None before the first (a map is empty), sets as ``frozenset``, structs and maps as ``dict``; of
             the merge ``average`` the mean, of ``moments`` a dict of ``n``, ``mean`` and ``variance`` (of the
             population), of ``regression`` the list of intercept and coefficients, of ``hll`` an estimate, of ``kll`` a
             dict of ``n``, ``min``, ``max``, ``p50``, ``p90`` and ``p99``.
@@ -209,7 +205,7 @@ class SharedVariable:
         """All versions that the store keeps.
 
         Returns:
-            One row per version, ascending: ``version``, ``value`` (not for maps: ask
+            One row per version, ascending. The columns are ``version``, ``value`` (not for maps: ask
             ``store["shared.<name>"].key_history``), ``kind`` (``init``, ``set`` or ``merge``), ``by`` (who set it, or
             the id of the query), ``epoch`` (whose contributions are merged), ``contributions`` (from how many tasks)
             and ``at``.
