@@ -104,15 +104,6 @@ def is_binding(offset: str | None) -> bool:
     return offset is not None and offset.startswith(f'{{"{FORMAT}"')
 
 
-def binding_in_manifest(offsets: str | None) -> Binding | None:
-    """The binding in what the manifest says of an epoch's offsets; None if there is none."""
-    if offsets is None or FORMAT not in offsets:
-        return None
-    known = json.loads(offsets)
-    told = known.values() if isinstance(known, dict) else known
-    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)
-
-
 def binding_in_log(text: str) -> Binding | None:
     """The binding in the text of ``offsets/N``, of either version; None if there is none."""
     lines = text.splitlines()[2:]
