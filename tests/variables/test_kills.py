@@ -46,7 +46,7 @@ TESTS = Path(__file__).parents[1]
 SEED = int(os.environ.get("STREAMSTATE_KILLS_SEED", "29"))
 LONGEST = 300
 """Seconds until the process must have come to where it is killed."""
-SETS = 0.4
+SETS = 1.0
 """Seconds between two sets of ``limit``."""
 
 
