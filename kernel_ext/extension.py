@@ -19,6 +19,7 @@ from streamstate.magics.statesql import STATESQL
 from streamstate.magics.stream_cell import STREAM_CELL
 from streamstate.magics.stream_line import STREAM_LINE
 from streamstate.running import ACTIVE
+from streamstate.snapshots.bindings import SHARED as SHARED_VARIABLES
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -73,8 +74,8 @@ class Extension:
         self._unregister()
         stopped = [running.name for running in self.notebook.running.values() if running.state in ACTIVE]
         problems = self.notebook.close()
-        if "streamstate.widgets.view" in sys.modules:  # if not, no view was ever open
-            sys.modules["streamstate.widgets.view"].close_all()
+        if "streamstate.widgets.live.hosts" in sys.modules:  # if not, no view was ever open
+            sys.modules["streamstate.widgets.live.hosts"].hang_up()
         if stopped:
             print(f"Stopped: {', '.join(stopped)}. The Spark session stays.")
         for line in problems:
@@ -128,12 +129,17 @@ def _diff_view(views: Any, diff: Any) -> object:
     return views.DiffView(a, diff.a, diff.b, diff.table, other=b)
 
 
+def _history_view(views: Any, history: Any) -> object:
+    is_variable = history.name.startswith(f"{SHARED_VARIABLES}.")
+    return views.VariableView(history) if is_variable else views.Timeline(history)
+
+
 # The views that public objects show at the end of a notebook's cell; in a terminal they are shown as text. The objects
 # do not know about notebooks, and are named here, so that the engines that read state are not loaded for them. Each
 # function is called with the package of the views and the object.
 _VIEWS: dict[tuple[str, str], Callable[[Any, Any], object]] = {
     ("streamstate.state_inspect.store", "Store"): lambda views, store: views.StoreOverview(store),
-    ("streamstate.state_inspect.history", "History"): lambda views, history: views.Timeline(history),
+    ("streamstate.state_inspect.history", "History"): _history_view,
     ("streamstate.state_inspect.snapshot", "Snapshot"): lambda views, snapshot: views.StateBrowser(
         snapshot.history, epoch=snapshot.epoch
     ),
@@ -143,6 +149,7 @@ _VIEWS: dict[tuple[str, str], Callable[[Any, Any], object]] = {
     ("streamstate.state_inspect.differences.diff", "Diff"): _diff_view,
     ("streamstate.state_inspect.branches.comparison", "Comparison"): lambda views, found: views.ComparisonView(found),
     ("streamstate.replay.replay", "Replay"): lambda views, replay: views.ComparisonView(replay.comparison),
+    ("streamstate.variables.shared_variable", "SharedVariable"): lambda views, variable: views.VariableView(variable),
     ("streamstate.replay.debugging.session", "DebugSession"): lambda views, session: views.Debugger(session),
 }
 

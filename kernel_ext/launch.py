@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.restart_policy import BackOff
@@ -43,19 +44,26 @@ class Sink:
 
     format: str
     path: str | None = None
+    function: Callable[[DataFrame, int], object] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Sink:
-        """``noop``, ``memory``, ``console`` or ``FORMAT:PATH``."""
-        if text in ("noop", "memory", "console"):
-            return cls(text)
-        if match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", text):
+    def parse(cls, given: str | Callable[[DataFrame, int], object]) -> Sink:
+        """``noop``, ``memory``, ``console``, ``FORMAT:PATH``, or a function for ``foreachBatch``."""
+        if callable(given):
+            return cls("foreachBatch", function=given)
+        if given in ("noop", "memory", "console"):
+            return cls(given)
+        if isinstance(given, str) and (match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", given)):
             return cls(match[1], match[2])
         raise InvalidArgumentError(
-            f"Invalid sink {text!r}.\n"
+            f"Invalid sink {given!r}.\n"
             "Sinks: noop (discard the results), memory (a table named after the query), console (the server's "
             "output), or FORMAT:PATH such as parquet:out/delays."
         )
+
+    def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Direct a writer to the sink."""
+        return writer.format(self.format) if self.function is None else writer.foreachBatch(self.function)
 
     def check(self, mode: str) -> None:
         """Refuse an output mode that the sink does not support."""
@@ -120,7 +128,7 @@ class Launch:
         """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException
 
-        writer = self.frame.writeStream.queryName(self.name).format(self.sink.format).outputMode(self.mode)
+        writer = self.sink.attach(self.frame.writeStream.queryName(self.name)).outputMode(self.mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self.trigger is not None:
             writer = writer.trigger(**trigger_options(self.trigger))

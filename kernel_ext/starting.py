@@ -44,7 +44,7 @@ def start(
     checkpoint: str | os.PathLike[str] | None = None,
     mode: str = "update",
     trigger: str | None = None,
-    sink: str = "noop",
+    sink: str | Callable[[DataFrame, int], object] = "noop",
     every: Every = 1,
     partitions: int | None = None,
     restart: BackOff | None = None,
@@ -64,7 +64,8 @@ def start(
         checkpoint: the query's checkpoint; by default a directory beside the store.
         mode: the output mode: "update", "append" or "complete".
         trigger: an interval such as "500ms", "1s" or "5m"; "available-now"; "once"; by default as data arrives.
-        sink: "noop", "memory", "console" or "FORMAT:PATH".
+        sink: "noop", "memory", "console", "FORMAT:PATH", or a function of an epoch's rows and its number, as Spark's
+            ``foreachBatch`` takes.
         every: capture once this many epochs are waiting, or once this much time has passed (a ``timedelta``, or text
             such as "10s").
         partitions: the number of state partitions of a new query.
@@ -109,7 +110,9 @@ def start(
     return start_launch(launch, path, STARTED, every=every, storage_options=storage_options)
 
 
-def check_options(name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str) -> None:
+def check_options(
+    name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str | Callable[[DataFrame, int], object]
+) -> None:
     """Check everything that can be checked without the frame."""
     check_name(name)
     trigger_options(trigger)

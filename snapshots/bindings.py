@@ -110,16 +110,26 @@ def binding_in_log(text: str) -> Binding | None:
     return binding_in(line[line.find("{") :] if not line.startswith("{") else line for line in lines)
 
 
+def binding_in_manifest(offsets: str | None) -> Binding | None:
+    """The binding in what a manifest says of an epoch's offsets; None if there is none."""
+    if offsets is None or FORMAT not in offsets:
+        return None
+    known = json.loads(offsets)
+    told = known.values() if isinstance(known, dict) else known
+    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)
+
+
 @contextmanager
-def seen_by(spark: SparkSession, checkpoint: str, query: str, epoch: int, binding: Binding | None) -> Iterator[None]:
+def seen_by(spark: SparkSession, epoch: int, binding: Binding | None) -> Iterator[None]:
     """Within the block, Spark's tasks read the versions that an epoch saw; what they contribute is not counted."""
     if binding is None:
         yield
         return
-    names = tuple(sorted(binding.versions))
-    told = {"checkpoint": checkpoint, "query": query, "number": AGAIN, "transport": binding.at, "variables": names}
+    # Spark may have purged the epoch's offsets, so the binding is sent along; it also tells queries apart.
+    bound = json.dumps(binding.offset())
+    told = {"checkpoint": "", "query": bound, "number": AGAIN, "transport": binding.at, "bindings": "", "bound": bound}
     context = spark.sparkContext
-    properties = {RUN: json.dumps({**told, "bindings": ""}), EPOCH: str(epoch)}
+    properties = {RUN: json.dumps({**told, "variables": sorted(binding.versions)}), EPOCH: str(epoch)}
     before = {name: context.getLocalProperty(name) for name in properties}
     for name, value in properties.items():
         context.setLocalProperty(name, value)

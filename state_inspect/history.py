@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, choices
-from streamstate.snapshots.bindings import FORMAT, Binding, binding_in
+from streamstate.snapshots.bindings import binding_in_manifest
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
@@ -116,7 +115,7 @@ class History:
         rows = [
             (entry.epoch, name, version.number, version.branch)
             for entry in self._recorded.entries()
-            if entry.captured and (binding := _binding(entry.offsets)) is not None
+            if entry.captured and (binding := binding_in_manifest(entry.offsets)) is not None
             for name, version in binding.versions.items()
             if version is not None and version.number is not None
         ]
@@ -657,12 +656,3 @@ class History:
 
 def _table_list(tables: str | Sequence[str] | None) -> Sequence[str] | None:
     return [tables] if isinstance(tables, str) else tables
-
-
-def _binding(offsets: str | None) -> Binding | None:
-    """The binding in what the manifest says of an epoch's offsets."""
-    if offsets is None or FORMAT not in offsets:
-        return None
-    known = json.loads(offsets)
-    told = known.values() if isinstance(known, dict) else known
-    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from hypothesis import settings
 from input_files import in_turn
 from no_spark import without_spark
 from recorded.unpacked import CURRENT, unpacked
@@ -22,6 +23,11 @@ from streamstate.state_inspect import recorded_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from streamstate.variables.source import (
     BRANCH,
     CHECKPOINT,
     DECLARED,
+    PARENT,
     SERVED,
     TRANSPORT,
     SharedSource,
@@ -74,6 +75,7 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
     options = {
         CHECKPOINT: checkpoint,
         BRANCH: branch_of(checkpoint, spark),
+        PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
         SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
         DECLARED: declared_option([variable.declaration for variable in variables]),
@@ -86,6 +88,11 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
 def branch_of(checkpoint: str, spark: SparkSession) -> str:
     """The branch of a fork, which is its query id; empty for a query that is no fork."""
     return "" if forked_from(checkpoint, spark) is None else Checkpoint(checkpoint, spark).query_id
+
+
+def _parent(checkpoint: str, spark: SparkSession) -> str:
+    record = forked_from(checkpoint, spark)
+    return "" if record is None else f"{record.epoch}/{_plain(record.parent)}"
 
 
 def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:

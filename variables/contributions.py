@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+
+from streamstate.errors import VariableError
 from streamstate.variables.transports.transport import Transport
 from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
@@ -111,8 +114,14 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
         run = run_of(transport, query, epoch)
         counted = _counted(made for made in staged if made.epoch == epoch and made.run == run)
         if counted:
-            contribution = _merged(log, transport.get_all(group, [made.name for made in counted]))
-            log.merge(query, epoch, contribution, len(counted))
+            try:
+                contribution = _merged(log, transport.get_all(group, [made.name for made in counted]))
+                log.merge(query, epoch, contribution, len(counted))
+            except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+                raise VariableError(
+                    f"What epoch {epoch} contributed to {log.name} cannot be merged into its value: {error}\n"
+                    f"Set it to a value into which it can, {log.name}.set(…), then start the query again."
+                ) from error
     transport.remove(group, [made.name for made in staged])
 
 

@@ -160,22 +160,32 @@ class Declaration:
 
     @classmethod
     def from_text(cls, text: str, function: Function | None = None, store: str = "") -> Declaration:
-        """A declaration from JSON; its first value is in version 0, not here."""
-        known = json.loads(text)
-        del known["init"]
-        known["type"] = declared_type(known["type"])
-        return cls(**known, function=function, store=store)
+        """A declaration from JSON; its first value is in version 0, not here.
+
+        Raises:
+            VariableError: it is damaged.
+        """
+        try:
+            known = json.loads(text)
+            del known["init"]
+            known["type"] = declared_type(known["type"])
+            made = cls(**known, function=function, store=store)
+            check_variable_name(made.name)
+            check_variable_name(f"v{made.identity}")  # both are parts of a folder's name
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise VariableError(
+                f"A declaration of a shared variable in {store or 'the store'} is damaged: {text[:80]!r}.\n"
+                "Restore the store's table _variables/_declarations from a backup."
+            ) from error
+        return made
 
     def differences(self, text: str) -> list[str]:
         """How it differs from a declaration in JSON, a line each."""
         here, there = json.loads(self.text()), json.loads(text)
         del here["identity"]
-        return [f"{key}: {there[key]!r} there, {here[key]!r} here" for key in here if here[key] != there.get(key)]
-
-
-def identity_in(text: str) -> str:
-    """The identity of the variable that a declaration in JSON made."""
-    return str(json.loads(text)["identity"])
+        # As text: not a number is not equal to itself.
+        different = [key for key in here if json.dumps(here[key]) != json.dumps(there.get(key))]
+        return [f"{key}: {there.get(key)!r} there, {here[key]!r} here" for key in different]
 
 
 def _is_plain(merge: Merge) -> bool:

@@ -75,7 +75,7 @@ def as_stored(value: Any, arrow: pa.DataType, what: str) -> Any:
     if isinstance(value, bool) != pa.types.is_boolean(arrow) and not pa.types.is_nested(arrow):
         raise _not_a(value, what)
     try:
-        return pa.scalar(_plain(value), arrow).as_py(maps_as_pydicts="strict")
+        return pa.scalar(_plain(value, arrow), arrow).as_py(maps_as_pydicts="strict")
     except (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError) as error:
         raise _not_a(value, what) from error
 
@@ -86,11 +86,32 @@ def _not_a(value: Any, what: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"Invalid value {shown} of type {type(value).__name__}: {what}.")
 
 
-def _plain(value: Any) -> Any:
-    """Sets as lists and maps as pairs, at any depth, which is what Arrow takes."""
+def _plain(value: Any, arrow: pa.DataType) -> Any:
+    """Sets as lists at any depth, which is what Arrow takes, and an error for what Arrow would leave out or guess."""
     if isinstance(value, (set, frozenset)):
-        return list(value)
+        value = list(value)
+    if isinstance(value, datetime.datetime) and pa.types.is_timestamp(arrow):
+        if (value.tzinfo is None) != (arrow.tz is None):
+            raise ValueError("a timestamp has a zone, a timestamp_ntz has none")
+    elif pa.types.is_struct(arrow) and isinstance(value, Mapping):
+        if unknown := value.keys() - {field.name for field in arrow}:
+            raise KeyError(*unknown)
+        return {field.name: _plain(value.get(field.name), field.type) for field in arrow}
+    elif pa.types.is_list(arrow) and isinstance(value, list):
+        return [_plain(item, arrow.value_type) for item in value] if _is_open(arrow.value_type) else value
+    elif pa.types.is_map(arrow) and isinstance(value, Mapping):
+        if _is_open(arrow.item_type):
+            return [(key, _plain(item, arrow.item_type)) for key, item in value.items()]
+    elif (pa.types.is_integer(arrow) and isinstance(value, float)) or (
+        pa.types.is_nested(arrow) and isinstance(value, (str, bytes))
+    ):
+        raise TypeError("it would be cut, or taken apart")
     return value
+
+
+def _is_open(arrow: pa.DataType) -> bool:
+    """Whether values of a type have to be looked at before Arrow takes them."""
+    return bool(pa.types.is_nested(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_integer(arrow))
 
 
 def declared_type(given: Any) -> DeclaredType:
@@ -117,7 +138,7 @@ def _parsed(text: str) -> tuple[str, pa.DataType]:
     try:
         tree = exp.DataType.build(text, dialect="spark")
         return tree.sql(dialect="spark").lower(), _arrow(tree)
-    except (SqlglotError, KeyError, ValueError, IndexError, AttributeError) as error:
+    except (SqlglotError, KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise InvalidArgumentError(f"Invalid type {text!r}.\nExpected a type such as {_SPELLED}.") from error
 
 

@@ -12,10 +12,11 @@ from streamstate.snapshots.declared_variables import DeclaredVariable, DeclaredV
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.registry import check_store
-from streamstate.variables.declaration import Declaration, Function, check_variable_name, identity_in
+from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.recorded_versions import VersionRecorder
 from streamstate.variables.shared_variable import SharedVariable, whoami
 from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import INIT
 
 # The users' merge functions that were given in this process: forks and steps find the variables by their names.
@@ -86,11 +87,14 @@ def shared(
     found = next((variable for variable in known.values() if variable.name.casefold() == name.casefold()), None)
     if found is None:
         address = _address(path, transport)
-        transport_at(address).names("log")  # raises if it cannot be reached, before anything is written
+        # Both raise before anything is written: if it cannot be reached, and if the value is too large.
+        transport_at(address).names("log")
+        encoded_contribution(made.first_state, made)
         declare(layout, DeclaredVariable(name, made.text(), "" if transport is None else address))
         found = DeclaredVariables(layout).all()[name]
     if found.name != name:
         raise VariableConflictError(f"{path} has a variable {found.name!r}, whose name differs only in case.")
+    declared = Declaration.from_text(found.declaration)
     if differences := made.differences(found.declaration):
         listed = "\n  ".join(differences)
         raise VariableConflictError(
@@ -98,7 +102,7 @@ def shared(
         )
     if transport is not None and found.transport not in ("", _address(path, transport)):
         raise VariableConflictError(f"{name} was declared with transport={found.transport!r}.\nLeave transport out.")
-    return _attached(replace(made, identity=identity_in(found.declaration)), found, path, storage_options)
+    return _attached(replace(made, identity=declared.identity), found, path, storage_options)
 
 
 def declared_variable(
@@ -112,7 +116,7 @@ def declared_variable(
     known = DeclaredVariables(Layout.at(store, storage_options)).all()
     if name not in known:
         raise UnknownVariableError.among("shared variable", name, known, where=f"in {store}")
-    made = Declaration.from_text(known[name].declaration, function or _functions.get((store, name)))
+    made = Declaration.from_text(known[name].declaration, function or _functions.get((store, name)), store)
     return _attached(made, known[name], store, storage_options)
 
 

@@ -41,6 +41,7 @@ class Run:
         bindings: by which address tasks ask for the offset log; empty: they read it themselves.
         variables: the names of the variables.
         keys: what they are called by in the transport.
+        bound: the binding itself, of an epoch that is only looked at again.
     """
 
     checkpoint: str
@@ -50,6 +51,7 @@ class Run:
     bindings: str
     variables: tuple[str, ...]
     keys: tuple[str, ...] = ()
+    bound: str = ""
 
     def text(self) -> str:
         """The value of the local property."""
@@ -69,6 +71,8 @@ class Run:
 
 @functools.lru_cache(maxsize=64)
 def _binding(run: Run, epoch: int) -> Binding:
+    if run.bound:
+        return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
         data = transport_at(run.bindings).get(BINDINGS, f"{epoch}/{run.checkpoint}")
     else:

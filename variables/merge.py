@@ -61,7 +61,9 @@ class Merge:
 
 
 def added(a: Any, b: Any) -> Any:
-    """Numbers, or the elements of lists and the fields of structs one by one."""
+    """Numbers, or the elements of lists and the fields of structs one by one; what is missing adds nothing."""
+    if a is None or b is None:
+        return b if a is None else a
     if isinstance(a, dict):
         return {key: added(a[key], b[key]) for key in a}
     if isinstance(a, list):

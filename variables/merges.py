@@ -76,7 +76,17 @@ def _last(_a: Any, b: Any) -> Any:
     return b
 
 
-_SIMPLE: dict[str, Callable[[Any, Any], Any]] = {"last": _last, "sum": added, "min": min, "max": max}
+def _min(a: Any, b: Any) -> Any:
+    """The smaller one; what is missing is neither."""
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _max(a: Any, b: Any) -> Any:
+    """The larger one; what is missing is neither."""
+    return b if a is None else a if b is None else max(a, b)
+
+
+_SIMPLE: dict[str, Callable[[Any, Any], Any]] = {"last": _last, "sum": added, "min": _min, "max": _max}
 _OTHER: dict[str, tuple[type[Merge], Callable[[Any, Any], Any], str]] = {
     "average": (Average, added, "double"),
     "moments": (Moments, moments, "struct<n: bigint, mean: double, variance: double>"),
@@ -155,6 +165,8 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
             raise
         except Exception as error:
             raise InvalidArgumentError(f"The merge of {name} fails for {a!r} and {b!r}: {error!r}.") from error
+        if ab is None or left is None:
+            raise InvalidArgumentError(f"Invalid result None of merge({a!r}, {b!r}): {what}.")
         if not same(ab, ba):
             raise InvalidArgumentError(
                 f"The merge of {name} is not commutative: merge({a!r}, {b!r}) is {ab!r}, the other way round {ba!r}.\n"

@@ -76,6 +76,11 @@ class SharedVariable:
         return self._transport
 
     @property
+    def storage_options(self) -> Mapping[str, str] | None:
+        """What reaches its store, for parts of streamstate that read that."""
+        return self._options
+
+    @property
     def log(self) -> VersionLog:
         """Its versions, for parts of streamstate that read them directly."""
         if self._log is None:

@@ -16,8 +16,9 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from streamstate.snapshots.bindings import FORMAT, Binding, Version
+from streamstate.snapshots.bindings import FORMAT, Binding, Version, binding_in_log
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of
@@ -28,8 +29,10 @@ from streamstate.variables.version_log import VersionLog
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-CHECKPOINT, BRANCH, TRANSPORT, SERVED, DECLARED = "checkpoint", "branch", "transport", "served", "declared"
-"""The options: the query's checkpoint, a fork's branch, the transport, who reads a remote checkpoint, the variables."""
+CHECKPOINT, BRANCH, PARENT = "checkpoint", "branch", "parent"
+"""Options: the query's checkpoint; of a fork, its branch, and the epoch and the checkpoint that it was forked from."""
+TRANSPORT, SERVED, DECLARED = "transport", "served", "declared"
+"""Options: the transport, who reads a remote checkpoint, and the variables."""
 
 
 def declared_option(declarations: Sequence[Declaration]) -> str:
@@ -57,7 +60,7 @@ class SharedSource(DataSource):
     def streamReader(self, schema: StructType) -> SharedReader:  # noqa: N802 (Spark's)
         """What binds epochs to versions."""
         declarations = declared_in(self.options[DECLARED])
-        options = {name: self.options[name] for name in (CHECKPOINT, BRANCH, TRANSPORT, SERVED)}
+        options = {name: self.options[name] for name in (CHECKPOINT, BRANCH, PARENT, TRANSPORT, SERVED)}
         return SharedReader(declarations, options)
 
 
@@ -102,12 +105,23 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         head = log.head()
         if branch and head < 0:
-            return start
+            return self._of_the_original(log, committed, start)
         if head < 0:
             raise log.gone(0)
         if start is not None and start.branch == branch and start.number is not None and head < start.number:
             raise log.gone(start.number)
         return Version(head, branch)
+
+    def _of_the_original(self, log: VersionLog, committed: int, start: Version | None) -> Version | None:
+        """What a fork's first own epoch is bound to: what the original's next one was, or else the newest version."""
+        epoch, _, path = self._options[PARENT].partition("/")
+        if start is None or not path or int(epoch) != committed:
+            return start
+        text = offsets_of(self._options[SERVED], path, committed + 1)
+        if text is None:
+            return Version(log_of(log.declaration, self._options[TRANSPORT], start.branch).head(), start.branch)
+        binding = binding_in_log(text)
+        return start if binding is None else binding.versions.get(log.name) or start
 
     @functools.cached_property
     def _query(self) -> str:
@@ -126,20 +140,40 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def take_in_branch(log: VersionLog, query: str, committed: int, start: Version | None) -> None:
-    """Merge what a query's epochs contributed: in a fork into its own branch, which begins at what it is bound to."""
-    if log.branch and log.head() < 0:
+    """Merge what a query's epochs contributed: in a fork into its own branch, onto the version that it was bound to."""
+    if log.branch:
         if not log.transport.names(stage_group(log.declaration.key, query)):
             return
-        begin_branch(log, start)
+        if log.head() < 0:
+            begin_branch(log, start)
+        elif start is not None and start.branch != log.branch:  # it was stepped, and bound to what the original was
+            _, state = _origin(log, start)
+            if log.state(log.head()) != state:
+                log.set(state, "fork", None)
     take_in(log, query, committed)
 
 
 def begin_branch(log: VersionLog, start: Version | None) -> None:
     """Begin a fork's own versions of a variable with the one that it is bound to, or with the newest."""
+    number, state = _origin(log, start)
+    log.begin(state, number=number, by="fork")
+
+
+def _origin(log: VersionLog, start: Version | None) -> tuple[int, Any]:
+    """The number and the state of the version of another branch that a fork is bound to, or of the newest."""
     origin = log_of(log.declaration, log.transport.address, start.branch if start is not None else "")
     number = start.number if start is not None and start.number is not None else origin.head()
     state = origin.state(number)
-    log.begin(dict(state) if isinstance(state, dict) else state, number=number, by="fork")
+    return number, dict(state) if isinstance(state, dict) else state
+
+
+def offsets_of(served: str, checkpoint: str, epoch: int) -> str | None:
+    """An epoch's offset log; None if there is none."""
+    if served:
+        data = transport_at(served).get(BINDINGS, f"{epoch}/{checkpoint}")
+    else:
+        data = LocalFiles().content(f"{checkpoint}/offsets/{epoch}")
+    return None if data is None else data.decode()
 
 
 def newest_committed(served: str, checkpoint: str) -> int:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview.model import StoreOverview
     from streamstate.widgets.timeline.model import Timeline
+    from streamstate.widgets.variables.model import VariableView
+    from streamstate.widgets.variables.slider import VariableSlider
     from streamstate.widgets.view import View, close_all, link
 
 __all__ = [
@@ -42,6 +44,8 @@ __all__ = [
     "StateBrowser",
     "StoreOverview",
     "Timeline",
+    "VariableSlider",
+    "VariableView",
     "View",
     "close_all",
     "link",
@@ -58,6 +62,8 @@ _HOMES = {
     "StateBrowser": "browser.model",
     "StoreOverview": "overview.model",
     "Timeline": "timeline.model",
+    "VariableSlider": "variables.slider",
+    "VariableView": "variables.model",
     **dict.fromkeys(["View", "close_all", "link"], "view"),
 }
 

@@ -86,6 +86,15 @@ PAGES = {
             *("replay", "Replay", "debug", "DebugSession"),
         ),
     ),
+    "variables": Page(
+        "Shared variables",
+        "Values that operators share with each other and with the notebook, a version per epoch.",
+        (
+            *("shared", "SharedVariable", "shared_column"),
+            f"{_CORE}.variables.notifications.Change",
+            f"{_CORE}.variables.notifications.Subscription",
+        ),
+    ),
     "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "Divergence")),
     "determinism": Page(
         "Determinism",

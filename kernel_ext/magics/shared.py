@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
@@ -13,11 +15,17 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:
+    from streamstate.variables.declared_types import DeclaredType
     from streamstate.variables.shared_variable import SharedVariable
 
 _MERGES = ("last", "sum", "min", "max", "union", "append(1000)", "average", "moments", "regression", "hll", "kll")
 _TYPES = ("double", "bigint", "counter", "string", "set<string>", "list<string>", "map<string,double>")
 _SHOWN = 60
+_TIMES: dict[str, Any] = {
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+}
 
 
 def _parser() -> MagicParser:
@@ -26,13 +34,19 @@ def _parser() -> MagicParser:
         "Show, set or declare the variables that operators share with the notebook.\n\n"
         "Without a name, list the variables of the store. A value is written as JSON; plain text is a string.",
         epilog="Examples:\n  %shared\n  %shared limit --type double --init 60\n  %shared limit 45\n  %shared limit\n"
-        "  %shared limit --slider 0 120\n  %shared limit --history\n"
+        "  %shared limit --slider 0 120 --query delays\n  %shared limit --history\n"
         "  %shared alerts --type list<string> --merge append(100) --access write-mostly",
     )
     parser.add("name", metavar="NAME", nargs="?", completes="shared", help="a variable")
     parser.add("value", metavar="VALUE", nargs="?", help="set it: 45, '[1, 2]', '{\"HA\": 3}', UA")
     parser.add("--history", action="store_true", help="show all versions")
     parser.add("--slider", metavar=("MIN", "MAX"), nargs=2, type=_number, help="a slider that sets a number")
+    parser.add(
+        "--query",
+        metavar="QUERY",
+        completes="query",
+        help="with --slider: say from which epoch on this query saw what was set",
+    )
     parser.add("--type", metavar="TYPE", suggestions=_TYPES, help="declare it, with a type of Spark's SQL")
     parser.add("--init", metavar="VALUE", help="its first value, with --type")
     parser.add("--merge", metavar="HOW", suggestions=_MERGES, help="how contributions are merged (default: last)")
@@ -63,13 +77,14 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
         return found
     notebook.assign(args.output, variable)
     if args.value is not None:
-        version = variable.set(_value(args.value))
+        version = variable.set(_value(args.value, variable.declaration.type))
         print(f"{args.name} is {_text(variable.get())} from the next epoch that begins (version {version}).")
         return None
     if args.slider is not None:
         from streamstate import widgets
 
-        return widgets.VariableSlider(variable, *args.slider)
+        query = None if args.query is None else notebook.running.get(args.query) or notebook.open(store)[args.query]
+        return widgets.VariableSlider(variable, *args.slider, query=query)
     if args.type is not None:
         print(f"{args.name} is declared: {variable.declaration.type.text}, {_text(variable.get())}.")
         return None
@@ -77,10 +92,13 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
 
 
 def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | None) -> SharedVariable:
+    from streamstate.variables.declared_types import declared_type
     from streamstate.variables.declaring import declared_variable, shared
 
     given = {
-        "init": None if args.init is None else _value(args.init),
+        "init": None
+        if args.init is None
+        else _value(args.init, None if args.type is None else declared_type(args.type)),
         "merge": args.merge,
         "consistency": args.consistency,
         "access": args.access,
@@ -111,11 +129,19 @@ def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | Non
     return SummaryTable(columns, rows, empty=empty, caption="Shared variables")
 
 
-def _value(text: str) -> Any:
+def _value(text: str, declared: DeclaredType | None) -> Any:
+    """A value as it is written: JSON, or else text; of a string, whatever is no JSON string is the text itself."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return text
+        value = text
+    kind = None if declared is None else declared.text
+    if kind == "string":
+        return value if value is None or isinstance(value, str) else text
+    if isinstance(value, str) and kind in _TIMES:
+        with contextlib.suppress(ValueError):
+            return _TIMES[kind](value)
+    return value
 
 
 def _number(text: str) -> float:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
@@ -89,8 +88,7 @@ class EpochInput:
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
         binding = binding_in(offsets_of(self._query, self._checkpoint, self._epoch).values())
-        path = str(local_path(self._checkpoint.path) or self._checkpoint.path)
-        return seen_by(self._planned.spark, path, self._checkpoint.query_id, self._epoch, binding)
+        return seen_by(self._planned.spark, self._epoch, binding)
 
     @property
     def lowest(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from streamstate.snapshots.bindings import binds
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock
@@ -212,6 +213,8 @@ class _Carrier:
     def _leaf(self, node: Any) -> tuple[Any, list[Any]]:
         for at, (leaf, batch) in enumerate(self._batches):
             if leaf.equals(node):
+                if binds(leaf):
+                    return batch, []
                 row = self._alias(self._struct.create(self._list(each(batch.output()))), f"{SOURCE}{at}")
                 return self._plans.Project(self._list([*each(batch.output()), row]), batch), [row.toAttribute()]
         return node, []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, choices
+from streamstate.snapshots.bindings import binding_in_manifest, seen_by
 from streamstate.snapshots.query_plans.plan_record import TablePlan
 from streamstate.snapshots.query_plans.plan_table import Plans
 from streamstate.snapshots.query_plans.planned_here import planned_here
@@ -16,6 +19,9 @@ from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RESULT = "result"
 """What the rows that a query returns are called, as a table; those of a side of a join are ``op0_left.result``."""
@@ -185,11 +191,18 @@ def filled_with_spark(
     result = SparkResult(planned, plan, name)
     if result.why_not():
         return None
-    with spark_errors():
+    with spark_errors(), _as_then(query, planned.spark, epoch):
         rows = frame_of(planned.spark, query.index.query(table.at(epoch)).cast(schema))
         values = [column for column in schema.names if column not in table.key_columns]
         found = to_arrow(result.beside_keys(rows, stored_keys(table.key_columns), values, wanted))
     return FilledTable(query.index, table, columns, found, epoch)
+
+
+def _as_then(query: RecordedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:
+    """Within the block, what Spark runs sees the versions of shared variables that an epoch saw."""
+    entry = query.known_entries.of(epoch)
+    binding = None if entry is None else binding_in_manifest(entry.offsets)
+    return seen_by(spark, epoch, binding)
 
 
 def with_results(

@@ -67,10 +67,14 @@ def test_waiting_for_a_checkpoint_ends_with_a_signal(tmp_path: Path) -> None:
 def test_neither_spark_nor_pandas_is_loaded(checkpoint: Path, tmp_path: Path, command: str) -> None:
     """They would take a second to start with, and 100 MiB for good."""
     program = f"""
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from streamstate.command_line import main
+def end():
+    while not os.path.exists({str(tmp_path / "store/q/_epochs/_delta_log/00000000000000000002.json")!r}):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
 if {command!r} == "follow":
-    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Thread(target=end, daemon=True).start()
 status = main([{command!r}, {str(checkpoint)!r}, {str(tmp_path / "store")!r}, "--name", "q"])
 print(status, sorted({{"pandas", "pyspark", "py4j"}} & set(sys.modules)))
 """

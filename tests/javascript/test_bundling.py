@@ -10,7 +10,8 @@ import pytest
 from streamstate.widgets import front
 
 VIEWS = (
-    "browser", "comparison", "dashboard", "debugger", "diffs", "key_life", "late_rows", "overview", "page", "timeline"
+    "browser", "charts_and_words", "comparison", "dashboard", "debugger", "diffs", "key_life", "overview", "page",
+    "timeline",
 )  # fmt: skip
 HOSTS = ("panel_host", "widget_host")
 

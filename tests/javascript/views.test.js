@@ -8,7 +8,7 @@ import { hintFor, titleOf } from "../../widgets/front/page.js";
 import { isLight, parametersOf } from "../../widgets/front/plots.js";
 import { columnsShown } from "../../widgets/front/row_controls.js";
 import { whyEmpty } from "../../widgets/front/rows.js";
-import { measured, pointNotes, pointsOf, selectionOf } from "../../widgets/front/timeline.js";
+import { measured, pointNotes, pointsOf, selectionOf, settingsIn } from "../../widgets/front/timeline.js";
 import { lengthOf } from "../../widgets/front/whole.js";
 import { statusOf, whyButton } from "../../widgets/front/why.js";
 
@@ -98,6 +98,18 @@ test("timeline: a point says which epochs it stands for", () => {
   const point = { first: 3, last: 5, captured: true, gaps: 1, committed: "12:00", run: null };
   assert.deepEqual(pointNotes(point), ["epochs 3–5", "1 of them gaps", "committed 12:00"]);
   assert.match(pointNotes({ first: 4, last: 4, captured: false })[1], /^a gap/);
+});
+
+test("timeline: a point says what shared variables were set to in its epochs", () => {
+  const marks = [
+    { kind: "restart", epoch: 3.5 },
+    { kind: "variable", epoch: 3.5, text: "limit = 45" },
+    { kind: "variable", epoch: 5.5, text: "limit = 60" },
+  ];
+  assert.deepEqual(settingsIn(marks, { first: 4, last: 4 }), ["limit = 45"]);
+  assert.deepEqual(settingsIn(marks, { first: 3, last: 6 }), ["limit = 45", "limit = 60"]);
+  const point = { first: 4, last: 4, captured: true, committed: "12:00" };
+  assert.deepEqual(pointNotes(point, ["limit = 45"]), ["epoch 4", "limit = 45", "committed 12:00"]);
 });
 
 test("timeline: one typed epoch selects it, two an interval, and none clears the selection", () => {

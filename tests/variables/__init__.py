@@ -1,4 +1,4 @@
-"""Tests of shared variables: their versions and contributions, and queries that are killed while they use them.
+"""Shared variables: versions, contributions, kills, who can use them, and what is refused.
 
-Those of versions and contributions run over both transports, files and a real Redis server.
+Tests of versions and contributions run over both transports, files and a real Redis server.
 """

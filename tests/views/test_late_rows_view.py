@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from streamstate.widgets import LateRowsView
-from streamstate.widgets.late_rows.drawing import BINS, DELAY, LONGEST, LateRowsDrawing
+from streamstate.widgets.charts_and_words import ChartsAndWords
+from streamstate.widgets.late_rows.drawing import BINS, DELAY, LONGEST
 
 REASON = "The input of epoch 2 of q is not what it was: <b>file</b> is gone."
 
@@ -39,11 +40,11 @@ def frame(count: int = 5, *, missing: int | None = 2, drops: bool = True) -> pd.
     )
 
 
-def shown(rows: pd.DataFrame) -> LateRowsDrawing:
+def shown(rows: pd.DataFrame) -> ChartsAndWords:
     """The view's drawing."""
     view = LateRowsView(rows, query="q")
     drawn = view.model.drawing(view.selection).kept
-    assert isinstance(drawn, LateRowsDrawing)
+    assert isinstance(drawn, ChartsAndWords)
     return drawn
 
 

@@ -93,8 +93,9 @@ class FilesTransport:
                 raise unreachable(self.address, error) from error
 
     def _path(self, group: str, name: str) -> str:
-        # What a group or a name holds never leads out of the folder.
-        return f"{self.address}/{group}/{urllib.parse.quote(name, safe='')}"
+        # No name leads out of its group, and none begins with a dot.
+        quoted = urllib.parse.quote(name, safe="")
+        return f"{self.address}/{group}/{'%2E' + quoted[1:] if quoted.startswith('.') else quoted}"
 
 
 def _write_bytes(path: str, data: bytes) -> None:

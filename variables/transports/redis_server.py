@@ -33,13 +33,20 @@ class RedisTransport:
             )
         require_extra("variables")
         import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         self.address = address
         self._prefix = f"streamstate:{parts.fragment}:" if parts.fragment else "streamstate:"
         url = address.partition("#")[0].replace("valkey", "redis", 1)
         self._errors: Any = (redis.RedisError, OSError)
+        # No call is repeated: a name that was added by a call whose answer got lost would count as taken.
         self._server: Any = redis.Redis.from_url(
-            url, password=os.environ.get(PASSWORD), socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
+            url,
+            password=os.environ.get(PASSWORD),
+            socket_timeout=_TIMEOUT,
+            socket_connect_timeout=_TIMEOUT,
+            retry=Retry(NoBackoff(), 0),
         )
 
     @contextmanager

@@ -6,7 +6,7 @@ import { screen } from "./screen.js";
 import { plainHeading } from "./tables.js";
 import { duration, number } from "./words.js";
 
-const SIGN_NAMES = { gaps: "gap", restarts: "restart", forks: "fork" };
+const SIGN_NAMES = { gaps: "gap", restarts: "restart", forks: "fork", variables: "shared variable set" };
 
 // The timeline: every epoch of a query on one axis, and the place to choose one or an interval of them.
 export function render({ model, root, style }) {
@@ -34,7 +34,7 @@ export function render({ model, root, style }) {
   // The epoch under the pointer, or else the one that is selected, or else the newest.
   function drawPointed() {
     const point = surface.point();
-    const [name, ...notes] = pointNotes(point);
+    const [name, ...notes] = pointNotes(point, settingsIn(view.marks, point));
     pointed.replaceChildren(element("strong", {}, name), element("span", { class: "faint" }, notes.join(" · ")));
     measures.drawValues(view, point);
   }
@@ -62,11 +62,15 @@ export function pointsOf(columns) {
   return columns.first.map((_, i) => Object.fromEntries(fields.map(([name, values]) => [name, values[i]])));
 }
 
-export function pointNotes({ first, last, captured, gaps, committed, run }) {
+// What shared variables were set to, from an epoch of the point on.
+export const settingsIn = (marks, { first, last }) =>
+  marks.filter(({ text, epoch }) => text && first <= epoch + 0.5 && epoch + 0.5 <= last).map(({ text }) => text);
+
+export function pointNotes({ first, last, captured, gaps, committed, run }, settings = []) {
   const name = first === last ? `epoch ${last}` : `epochs ${first}–${last}`;
   if (!captured) return [name, "a gap: Spark purged it before it was captured"];
   const notes = [gaps && `${number(gaps)} of them gaps`, committed && `committed ${committed}`, run && `run ${run}`];
-  return [name, ...notes.filter(Boolean)];
+  return [name, ...settings, ...notes.filter(Boolean)];
 }
 
 // Which query, and how many of its epochs are shown.

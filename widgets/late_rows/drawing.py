@@ -1,19 +1,16 @@
-"""What the late rows view shows: sentences and plots, as JSON for a page, as text and as still HTML."""
+"""What the late rows view shows: how many rows were late, and by how much."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from streamstate.widgets.chart import CHANGED, REMOVED, Chart
-from streamstate.widgets.front import resource
+from streamstate.widgets.charts_and_words import ChartsAndWords
 from streamstate.widgets.number_text import amount, described, percent, span, unit_for
-from streamstate.widgets.still import figure
 
 BINS = 200
 """The most bars; beyond that, a bar stands for several epochs: rows are added up, of the rest the largest is shown."""
@@ -21,40 +18,11 @@ LONGEST, DELAY = "latest row", "99 % of the rows"
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class LateRowsDrawing:
-    """The late rows of some epochs: in words, and as plots on one axis of epochs."""
-
-    name: str
-    sentences: Sequence[str]
-    charts: Sequence[Chart] = ()
-
-    def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
-        return {
-            "name": self.name,
-            "sentences": list(self.sentences),
-            "charts": [chart.message() for chart in self.charts],
-        }
-
-    def text(self) -> str:
-        """The sentences."""
-        return " ".join([f"{self.name}:", *self.sentences])
-
-    def html(self) -> str:
-        """The drawing as still pictures, without scripts."""
-        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
-        pictures = "".join(figure(chart, 560) for chart in self.charts)
-        return (
-            f"<style>{resource('static.css')}</style><p><strong>{escape(self.name)}</strong></p>{paragraphs}{pictures}"
-        )
-
-
-def drawn(rows: pd.DataFrame, name: str) -> LateRowsDrawing:
+def drawn(rows: pd.DataFrame, name: str) -> ChartsAndWords:
     """The drawing of a frame of :meth:`History.late_rows`."""
     read = rows[rows["missing"].isna()]
     charts = [*_charts(rows, name)] if len(read) and read["watermark"].notna().any() else []
-    return LateRowsDrawing(name, [*_sentences(rows, read)], charts)
+    return ChartsAndWords(name, f"Late rows of {name}", [*_sentences(rows, read)], charts)
 
 
 def _sentences(rows: pd.DataFrame, read: pd.DataFrame) -> Iterator[str]:

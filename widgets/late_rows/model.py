@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.late_rows.drawing import LateRowsDrawing, drawn
+from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
+from streamstate.widgets.late_rows.drawing import drawn
 from streamstate.widgets.model import ViewModel
 from streamstate.widgets.view import View
 
@@ -21,7 +22,7 @@ class LateRowsSelection:
 class LateRowsModel(ViewModel[LateRowsSelection]):
     """Draws one frame, which never changes."""
 
-    kind = "late_rows"
+    kind = KIND
 
     def __init__(self, rows: pd.DataFrame, name: str) -> None:
         self.name = name
@@ -31,7 +32,7 @@ class LateRowsModel(ViewModel[LateRowsSelection]):
         """Always the same."""
         return 0
 
-    def view(self, selection: LateRowsSelection) -> LateRowsDrawing:
+    def view(self, selection: LateRowsSelection) -> ChartsAndWords:
         """The sentences and the plots."""
         return self._drawn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streamstate.widgets.chart import ACCENT, CHANGED, Chart
+from streamstate.widgets.chart import ACCENT, ADDED, CHANGED, Chart
 from streamstate.widgets.number_text import unit_for
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, Measure
 
@@ -35,13 +35,14 @@ def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str,
         *({"kind": "gap", "first": first, "last": last} for first, last in marks.gaps),
         *({"kind": "restart", "epoch": epoch - 0.5} for epoch in marks.restarts),
         *({"kind": "fork", "epoch": fork.epoch + 0.5} for fork in marks.forks),
+        *({"kind": "variable", "epoch": mark.epoch - 0.5, "text": mark.text} for mark in marks.variables),
     ]
 
 
 def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
     """An invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
     yield {"kind": "gap", "first": epoch, "last": epoch - 1}
-    yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork"))
+    yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork", "variable"))
 
 
 def charts(
@@ -109,6 +110,11 @@ def _layers(measure: Measure, unit: str, *, last: bool, many: bool) -> list[dict
         bars if measure.mark == "bars" else line,
         _layer("restart", {"type": "rule", "strokeDash": [3, 3]}, epoch | _unless_unseen(0.55)),
         _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, epoch | _unless_unseen(1)),
+        _layer(
+            "variable",
+            {"type": "rule", "color": ADDED, "strokeWidth": 2, "strokeDash": [2, 2]},
+            epoch | _unless_unseen(1),
+        ),
     ]
 
 

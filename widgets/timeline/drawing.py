@@ -19,6 +19,8 @@ STILL_POINTS = 80
 """The most points of a still picture, which is stored in the notebook."""
 _STILL_ROWS = 10
 """Epochs in the table of a saved notebook."""
+_NAMED = 3
+"""Settings of shared variables that the caption names; the epochs of all are marked."""
 _HINT = "Open the notebook in JupyterLab with a running kernel for a timeline that follows the query."
 
 
@@ -68,7 +70,7 @@ class TimelineDrawing:
             "marks": mark_rows(self.points, self.marks),
             "gaps": [list(run) for run in self.marks.gaps],
             "caption": list(self.caption()),
-            "legend": {kind: bool(getattr(self.marks, kind)) for kind in ("gaps", "restarts", "forks")},
+            "legend": {kind: bool(getattr(self.marks, kind)) for kind in ("gaps", "restarts", "forks", "variables")},
             "facts": list(self.facts()),
             "window": {"chosen": self.selection.window, "offered": self._windows()},
             "selected": self.selected(),
@@ -107,6 +109,9 @@ class TimelineDrawing:
         if self.marks.restarted > len(self.marks.restarts):
             yield f"The newest {len(self.marks.restarts)} of {self.marks.restarted:,} restarts are marked."
         yield from map(str, self.forks)
+        yield from map(str, self.marks.variables[-_NAMED:])
+        if len(self.marks.variables) > _NAMED:
+            yield f"Set earlier: {amount(len(self.marks.variables) - _NAMED, 'more version')}."
         shown = shown_measures(self.points)
         absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name != "rows"]
         if absent:
@@ -177,6 +182,8 @@ class TimelineDrawing:
             yield "Dashed: restarts."
         if self.marks.forks:
             yield "Orange: forks."
+        if self.marks.variables:
+            yield "Green, dotted: a shared variable was set."
 
     def _still_table(self) -> str:
         heads = ["Epoch", "Committed", *(measure.title for measure in MEASURES)]

@@ -16,6 +16,7 @@ from streamstate.snapshots.commit_times import OFFSETS
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.registry import ForkPoint
+    from streamstate.widgets.timeline.variable_marks import VariableMark
 
 Number = int | float
 
@@ -170,10 +171,24 @@ class EpochMarks:
     restarted: int = 0
     """The number of restarts."""
     forks: Sequence[ForkMark] = ()
+    variables: Sequence[VariableMark] = ()
+    """Where versions of shared variables begin that were set, at most the newest :data:`RULES`."""
 
 
-def marks(single: Sequence[EpochPoint], shown: Sequence[EpochPoint], divided: Sequence[ForkMark]) -> EpochMarks:
-    """The marks among some epochs, which are ``shown`` in bins; ``divided`` are all forks of the query."""
+def marks(
+    single: Sequence[EpochPoint],
+    shown: Sequence[EpochPoint],
+    divided: Sequence[ForkMark],
+    variables: Sequence[VariableMark] = (),
+) -> EpochMarks:
+    """The marks among some epochs, which are ``shown`` in bins.
+
+    Args:
+        single: the epochs.
+        shown: the same in bins.
+        divided: all forks of the query.
+        variables: all versions of shared variables that were set.
+    """
     # Epochs of an unknown run are skipped.
     known = [point for point in single if point.run is not None]
     restarts = [after.first for before, after in pairwise(known) if before.run != after.run]
@@ -184,6 +199,7 @@ def marks(single: Sequence[EpochPoint], shown: Sequence[EpochPoint], divided: Se
         restarts[-RULES:],
         len(restarts),
         [fork for fork in divided if first - 1 <= fork.epoch <= last],
+        [mark for mark in variables if first <= mark.epoch <= last][-RULES:],
     )
 
 

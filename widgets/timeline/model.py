@@ -12,6 +12,7 @@ from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.timeline.actions import WINDOWS, TimelineSelection, acted
 from streamstate.widgets.timeline.drawing import STILL_POINTS, TimelineDrawing
 from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points
+from streamstate.widgets.timeline.variable_marks import VariableMarks
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ class TimelineModel(ViewModel[TimelineSelection]):
         self._lock = threading.Lock()
         self._known: list[EpochPoint] = []
         self._state: object = None
+        self._variables = VariableMarks(history.recorded)
 
     def newest(self) -> object:
-        """The state of the manifest."""
-        return _state(self.history.recorded.entries())
+        """The state of the manifest, and whether versions of shared variables are missing in the store."""
+        with self._lock:
+            return _state(self.history.recorded.entries()), self._variables.state()
 
     def view(self, selection: TimelineSelection, limit: int = LIMIT) -> TimelineDrawing:
         """All measures of the epochs in the window; more than ``limit`` epochs are put into bins."""
@@ -48,7 +51,8 @@ class TimelineModel(ViewModel[TimelineSelection]):
             width = bin_width(single[0].first, single[-1].last, limit) if len(single) > limit else 1
             shown = binned(single, width)
             divided = forks(self.history.forks(), self.name)
-            return TimelineDrawing(self.name, every, shown, width, marks(single, shown, divided), divided, selection)
+            marked = marks(single, shown, divided, self._variables.all())
+            return TimelineDrawing(self.name, every, shown, width, marked, divided, selection)
 
     def acted(self, selection: TimelineSelection, action: str, value: Any, kept: Any) -> TimelineSelection:
         """The selection after an action; only captured epochs can be chosen."""
@@ -128,9 +132,9 @@ def _state(entries: Sequence[Entry]) -> object:
 class Timeline(View[TimelineSelection]):
     """Shows every epoch of a query: input rows, state rows, changes, duration, watermark lag, capture lag.
 
-    The plots share one axis of epochs, with gaps, restarts and forks marked. Hovering over an epoch shows its values,
-    a click chooses it, and dragging chooses an interval; linked views follow. New epochs appear while the query runs.
-    All numbers are also available as a table.
+    The plots share one axis of epochs, with gaps, restarts, forks and settings of shared variables marked. Hovering
+    over an epoch shows its values, a click chooses it, and dragging chooses an interval; linked views follow. New
+    epochs appear while the query runs. All numbers are also available as a table.
 
     Args:
         history: the query, ``store[name]``.

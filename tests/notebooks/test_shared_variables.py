@@ -1,0 +1,57 @@
+"""The notebook on shared variables. It asserts what it claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import streamstate as ss
+from notebooks.running import Shown, output_of, run, shows_no_noise
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
+
+
+@pytest.fixture(scope="module")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the notebook on shared variables runs."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def shared(shared_folder: Path) -> Shown:
+    """The outputs of the notebook on shared variables."""
+    return run("06_shared_variables", shared_folder)
+
+
+def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: Shown, shared_folder: Path) -> None:
+    """Each file's departures, counted with the limit of its epoch; and those that are four hours late, once each."""
+    store = ss.open_store(shared_folder / "streamstate-data" / "shared" / "store")
+    history, limits = store["late"], ss.shared(store.path, "limit").history().set_index("version")["value"]
+    files = sorted((shared_folder / "streamstate-data" / "two-days" / "flights").glob("*.parquet"))
+    seen = history.bindings().query("variable == 'limit'").set_index("epoch")["version"].map(limits)
+    epochs = history.epochs().set_index("epoch")
+    with_input = [epoch for epoch in seen.index if epochs["input_rows"][epoch]]
+    departures = {epoch: pd.read_parquet(file) for epoch, file in zip(with_input, files, strict=False)}
+    expected = sum((rows["dep_delay"] > seen[epoch]).sum() for epoch, rows in departures.items())
+    assert history.live().table().to_pandas()["count"].sum() == expected
+    late = sum((rows["dep_delay"] > 240).sum() for rows in departures.values())
+    assert len(ss.shared(store.path, "alerts").get()) == late > 0
+
+
+def test_the_timeline_marks_the_limit(shared: Shown) -> None:
+    """From the first epoch that saw it, as the text says."""
+    assert "limit = 15" not in output_of(shared, "timeline = Timeline")
+    assert output_of(shared, "%shared limit --slider").startswith("limit = 60: version 0")
+
+
+def test_the_model_was_trained_by_four_tasks(shared: Shown) -> None:
+    """Its coefficients are those of all flights of the feed together."""
+    assert "line is [" in output_of(shared, "VariableView(line")
+    assert "arrivals saw it from epoch" in output_of(shared, "VariableView(line")
+
+
+def test_the_notebook_on_shared_variables_shows_no_noise(shared: Shown) -> None:
+    """There is no output of Spark or Java, and no local path."""
+    assert shows_no_noise(shared)

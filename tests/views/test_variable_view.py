@@ -1,0 +1,376 @@
+"""What the views of shared variables show, and what the slider sets; without a browser or Spark."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bound_store import QUERY, BoundQuery, merge
+
+import streamstate as ss
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.bindings import Version
+from streamstate.variables.notifications import Change
+from streamstate.widgets import Timeline, VariableSlider, VariableView, close_all
+from streamstate.widgets.charts_and_words import ChartsAndWords
+from streamstate.widgets.timeline.actions import TimelineSelection
+from streamstate.widgets.timeline.drawing import TimelineDrawing
+from streamstate.widgets.timeline.model import TimelineModel
+from streamstate.widgets.variables.model import VariableSelection
+
+
+@pytest.fixture
+def limit(tmp_path: Path) -> ss.SharedVariable:
+    """A control variable."""
+    return ss.shared(tmp_path / "store", "limit", "double", init=60.0)
+
+
+@pytest.fixture
+def query(limit: ss.SharedVariable, tmp_path: Path) -> BoundQuery:
+    """A query whose epochs 0 to 5 saw 60, then 45 from epoch 3 on."""
+    query = BoundQuery(tmp_path / "store")
+    for epoch in range(6):
+        if epoch == 3:
+            limit.set(45.0)
+        query.epoch(limit)
+    return query
+
+
+def shown(variable: ss.SharedVariable | ss.History, **arguments: Any) -> ChartsAndWords:
+    """The view's drawing."""
+    view = VariableView(variable, **arguments)
+    drawn = view.model.drawing(view.selection).kept
+    assert isinstance(drawn, ChartsAndWords)
+    return drawn
+
+
+def points(drawn: ChartsAndWords, chart: int = 0) -> list[tuple[Any, Any]]:
+    """Where a plot's values begin to hold, and the values."""
+    return [(row["from"], row["y"]) for row in drawn.charts[chart].rows if row.get("dot") is not None]
+
+
+def timeline(history: ss.History) -> TimelineDrawing:
+    """The timeline's drawing."""
+    return TimelineModel(history).view(TimelineSelection())
+
+
+def test_a_number_is_drawn_by_version(limit: ss.SharedVariable) -> None:
+    """The words name the newest version and who set it; the plot has a step for each version."""
+    for value in (45.0, 30.0):
+        limit.set(value)
+    drawn = shown(limit)
+    assert points(drawn) == [(0, 60.0), (1, 45.0), (2, 30.0)]
+    assert drawn.text().startswith("limit: limit is 30: version 2, set by ")
+    assert drawn.label == "Shared variable limit"
+    assert drawn.charts[0].label == "limit, by version"
+
+
+def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(
+    limit: ss.SharedVariable, query: BoundQuery
+) -> None:
+    """The state rows of the same epochs stand below; the words say from which epoch on it held."""
+    drawn = shown(limit, query=query.history)
+    assert points(drawn) == [(0, 60.0), (3, 45.0)]
+    assert "delays saw it from epoch 3 on." in drawn.sentences
+    state = [(row["x"], row["y"]) for row in drawn.charts[1].rows if row["kind"] == "value"]
+    assert state == [(epoch, 1_010 + epoch) for epoch in range(6)]
+    ends = [[row["x"] for row in chart.rows if row["kind"] == "end"] for chart in drawn.charts]
+    assert ends == [[-0.5, 5.5]] * 2
+    limit.set(20.0)
+    waiting = shown(limit, query=query.history)
+    assert "delays has not seen it yet: its newest captured epoch, 5, saw version 1." in waiting.sentences
+
+
+def test_a_new_version_changes_only_data(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """A page draws a plot anew only if its specification differs; without a new version there is nothing to draw."""
+    model = VariableView(limit, query=query.history).model
+    before, newest = model.drawing(VariableSelection()).message, model.newest()
+    assert model.newest() == newest
+    limit.set(20.0)
+    assert model.newest() != newest
+    query.epoch(limit)
+    after = model.drawing(VariableSelection()).message
+    assert [chart["spec"] for chart in after["charts"]] == [chart["spec"] for chart in before["charts"]]
+    assert after["charts"] != before["charts"]
+
+
+def test_a_counters_increments_are_bars_at_their_epochs(tmp_path: Path) -> None:
+    """Operators only add to it, so the epochs are those that contributed; another query's do not count."""
+    counter = ss.shared(tmp_path / "store", "late", "counter", access="write-mostly")
+    query = BoundQuery(tmp_path / "store")
+    for epoch in range(5):
+        query.epoch(late=None)
+        if epoch != 2:
+            merge(counter, epoch, 10 * epoch)
+            merge(counter, epoch, 1, query="another")
+    drawn = shown(counter, query=query.history)
+    bars = {row["first"] + 0.5: row["y"] for row in drawn.charts[0].rows if row["kind"] == "bar"}
+    assert bars == {0: 0, 1: 10, 3: 30, 4: 40}
+    assert "late is 84: version 8, merged from 2 tasks of epoch 4 of another" in drawn.text()
+    assert "delays adds to it, and does not read it." in drawn.sentences
+    assert len([row for row in shown(counter).charts[0].rows if row["kind"] == "bar"]) == 8
+
+
+def test_a_lists_newest_items_are_listed_with_their_epochs(tmp_path: Path) -> None:
+    """Newest first, also if the list is full and items repeat; what was set has no epoch."""
+    alerts = ss.shared(tmp_path / "store", "alerts", "list<string>", merge="append(5)", init=["first"])
+    BoundQuery(tmp_path / "store")
+    for epoch, items in enumerate((["a", "b"], ["b"], ["<b>", "d", "e"])):
+        merge(alerts, epoch, items)
+    listing = shown(alerts).listing
+    assert listing is not None
+    rows = [[cell.text for cell in row[:3]] for row in listing.rows]
+    assert rows == [["e", "2", QUERY], ["d", "2", QUERY], ["<b>", "2", QUERY], ["b", "1", QUERY], ["b", "0", QUERY]]
+    assert listing.label == "The newest items of alerts, 5 of 5"
+    assert "alerts has 5 items: version 3" in shown(alerts).text()
+    html = VariableView(alerts)._repr_mimebundle_()[0]["text/html"]
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    alerts.set(["x", "y"])
+    assert [row[1].text for row in shown(alerts).listing.rows] == ["set", "set"]  # type: ignore[union-attr]
+
+
+def test_the_numbers_of_a_model_have_a_plot_each(tmp_path: Path) -> None:
+    """A struct's fields, and the coefficients of a regression."""
+    store = tmp_path / "store"
+    moments = ss.shared(store, "moments", "struct<n: bigint, mean: double, variance: double>", merge="moments")
+    merge(moments, 0, {"n": 2, "mean": 3.0, "m2": 2.0})
+    assert [chart.label for chart in shown(moments).charts] == [
+        f"{field} of moments, by version" for field in ("n", "mean", "variance")
+    ]
+    line = ss.shared(store, "line", "list<double>", merge="regression")
+    merge(line, 0, {"xtx": [2.0, 1.0, 1.0, 1.0], "xty": [4.0, 3.0]})
+    assert [chart.label.partition(",")[0] for chart in shown(line).charts] == [
+        "intercept of line",
+        "coefficient 1 of line",
+    ]
+
+
+def test_other_values_are_text(tmp_path: Path) -> None:
+    """A text, a set; of a map the number of entries, and some of them; and a variable without a value."""
+    store = tmp_path / "store"
+    ss.shared(store, "mode", "string", init="fast<i>")
+    assert "mode is fast<i>: version 0, declared" in shown(ss.shared(store, "mode")).text()
+    means = ss.shared(store, "means", "map<string, double>")
+    means.set({f"c{n:02}": float(n) for n in range(30)})
+    drawn = shown(means)
+    assert "means has 30 entries: version 1" in drawn.text()
+    assert drawn.listing is not None
+    assert [cell.text for cell in drawn.listing.rows[1]] == ["c01", "1"]
+    assert len(drawn.listing.rows) == 20
+    empty = shown(ss.shared(store, "nothing", "double"))
+    assert "nothing is null" in empty.text()
+    assert not empty.charts
+
+
+def test_a_history_shows_what_the_store_has(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """Without the variable itself, such as on another machine; a query's history is no variable."""
+    store = ss.open_store(limit.store)
+    assert points(shown(store["shared.limit"])) == [(0, 60.0), (1, 45.0)]
+    with pytest.raises(InvalidArgumentError, match="delays is a query"):
+        VariableView(query.history)
+    with pytest.raises(InvalidArgumentError, match="Invalid variable 45"):
+        VariableView(45)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="Invalid query='delays'"):
+        VariableView(limit, query=QUERY)  # type: ignore[arg-type]
+
+
+def test_the_still_form_has_pictures_without_scripts(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """Each picture is labelled."""
+    html = VariableView(limit, query=query.history)._repr_mimebundle_()[0]["text/html"]
+    assert html.count('role="img" aria-label="') == html.count("<svg") == 2
+    assert "<script" not in html
+
+
+def test_a_timeline_marks_the_epochs_from_which_a_set_version_held(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """Not those from which a merged one did, nor the first value; a gap delays the mark to the next captured epoch."""
+    query.gap()
+    limit.set(30.0)
+    query.gap()
+    query.epoch(limit)
+    drawn = timeline(query.history)
+    assert [(mark.epoch, mark.text) for mark in drawn.marks.variables] == [(3, "limit = 45"), (8, "limit = 30")]
+    assert drawn.message()["legend"]["variables"]
+    assert "limit = 30 from epoch 8 on." in drawn.caption()
+    assert "a shared variable was set" in drawn.html()
+    marked = [row["epoch"] for row in drawn.message()["marks"] if row["kind"] == "variable" and "text" in row]
+    assert marked == [2.5, 7.5]
+
+
+def test_a_timeline_has_no_marks_for_merges_and_forks_own_versions(tmp_path: Path) -> None:
+    """Nor for a query without variables; among merges, the version that was set is the one that is named."""
+    total = ss.shared(tmp_path / "store", "total", "bigint", init=0, merge="sum")
+    query = BoundQuery(tmp_path / "store")
+    for epoch in range(8):
+        merge(total, query.epoch(total), 1)
+        if epoch == 4:
+            total.set(100)
+            merge(total, epoch, 7, query="another")
+    query.epoch(total=Version(99, "fork"))
+    drawn = timeline(query.history)
+    assert [(mark.epoch, mark.text) for mark in drawn.marks.variables] == [(5, "total = 100")]
+    assert len(drawn.marks.variables) == 1
+    own = BoundQuery(tmp_path / "other")
+    own.epoch()
+    assert not timeline(own.history).marks.variables
+
+
+def test_a_timeline_waits_for_versions_that_the_store_lacks(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """An epoch may be captured before the version that it saw is recorded; the mark comes with that."""
+    limit.log.set(15.0, "ana", None)  # not recorded yet
+    query.epoch(limit)
+    model = TimelineModel(query.history)
+    waiting, newest = model.view(TimelineSelection()), model.newest()
+    assert [mark.epoch for mark in waiting.marks.variables] == [3]
+    limit.record()
+    assert model.newest() != newest
+    assert [mark.text for mark in model.view(TimelineSelection()).marks.variables] == ["limit = 45", "limit = 15"]
+
+
+def test_a_timeline_starts_over_after_retention(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """Marks of epochs that were dropped are not kept."""
+    model = TimelineModel(query.history)
+    assert [mark.epoch for mark in model.view(TimelineSelection()).marks.variables] == [3]
+    ss.keep(limit.store, QUERY, last=2)
+    assert [mark.epoch for mark in model.view(TimelineSelection()).marks.variables] == [4]
+
+
+def test_only_the_newest_versions_are_read_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the message stays small, whatever the number of versions."""
+    monkeypatch.setattr("streamstate.widgets.variables.model.NEWEST", 50)
+    counter = ss.shared(tmp_path / "store", "events", "counter")
+    for epoch in range(120):
+        counter.log.merge("q", epoch, 1, 1)
+    rows = shown(counter).charts[0].rows
+    assert [row["first"] + 0.5 for row in rows if row["kind"] == "bar"] == list(range(72, 121))
+
+
+@pytest.fixture
+def closing() -> Iterator[None]:
+    """Sliders that a test opened are closed."""
+    yield
+    close_all()
+
+
+def wait_until(condition: Any) -> None:
+    """Wait for a slider's thread."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+pytestmark = pytest.mark.usefixtures("closing")
+
+
+def test_a_slider_sets_the_variable(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """What a person chooses is a version; the words say which, by whom, and which epoch saw it first."""
+    slider = VariableSlider(limit, 0, 120, query=query.history)
+    assert (slider.value, slider.widget.children[0].value) == (45.0, 45.0)
+    assert "limit = 45: version 1" in repr(slider)
+    assert "delays saw it from epoch 3 on" in repr(slider)
+    slider.widget.children[0].value = 90.0
+    assert limit.get() == 90.0
+    assert "version 2" in slider.widget.children[1].value
+    assert "no captured epoch of delays has seen it yet" in repr(slider)
+    query.epoch(limit)
+    wait_until(lambda: "delays saw it from epoch 6 on" in repr(slider))
+    limit.set(10.0)  # no conflict: the slider is the notebook's own
+
+
+def test_a_slider_follows_what_is_set_elsewhere(limit: ss.SharedVariable) -> None:
+    """And sets nothing by itself, also if the value is beyond its ends."""
+    slider = VariableSlider(limit, 0, 120)
+    ss.shared(limit.store, "limit").set(500.0)
+    wait_until(lambda: slider.value == 500.0)
+    assert slider.widget.children[0].value == 120.0
+    assert "limit = 500" in slider.widget.children[1].value
+    assert (limit.get(), limit.version) == (500.0, 1)
+
+
+def test_a_slider_says_that_another_was_faster(limit: ss.SharedVariable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set, the slider moves to the newest value, and the next choice is set."""
+    monkeypatch.setattr("streamstate.widgets.variables.slider.refresh", lambda: 60.0)
+    slider = VariableSlider(limit, 0, 120)
+    wait_until(lambda: not slider._loop._woken.is_set())
+    ss.shared(limit.store, "limit").set(30.0)
+    slider.widget.children[0].value = 90.0
+    assert (limit.get(), limit.version) == (30.0, 1)
+    assert slider.widget.children[0].value == 30.0
+    assert "Not set: another had set it meanwhile" in slider.widget.children[1].value
+    slider.widget.children[0].value = 80.0
+    assert limit.get() == 80.0
+    assert "Not set" not in slider.widget.children[1].value
+
+
+def test_a_sliders_words_are_escaped_and_errors_are_words(tmp_path: Path) -> None:
+    """A value that the type does not hold is refused, and the slider goes back."""
+    tiny = ss.shared(tmp_path / "store", "tiny", "tinyint", init=5)
+    slider = VariableSlider(tiny, 0, 1000)
+    slider.widget.children[0].value = 900
+    assert tiny.get() == slider.widget.children[0].value == 5
+    assert "Not set: Invalid value 900" in slider.widget.children[1].value
+    tiny.log.set(7, "<script>", None)
+    wait_until(lambda: slider.value == 7)
+    assert "<script>" not in slider.widget.children[1].value
+
+
+@pytest.mark.parametrize(
+    ("type_", "ends", "message"),
+    [
+        ("string", (0, 1), "a slider sets a number"),
+        ("decimal(5, 2)", (0, 1), "a slider sets a number"),
+        ("double", (2, 1), "the least value comes first"),
+        ("double", (0, float("inf")), "Invalid end inf"),
+        ("double", (True, 2), "Invalid end True"),
+    ],
+)
+def test_what_no_slider_can_set_is_refused(tmp_path: Path, type_: str, ends: Any, message: str) -> None:
+    """Nothing is opened."""
+    before = threading.active_count()
+    with pytest.raises(InvalidArgumentError, match=message):
+        VariableSlider(ss.shared(tmp_path / "store", "it", type_), *ends)
+    assert threading.active_count() == before
+
+
+def test_closing_a_slider_ends_its_thread(limit: ss.SharedVariable) -> None:
+    """By itself, or with all views; what it says stays, and moving it sets nothing."""
+    first, second = VariableSlider(limit, 0, 120), VariableSlider(limit, 0, 10)
+    first.close()
+    first.close()
+    close_all()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("streamstate-slider")]
+    second.widget.children[0].value = 3.0
+    assert limit.get() == 60.0
+    assert "limit = 60" in repr(second)
+
+
+def test_a_change_is_heard_while_a_slider_moves(limit: ss.SharedVariable) -> None:
+    """A slider's versions are versions like any other."""
+    heard: list[Change] = []
+    subscription = limit.on_change(heard.append, interval=0.02)
+    VariableSlider(limit, 0, 120).widget.children[0].value = 12.0
+    wait_until(lambda: heard)
+    subscription.stop()
+    assert (heard[0].value, heard[0].kind) == (12.0, "set")
+
+
+def test_objects_show_their_views() -> None:
+    """A variable, and the history of one, at the end of a notebook's cell."""
+    from streamstate.extension import _VIEWS
+
+    assert ("streamstate.variables.shared_variable", "SharedVariable") in _VIEWS
+
+
+def test_a_variables_history_shows_the_view_of_the_variable(limit: ss.SharedVariable, query: BoundQuery) -> None:
+    """And a query's its timeline."""
+    from streamstate import widgets
+    from streamstate.extension import _VIEWS
+
+    view = _VIEWS["streamstate.state_inspect.history", "History"]
+    assert isinstance(view(widgets, ss.open_store(limit.store)["shared.limit"]), VariableView)
+    assert isinstance(view(widgets, query.history), Timeline)

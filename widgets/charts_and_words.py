@@ -1,0 +1,70 @@
+"""A drawing that is read rather than operated: sentences, plots below them, and at times a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from streamstate.widgets.chart import Chart
+from streamstate.widgets.front import resource
+from streamstate.widgets.still import figure, table, td
+from streamstate.widgets.values import Cell
+
+KIND = "charts_and_words"
+"""The JavaScript module that draws it."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Cells in columns, with a label."""
+
+    label: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def html(self) -> str:
+        """As a still table with its label."""
+        return f"<p>{escape(self.label)}</p>" + table(self.label, self.heads, [list(map(td, row)) for row in self.rows])
+
+
+@dataclass(frozen=True)
+class ChartsAndWords:
+    """Something in words, in plots, and as a list.
+
+    Attributes:
+        name: what it is about, such as a query's name.
+        label: what a screen reader calls the view.
+        sentences: the words.
+        charts: the plots, one below the other.
+        listing: the list; None if there is none.
+    """
+
+    name: str
+    label: str
+    sentences: Sequence[str]
+    charts: Sequence[Chart] = ()
+    listing: Listing | None = None
+
+    def message(self) -> dict[str, Any]:
+        """The drawing as JSON types."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "sentences": list(self.sentences),
+            "charts": [chart.message() for chart in self.charts],
+            "listing": None if self.listing is None else asdict(self.listing),
+        }
+
+    def text(self) -> str:
+        """The sentences."""
+        return " ".join([f"{self.name}:", *self.sentences])
+
+    def html(self) -> str:
+        """The drawing as still pictures and a table, without scripts."""
+        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        pictures = "".join(figure(chart, 560) for chart in self.charts)
+        listing = "" if self.listing is None else self.listing.html()
+        head = f"<style>{resource('static.css')}</style><p><strong>{escape(self.name)}</strong></p>"
+        return f"{head}{paragraphs}{pictures}{listing}"

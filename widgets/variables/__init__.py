@@ -1,0 +1,1 @@
+"""Views of shared variables: their versions, and a slider that sets one."""

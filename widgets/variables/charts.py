@@ -1,0 +1,204 @@
+"""The plots of a shared variable, and of the query that uses it, over the same epochs or versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamstate.widgets.chart import ACCENT, CHANGED, Chart
+from streamstate.widgets.values import number
+
+HEIGHT = 90
+_AXIS = 48
+"""Pixels that each plot reserves for its labels, so that the epochs are aligned."""
+_FEW = 60
+"""Up to so many values, each has a dot; beyond that, only those that were set."""
+_SHOWN = 4
+"""The most numbers of one value, such as a struct's fields, that have a plot."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The axis of the plots: epochs of a query, or versions.
+
+    Attributes:
+        first, last: its ends.
+        title: what is counted.
+    """
+
+    first: int
+    last: int
+    title: str
+
+    def ends(self) -> list[dict[str, Any]]:
+        """The two ends, as invisible data: with them, the plots share an axis."""
+        return [{"kind": "end", "x": self.first - 0.5}, {"kind": "end", "x": self.last + 0.5}]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value, and from where on it held.
+
+    Attributes:
+        x: the epoch or version.
+        value: the value.
+        what: how it came about, in words.
+        is_set: whether a person set it.
+    """
+
+    x: int
+    value: Any
+    what: str
+    is_set: bool = False
+
+
+def numbers_in(value: Any, merge: str) -> dict[str, float | None]:
+    """The numbers in a value, by name: itself, the fields of a struct, or the coefficients of a regression.
+
+    Example:
+        >>> numbers_in({"n": 2, "mean": 0.5}, "moments"), numbers_in(45, "last"), numbers_in("a", "last")
+        ({'n': 2.0, 'mean': 0.5}, {'': 45.0}, {})
+    """
+    if merge == "regression" and isinstance(value, list):
+        return {"intercept" if not at else f"coefficient {at}": number(part) for at, part in enumerate(value)}
+    if isinstance(value, Mapping):
+        return {name: known for name, part in value.items() if (known := number(part)) is not None}
+    known = number(value)
+    return {} if known is None else {"": known}
+
+
+def value_charts(name: str, held: Sequence[Held], merge: str, span: Span) -> Iterator[Chart]:
+    """A plot for each number of the values: a step where another value began to hold."""
+    newest = next((numbers_in(one.value, merge) for one in reversed(held) if one.value is not None), {})
+    for part in list(newest)[:_SHOWN]:
+        rows = [_value_row(one, numbers_in(one.value, merge).get(part)) for one in held]
+        last = {**rows[-1], "x": span.last + 0.5, "dot": None}
+        title = f"{part} of {name}" if part else name
+        yield Chart(
+            f"{title}, by {span.title}", _steps(span, few=len(rows) <= _FEW), [*span.ends(), *rows, last], HEIGHT
+        )
+
+
+def increment_chart(name: str, added: Sequence[Held], span: Span) -> Chart:
+    """Bars: by how much a counter grew."""
+    rows = [
+        {"kind": "bar", "first": one.x - 0.5, "last": one.x + 0.5, "y": one.value, "what": one.what} for one in added
+    ]
+    return Chart(f"Added to {name}, by {span.title}", _bars(span, many=len(rows) > _FEW), [*span.ends(), *rows], HEIGHT)
+
+
+def state_chart(rows: Mapping[int, int | None], span: Span) -> Chart:
+    """A line: the state rows of a query."""
+    points = [{"kind": "value", "x": epoch, "y": count} for epoch, count in rows.items()]
+    return Chart(f"State rows, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
+
+
+def _value_row(one: Held, value: float | None) -> dict[str, Any]:
+    # A value holds from half an epoch before its first epoch: what an epoch saw stands above its number.
+    return {
+        "kind": "value",
+        "x": one.x - 0.5,
+        "dot": one.x,
+        "y": value,
+        "from": one.x,
+        "what": one.what,
+        "set": one.is_set,
+    }
+
+
+def _layered(span: Span, *layers: dict[str, Any]) -> dict[str, Any]:
+    ends = {
+        "transform": [{"filter": "datum.kind === 'end'"}],
+        "mark": {"type": "rule", "opacity": 0},
+        "encoding": {"x": _x(span)},
+    }
+    return {"layer": [ends, *layers]}
+
+
+def _x(span: Span, field: str = "x") -> dict[str, Any]:
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": span.title,
+        "scale": {"nice": False, "zero": False, "padding": 0},
+        "axis": {
+            "format": ",d",
+            "tickMinStep": 1,
+            "grid": False,
+            "labelFlush": True,
+            "labelBound": True,
+            "tickCount": {"expr": "width / 70"},
+        },
+    }
+
+
+def _y(*, zero: bool) -> dict[str, Any]:
+    return {
+        "field": "y",
+        "type": "quantitative",
+        "title": None,
+        "scale": {"zero": zero},
+        "axis": {
+            "tickCount": 3,
+            "labelExpr": "format(datum.value, abs(datum.value) < 1e4 ? ',.4~r' : '~s')",
+            "minExtent": _AXIS,
+            "maxExtent": _AXIS,
+            "labelLimit": _AXIS - 6,
+        },
+    }
+
+
+def _steps(span: Span, *, few: bool) -> dict[str, Any]:
+    of_values = [{"filter": "datum.kind === 'value'"}]
+    dots = [{"filter": "isValid(datum.dot)" + ("" if few else " && datum.set")}]
+    tooltip = [{"field": field, "title": title} for field, title in (("from", f"from {span.title}"), ("y", "value"))]
+    return _layered(
+        span,
+        {
+            "transform": of_values,
+            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "color": ACCENT},
+            "encoding": {"x": _x(span), "y": _y(zero=False)},
+        },
+        {
+            "transform": [*of_values, *dots],
+            "mark": {"type": "point", "filled": True, "opacity": 1},
+            "encoding": {
+                "x": _x(span, "dot"),
+                "y": _y(zero=False),
+                "size": {"condition": {"test": "datum.set", "value": 50}, "value": 18},
+                "color": {"condition": {"test": "datum.set", "value": CHANGED}, "value": ACCENT},
+                "tooltip": [*tooltip, {"field": "what", "title": "how"}],
+            },
+        },
+    )
+
+
+def _bars(span: Span, *, many: bool) -> dict[str, Any]:
+    # Space between bars, or their own colour if a bar may be thinner than a pixel.
+    edge = {"stroke": ACCENT, "strokeWidth": 0.5} if many else {"xOffset": 0.75, "x2Offset": -0.75}
+    return _layered(
+        span,
+        {
+            "transform": [{"filter": "datum.kind === 'bar'"}],
+            "mark": {"type": "rect", "color": ACCENT, **edge},
+            "encoding": {
+                "x": _x(span, "first"),
+                "x2": {"field": "last"},
+                "y": _y(zero=True),
+                "y2": {"datum": 0},
+                "tooltip": [{"field": "y", "title": "added"}, {"field": "what", "title": "by"}],
+            },
+        },
+    )
+
+
+def _line(span: Span) -> dict[str, Any]:
+    return _layered(
+        span,
+        {
+            "transform": [{"filter": "datum.kind === 'value'"}],
+            "mark": {"type": "line", "strokeWidth": 1.5, "point": {"size": 12, "filled": True}, "tooltip": True},
+            "encoding": {"x": _x(span), "y": _y(zero=False)},
+        },
+    )

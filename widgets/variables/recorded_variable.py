@@ -1,0 +1,166 @@
+"""A shared variable as a store has it: what was declared, and its versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streamstate.errors import InvalidArgumentError, UnknownVariableError
+from streamstate.snapshots.bindings import SHARED
+from streamstate.snapshots.declared_variables import DeclaredVariables
+from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.variables.declaration import Declaration
+from streamstate.variables.recorded_versions import KEY, VALUE
+from streamstate.widgets.number_text import amount
+from streamstate.widgets.values import cell
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.recorded_query import RecordedQuery
+
+_LOOKED_AT = 1_000
+"""How many versions are looked at for one that was set."""
+INIT, SET, MERGE = "init", "set", "merge"
+
+
+@dataclass(frozen=True)
+class RecordedVersion:
+    """A version of a variable.
+
+    Attributes:
+        number: its number.
+        kind: ``init``, ``set`` or ``merge``.
+        by: who set it, or the id of the query.
+        epoch: the epoch whose contributions it merges; None if it was set.
+        contributions: from how many tasks these are.
+        at: when it came about.
+        value: its value; None also if it was not read.
+    """
+
+    number: int
+    kind: str
+    by: str
+    epoch: int | None
+    contributions: int
+    at: datetime | None
+    value: Any = None
+
+
+class RecordedVariable:
+    """Reads the newest versions of one variable from its store.
+
+    Args:
+        recorded: what the store holds of it, of ``store["shared.limit"]``.
+
+    Raises:
+        InvalidArgumentError: it is no variable.
+        UnknownVariableError: the store does not have its declaration.
+    """
+
+    def __init__(self, recorded: RecordedQuery) -> None:
+        kind, dot, self.name = recorded.name.partition(".")
+        if not dot or kind != SHARED:
+            raise InvalidArgumentError(
+                f"{recorded.name} is a query.\nExpected a shared variable, such as store['shared.limit']."
+            )
+        self._recorded = recorded
+        known = DeclaredVariables(recorded.layout).all()
+        if self.name not in known:
+            where = f"in {recorded.layout.root}"
+            raise UnknownVariableError.among("shared variable", self.name, known, where=where)
+        self.declaration = Declaration.from_text(known[self.name].declaration)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list to which items are appended."""
+        return self.declaration.merge.startswith("append")
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether its values can be drawn."""
+        arrow = self.declaration.type.arrow
+        parts = [part.type for part in arrow] if pa.types.is_struct(arrow) else [arrow]
+        return self.declaration.merge == "regression" or any(map(is_number, parts))
+
+    def state(self) -> object:
+        """A value that stays equal until there is a new version."""
+        entries = self._recorded.entries()
+        return (entries[0].epoch, entries[-1].epoch, entries.generation) if entries else None
+
+    def newest(self, count: int) -> list[RecordedVersion]:
+        """The newest versions, ascending; with their values if these can be drawn or listed."""
+        found = list(self._versions(self._recorded.entries()[-count:]))
+        if not found or not (self.is_list or self.has_numbers):
+            return found
+        known = self._values(found[0].number)
+        return [replace(version, value=known.get(version.number)) for version in found]
+
+    @property
+    def recorded_up_to(self) -> int:
+        """The newest version that the store has; −1 if it has none."""
+        newest = self._recorded.entries().newest
+        return -1 if newest is None else newest.epoch
+
+    def newest_set(self, after: int, upto: int) -> int | None:
+        """The newest version after one, up to another, that was set rather than merged; None if there is none.
+
+        Of very many versions, the newest are looked at.
+        """
+        entries = self._recorded.entries()
+        for number in range(upto, max(after, upto - _LOOKED_AT), -1):
+            entry = entries.of(number)
+            if entry is None:
+                return None  # retention dropped it, and all before
+            if (entry.run_id or "").startswith(f"{SET} "):
+                return number
+        return None
+
+    def text(self, number: int) -> str:
+        """A version's value as text; of a map or a long list how much is in it."""
+        if self.declaration.type.is_map:
+            return amount(self._recorded.entry(number).rows or 0, "entry", "entries")
+        last = None if number == self.recorded_up_to else number
+        value = self._values(number, last).get(number)
+        if self.is_list:
+            return amount(len(value or ()), "item")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return f"{value:,}" if whole else cell(_rounded(value)).text
+
+    def map_entries(self, number: int, most: int) -> list[tuple[Any, Any]]:
+        """Some entries of a map at a version, sorted by key; empty for what is no map."""
+        if not self.declaration.type.is_map:
+            return []
+        held = self._recorded.interval_table(VALUE, number)
+        sql = f"SELECT * FROM ({held.at(number)}) ORDER BY {quoted(KEY)} LIMIT {most}"
+        return [(row[KEY], row[VALUE]) for row in self._recorded.index.query(sql).to_pylist()]
+
+    def _versions(self, entries: Sequence[Any]) -> Iterator[RecordedVersion]:
+        for entry in entries:
+            kind, _, by = (entry.run_id or "").partition(" ")
+            epoch = json.loads(entry.offsets or "{}").get("epoch")
+            yield RecordedVersion(entry.epoch, kind, by, epoch, entry.input_rows or 0, entry.committed_at)
+
+    def _values(self, first: int, last: int | None = None) -> dict[int, Any]:
+        """The values of some versions, by number; ``last`` is None for the newest."""
+        held = self._recorded.interval_table(VALUE, first, last)
+        sql = f"SELECT _valid_from AS number, {quoted(VALUE)} AS value FROM {held.relation} WHERE _valid_from >= ?"
+        rows = self._recorded.index.query(sql, [first]).to_pylist()
+        return {row["number"]: row["value"] for row in rows}
+
+
+def _rounded(value: Any) -> Any:
+    """A value whose parts are floating-point numbers, with as many digits as a cell shows of one."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def is_number(arrow: pa.DataType) -> bool:
+    """Whether a type holds numbers."""
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))
