@@ -79,13 +79,15 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     notebook.assign(args.output, variable)
     if args.value is not None:
         version = variable.set(_value(args.value, variable.declaration.type))
+        for own in _held(notebook, variable):
+            own.get()  # it was set here, so that setting it in a cell is no conflict
         print(f"{args.name} is {_text(variable.get())} from the next epoch that begins (version {version}).")
         return None
     if args.slider is not None:
         from streamstate import widgets
 
         query = None if args.query is None else notebook.running.get(args.query) or notebook.open(store)[args.query]
-        return widgets.VariableSlider(variable, *args.slider, query=query)
+        return widgets.VariableSlider([*_held(notebook, variable), variable][0], *args.slider, query=query)
     if args.type is not None:
         print(f"{args.name} is declared: {variable.declaration.type.text}, {_text(variable.get())}.")
         return None
@@ -113,6 +115,12 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
             f"--{next(iter(given))} declares a variable: it needs --type, such as --type double."
         )
     return declared_variable(store, args.name, options)
+
+
+def _held(notebook: NotebookContext, variable: SharedVariable) -> list[SharedVariable]:
+    """The notebook's own variables that hold the same shared variable."""
+    known = [value for value in notebook.shell.user_ns.values() if isinstance(value, type(variable))]
+    return [own for own in known if own is not variable and (own.name, own.store) == (variable.name, variable.store)]
 
 
 def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | None) -> SummaryTable:
