@@ -50,6 +50,7 @@ def add(spark: SparkSession, tmp_path: Path) -> Callable[[int], Source]:
     return added
 
 
+@pytest.mark.slow
 def test_a_fork_begins_with_variables(tmp_path: Path, add: Callable[[int], Source]) -> None:
     """A query without named sources is refused, and the way that the message names works: its state goes on."""
     checkpoint = tmp_path / "checkpoint"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,18 @@ from streamstate.errors import (
 STORE = Path("streamstate-data/store")
 
 
+@pytest.fixture(scope="module")
+def store_with_limit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the variable ``limit``."""
+    folder = tmp_path_factory.mktemp("limited") / "store"
+    ss.shared(folder, "limit", "double", init=60.0)
+    return folder
+
+
 @pytest.fixture
-def limited(bare_shell: Shell) -> Shell:
+def limited(bare_shell: Shell, store_with_limit: Path) -> Shell:
     """A shell whose store has the variable ``limit``."""
-    bare_shell.run("%shared limit --type double --init 60")
+    shutil.copytree(store_with_limit, STORE)
     return bare_shell
 
 
@@ -88,11 +97,11 @@ def test_a_value_sets_it(limited: Shell) -> None:
 )
 def test_values_are_json_or_text(bare_shell: Shell, type_: str, written: str, value: object) -> None:
     """What is no JSON is a string, and what is set as text is that text."""
-    bare_shell.run(f"%shared x --type {type_}")
+    bare_shell.run(f"%shared x --type {type_} --init {written}")
+    assert bare_shell.run("%shared x") == value
     bare_shell.run(f"%shared x {written}")
     assert bare_shell.run("%shared x") == value
-    bare_shell.run(f"%shared y --type {type_} --init {written}")
-    assert bare_shell.run("%shared y") == value
+    assert ss.shared(STORE, "x").version == 1
 
 
 def test_the_history_is_a_table(limited: Shell) -> None:
