@@ -211,6 +211,7 @@ def test_a_replay_is_the_same(recorded: Recorded, tmp_path: Path) -> None:
     assert (other.comparison.first.epoch, other.comparison.first.key) == (second, {"e": 1})
 
 
+@pytest.mark.exhaustive
 def test_an_audit_is_clean(recorded: Recorded) -> None:
     """Reading a version that is bound is no suspect."""
     first, second, *_ = inputs_of(recorded.history)
