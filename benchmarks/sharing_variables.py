@@ -118,8 +118,7 @@ def _in_tasks(spark: SparkSession, folder: Path, kind: str, address: str | None,
         for number in range(1, size.epochs + 1):
             source.change()
             query.processAllAvailable()
-            limit.set(float(number))
-            acted.append(_bound_to(folder / "checkpoint", limit))
+            acted.append(timed(partial(_set_and_wait, limit, float(number), folder / "checkpoint")))
             source.change()
             query.processAllAvailable()
             unseen += json.loads(times.read_text().splitlines()[-1])["value"] != number
@@ -150,19 +149,19 @@ def _timing(limit: SharedVariable, times: Path) -> Callable[[Iterator[pd.DataFra
     return timed_reads
 
 
-def _bound_to(checkpoint: Path, limit: SharedVariable) -> float:
-    """Seconds until an epoch is bound to the newest version."""
-    begun, version = time.perf_counter(), limit.version
-    planned = int(max((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)).name)
-    while time.perf_counter() < begun + 60:
-        for number in (planned, planned + 1):
-            with suppress(FileNotFoundError):
-                text = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8")
-                binding = binding_in_log(text)
-                found = None if binding is None else binding.versions["limit"]
-                if found is not None and found.number == version:
-                    return time.perf_counter() - begun
-        planned = max([planned, *Checkpoint(checkpoint).committed()])
+def _set_and_wait(limit: SharedVariable, value: float, checkpoint: Path) -> None:
+    """Set a variable, and wait until an epoch is bound to the version."""
+    planned = max(Checkpoint(checkpoint).committed()) + 1
+    version, deadline = limit.set(value), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(FileNotFoundError):
+            text = (checkpoint / "offsets" / str(planned)).read_text(encoding="utf-8")
+            binding = binding_in_log(text)
+            found = None if binding is None else binding.versions["limit"]
+            if found is not None and found.number == version:
+                return
+            planned += 1
+        time.sleep(0.001)
     raise TimeoutError("no epoch is bound to the newest version")
 
 

@@ -12,6 +12,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
+from streamstate.snapshots.filesystem import local_path
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | Non
     from streamstate.variables.declaring import declared_variable
 
     rows = []
-    for name in notebook.open(store).variables():
+    local = local_path(store)
+    names = [] if local is not None and not local.exists() else notebook.open(store).variables()
+    for name in names:
         variable = declared_variable(store, name, options)
         made = variable.declaration
         rows.append(

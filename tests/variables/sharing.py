@@ -22,7 +22,7 @@ import streamstate as ss
 from streamstate.variables.transports.addresses import transport_at
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from streamstate.variables.shared_variable import SharedVariable
@@ -195,17 +195,17 @@ class Attempt:
 def frame_of(spark: SparkSession, life: Life, variables: Variables, query: str, *, counted: bool) -> DataFrame:
     """A query of two operators in a task: one adds, the next sees it end. If ``counted``, it keeps state."""
 
-    def adding(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def adding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = Attempt.here(life, query)
         attempt.write_down(**variables.seen())
         for rows in batches:
             task = f"{query}/{attempt.epoch}/{attempt.partition}"
-            variables.total.add(-1_000_000 if attempt.fate else int(rows["value"].sum()))
+            variables.total.add(-1_000_000 if attempt.fate else sum(rows.column("value").to_pylist()))
             variables.tally.add({"wrong" if attempt.fate else task: 1})
             attempt.fail("before it stages")
-            yield rows[["value"]]
+            yield rows.select(["value"])
 
-    def ending(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def ending(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         # Now the operator before has staged what it added.
         attempt = Attempt.here(life, query)
@@ -216,5 +216,5 @@ def frame_of(spark: SparkSession, life: Life, variables: Variables, query: str, 
 
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS)
     rows = source.option("numPartitions", PARTITIONS).load()
-    found = rows.mapInPandas(adding, "value long").mapInPandas(ending, "value long")
+    found = rows.mapInArrow(adding, "value long").mapInArrow(ending, "value long")
     return found.groupBy((found["value"] % 3).alias("k")).count() if counted else found

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operators.running import HDFS
 from spark_settings import SHARED
 
 import streamstate as ss
+from streamstate.variables import version_pump
 from streamstate.variables.bound_query import bound_run, with_variables
 from streamstate.variables.version_pump import VersionPump
 from variables import sharing
@@ -29,6 +31,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.minBatchesToRetain": "1000000",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
+    **HDFS,  # whose small states are committed sooner
 }
 
 
@@ -65,6 +68,7 @@ def step(spark: SparkSession, life: Life) -> None:
 def main() -> None:
     """Run both queries."""
     sharing.in_driver = True
+    version_pump._INTERVAL = 2  # the default keeps a core busy that the queries need
     life = Life.here()
     spark = ss.session(**SETTINGS)
     jvm: Any = spark._jvm

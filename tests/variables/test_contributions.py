@@ -296,6 +296,16 @@ def test_the_run_that_committed_is_known_after_many_that_did_not(new_address: Ne
     assert len(query.log.transport.names(f"runs/{QUERY}")) == 2
 
 
+def test_an_operator_that_runs_twice_in_an_epoch_counts_once(new_address: NewAddress) -> None:
+    """A function of ``foreachBatch`` with two actions runs the operators before it in two jobs: the second counts."""
+    query = Query(new_address())
+    for job, name in ((0, "first"), (1, "second")):
+        for partition in PARTITIONS:
+            stage(query.log, Staged(0, 0, "a0", partition, 2 * job + partition, 7, job), ({name: 1},))
+    take_in(query.log, QUERY, 0)
+    assert dict(query.log.value(query.log.head())) == {"second": 2}
+
+
 def test_a_retry_that_adds_nothing_replaces_what_was_staged(new_address: NewAddress) -> None:
     """Such as an alert of an attempt that failed, where the next attempt sees no reason for one."""
     query = Query(new_address())
