@@ -44,10 +44,10 @@ class Sink:
 
     format: str
     path: str | None = None
-    function: Callable[[DataFrame, int], object] | None = None
+    function: Callable[[DataFrame, int], None] | None = None
 
     @classmethod
-    def parse(cls, given: str | Callable[[DataFrame, int], object]) -> Sink:
+    def parse(cls, given: object) -> Sink:
         """``noop``, ``memory``, ``console``, ``FORMAT:PATH``, or a function for ``foreachBatch``."""
         if callable(given):
             return cls("foreachBatch", function=given)

@@ -44,7 +44,7 @@ def start(
     checkpoint: str | os.PathLike[str] | None = None,
     mode: str = "update",
     trigger: str | None = None,
-    sink: str | Callable[[DataFrame, int], object] = "noop",
+    sink: str | Callable[[DataFrame, int], None] = "noop",
     every: Every = 1,
     partitions: int | None = None,
     restart: BackOff | None = None,
@@ -111,7 +111,7 @@ def start(
 
 
 def check_options(
-    name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str | Callable[[DataFrame, int], object]
+    name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str | Callable[[DataFrame, int], None]
 ) -> None:
     """Check everything that can be checked without the frame."""
     check_name(name)

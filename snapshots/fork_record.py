@@ -28,6 +28,7 @@ class ForkRecord:
         made_at: when the fork was made, in ISO 8601, UTC.
         partitions: how many partitions its state was repartitioned to; None: it was not.
         edits: the changes to its state.
+        shared: the shared variables that it begins with and its parent did not have.
     """
 
     parent: str
@@ -36,6 +37,7 @@ class ForkRecord:
     made_at: str = ""
     partitions: int | None = None
     edits: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
     @classmethod
     def now(
@@ -70,4 +72,5 @@ def read_fork(files: ReadableFiles, checkpoint: str) -> ForkRecord | None:
     if text is None:
         return None
     record = json.loads(text)
-    return ForkRecord(**{**record, "edits": tuple(record.get("edits", ()))})
+    lists = {name: tuple(record.get(name, ())) for name in ("edits", "shared")}
+    return ForkRecord(**{**record, **lists})

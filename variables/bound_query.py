@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
 from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
+from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.state_inspect.inputs.source_batches import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
@@ -21,7 +22,7 @@ from streamstate.variables.declaring import declared_variable
 from streamstate.variables.in_tasks import Run
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
-    BRANCH,
+    BRANCHES,
     CHECKPOINT,
     DECLARED,
     PARENT,
@@ -71,10 +72,10 @@ def shared_leaf(analyzed: Any) -> Any | None:
 def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, *, named: bool) -> DataFrame:
     """The source that binds epochs, with the columns of another, and a name if that has one."""
     spark = like.sparkSession
-    spark.dataSource.register(SharedSource)
+    register_source(spark, SharedSource)
     options = {
         CHECKPOINT: checkpoint,
-        BRANCH: branch_of(checkpoint, spark),
+        BRANCHES: json.dumps(branches_of([variable.name for variable in variables], checkpoint, spark)),
         PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
         SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
@@ -85,9 +86,14 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
     return (reader.name(FORMAT) if named else reader).load()
 
 
-def branch_of(checkpoint: str, spark: SparkSession) -> str:
-    """The branch of a fork, which is its query id; empty for a query that is no fork."""
-    return "" if forked_from(checkpoint, spark) is None else Checkpoint(checkpoint, spark).query_id
+def branches_of(names: Iterable[str], checkpoint: str, spark: SparkSession) -> dict[str, str]:
+    """The branch of each variable that a query's own epochs use: of a fork its query id, else empty.
+
+    A variable that a fork began with is not branched: its original did not have it.
+    """
+    record = forked_from(checkpoint, spark)
+    own = "" if record is None else Checkpoint(checkpoint, spark).query_id
+    return {name: "" if record is None or name in record.shared else own for name in names}
 
 
 def _parent(checkpoint: str, spark: SparkSession) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ from streamstate.variables.version_log import VersionLog
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-CHECKPOINT, BRANCH, PARENT = "checkpoint", "branch", "parent"
-"""Options: the query's checkpoint; of a fork, its branch, and the epoch and the checkpoint that it was forked from."""
+CHECKPOINT, BRANCHES, PARENT = "checkpoint", "branches", "parent"
+"""Options: the query's checkpoint; each variable's branch; of a fork, the epoch and checkpoint that it comes from."""
 TRANSPORT, SERVED, DECLARED = "transport", "served", "declared"
 """Options: the transport, who reads a remote checkpoint, and the variables."""
 
@@ -60,7 +61,7 @@ class SharedSource(DataSource):
     def streamReader(self, schema: StructType) -> SharedReader:  # noqa: N802 (Spark's)
         """What binds epochs to versions."""
         declarations = declared_in(self.options[DECLARED])
-        options = {name: self.options[name] for name in (CHECKPOINT, BRANCH, PARENT, TRANSPORT, SERVED)}
+        options = {name: self.options[name] for name in (CHECKPOINT, BRANCHES, PARENT, TRANSPORT, SERVED)}
         return SharedReader(declarations, options)
 
 
@@ -93,7 +94,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _version(self, declaration: Declaration, start: Version | None, committed: int) -> Version | None:
         """Which version of a variable comes next; None if the variable is only contributed to."""
         due = (committed + 1) % declaration.every == 0 or start is None
-        branch = self._options[BRANCH]
+        branch = json.loads(self._options[BRANCHES])[declaration.name]
         log = log_of(declaration, self._options[TRANSPORT], branch)
         if due and committed >= 0:
             take_in_branch(log, self._query, committed, start)

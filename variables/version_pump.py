@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.bindings import bound_version
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.variables.bound_query import branch_of
+from streamstate.variables.bound_query import branches_of
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import take_in_branch
@@ -41,7 +41,7 @@ class VersionPump:
     ) -> None:
         self._variables = variables
         self._checkpoint = Checkpoint(checkpoint, spark)
-        self._branch = branch_of(checkpoint, spark)
+        self._branches = branches_of([variable.name for variable in variables], checkpoint, spark)
         self._goes_on = goes_on
         self._ended = threading.Event()
         self.error: str | None = None
@@ -76,5 +76,5 @@ class VersionPump:
             return
         planned = self._checkpoint.planned(committed)
         start = None if planned is None else bound_version(planned.offsets, variable.name)
-        log = log_of(variable.declaration, variable.transport, self._branch)
+        log = log_of(variable.declaration, variable.transport, self._branches[variable.name])
         take_in_branch(log, self._checkpoint.query_id, committed, start)

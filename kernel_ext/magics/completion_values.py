@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streamstate.snapshots.bindings import SHARED, relation_of
 from streamstate.snapshots.operators import EPOCH
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class CompletionValues:
 
     def epochs(self, relation: str) -> list[str]:
         """Captured epochs, the newest first, then ``live``, ``live-1`` and so on."""
-        captured = self._history(relation.partition(".")[0]).captured()
+        captured = self._history(self._query(relation)).captured()
         known = set(captured)
         back = [distance for distance in _BACK if captured and captured[-1] - distance in known]
         named = [f"live-{distance}" if distance else "live" for distance in back]
@@ -109,7 +110,7 @@ class CompletionValues:
 
     def times(self, relation: str) -> list[str]:
         """When the captured epochs were committed, the newest first, in UTC."""
-        entries = self._history(relation.partition(".")[0]).recorded.entries()[-EPOCHS:]
+        entries = self._history(self._query(relation)).recorded.entries()[-EPOCHS:]
         committed = [entry.committed_at for entry in reversed(entries) if entry.captured and entry.committed_at]
         return [moment.astimezone(UTC).isoformat() for moment in committed]
 
@@ -138,9 +139,16 @@ class CompletionValues:
 
     def _parts(self, relation: str) -> tuple[str, str, str]:
         """A relation's query, its table, and ``history`` or ``changes`` if it is one of those."""
-        query, *rest = relation.split(".")
+        query = self._query(relation)
+        rest = relation.removeprefix(query).split(".")[1:]
         kind = rest.pop() if rest and rest[-1] in ("history", "changes") else ""
         return query, ".".join(rest) or self._default_table(query, kind), kind
+
+    @staticmethod
+    def _query(relation: str) -> str:
+        """The query of a relation, or the shared variable."""
+        query, _, rest = relation.partition(".")
+        return relation_of(rest.partition(".")[0]) if query == SHARED and rest else query
 
     def _default_table(self, query: str, kind: str) -> str:
         """What ``%state NAME`` shows: the result, where it is known."""

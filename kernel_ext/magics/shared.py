@@ -12,6 +12,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
+from streamstate.snapshots.filesystem import local_path
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -78,13 +79,15 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> Any
     notebook.assign(args.output, variable)
     if args.value is not None:
         version = variable.set(_value(args.value, variable.declaration.type))
+        for own in _held(notebook, variable):
+            own.get()  # it was set here, so that setting it in a cell is no conflict
         print(f"{args.name} is {_text(variable.get())} from the next epoch that begins (version {version}).")
         return None
     if args.slider is not None:
         from streamstate import widgets
 
         query = None if args.query is None else notebook.running.get(args.query) or notebook.open(store)[args.query]
-        return widgets.VariableSlider(variable, *args.slider, query=query)
+        return widgets.VariableSlider([*_held(notebook, variable), variable][0], *args.slider, query=query)
     if args.type is not None:
         print(f"{args.name} is declared: {variable.declaration.type.text}, {_text(variable.get())}.")
         return None
@@ -114,11 +117,19 @@ def _variable(args: argparse.Namespace, store: str, options: dict[str, str] | No
     return declared_variable(store, args.name, options)
 
 
+def _held(notebook: NotebookContext, variable: SharedVariable) -> list[SharedVariable]:
+    """The notebook's own variables that hold the same shared variable."""
+    known = [value for value in notebook.shell.user_ns.values() if isinstance(value, type(variable))]
+    return [own for own in known if own is not variable and (own.name, own.store) == (variable.name, variable.store)]
+
+
 def _listed(notebook: NotebookContext, store: str, options: dict[str, str] | None) -> SummaryTable:
     from streamstate.variables.declaring import declared_variable
 
     rows = []
-    for name in notebook.open(store).variables():
+    local = local_path(store)
+    names = [] if local is not None and not local.exists() else notebook.open(store).variables()
+    for name in names:
         variable = declared_variable(store, name, options)
         made = variable.declaration
         rows.append(

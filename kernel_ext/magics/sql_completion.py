@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from streamstate.magics.completion_values import CompletionValues
 from streamstate.magics.sql_scanner import KEYWORDS, Scan
+from streamstate.snapshots.bindings import SHARED, relation_of
 
 Completed = tuple[str, list[str]]
 """The text at the cursor, and what can replace it."""
@@ -117,6 +118,7 @@ class StoreNames(CompletionValues):
     def relations(self, begun: str = "") -> list[str]:
         """Queries and their tables (after a dot also histories and changes), then DataFrames."""
         found = super().relations(begun)
+        found += [relation_of(name) for name in self.shared_variables()]
         if "." in begun:
             queries = [query for query in self.queries() if begun.startswith(f"{query}.")]
             return found + [f"{relation}.{kind}" for relation in [*queries, *found] for kind in _KINDS]
@@ -129,6 +131,8 @@ class StoreNames(CompletionValues):
         """The columns of a state table, a result or a DataFrame."""
         query = relation.partition(".")[0].casefold()
         known = {name.casefold(): name for name in self.queries()}
+        if query == SHARED and SHARED not in known:
+            return super().columns(relation)
         if query in known:
             return super().columns(known[query] + relation[len(query) :])
         frames = self.frames()

@@ -18,7 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -256,6 +256,7 @@ class ForkBuilder:
             query_id = str(uuid.uuid4())
             edits = () if self.edit is None else tuple(map(str, parse_edits(self.edit)))
             record = ForkRecord.now(self.original.path, parent_id, epoch, self.partitions, edits)
+            record = replace(record, shared=tuple(variable.name for variable in self.shared))
             self.files.write(f"{self.target}/{FORK_FILE}", record.text())
             # Written last: without it, Spark does not take the folder for a checkpoint.
             self.files.write(f"{self.target}/metadata", json.dumps({"id": query_id}))

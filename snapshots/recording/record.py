@@ -23,6 +23,7 @@ from streamstate.snapshots.recording.source import FED, FORMAT, OPTIONS, PATH, T
 from streamstate.snapshots.recording.sources import description, distinct_sources, recordings_of
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.incremental import incremental
+from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _checked(frame: Any) -> str:
 def _reading(
     spark: SparkSession, place: Place, schema: StructType, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    spark.dataSource.register(RecordedInput)
+    register_source(spark, RecordedInput)
     reader = spark.readStream.format(FORMAT).schema(schema).options(**(options or {})).option(PATH, place.uri)
     if place.options:
         reader = reader.option(OPTIONS, json.dumps(dict(place.options)))

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 SLIDER = """import streamstate as ss
 %load_ext streamstate
 limit = ss.shared("store", "limit", "double", init=60.0)
-%shared limit --slider 0 120"""
+%shared limit --slider 0 120 --store store"""
 
 
 def test_a_slider_that_is_moved_makes_a_version(lab: Lab) -> None:
@@ -33,8 +33,9 @@ def test_a_slider_that_is_moved_makes_a_version(lab: Lab) -> None:
     expect(view.get_by_role("status").first).to_contain_text("limit is 61: version 1")
     assert ss.shared(lab.server.folder / "store", "limit").get() == 61.0
     assert not violations(view)
-    lab.set_source(2, "limit.set(30.0)")
+    lab.set_source(2, "limit.set(30.0)")  # no conflict: the slider is this notebook's
     lab.run_cell(2)
+    assert lab.failures() == []
     expect(handle).to_have_attribute("aria-valuenow", re.compile(r"^30(\.0)?$"))
     expect(line).to_contain_text("version 2")
     lab.set_source(2, "%unload_ext streamstate")

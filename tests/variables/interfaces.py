@@ -104,7 +104,8 @@ def pandas_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFr
         total.add(len(v))
         return pd.Series([total.get()] * len(v), dtype="int64")
 
-    return stream.withColumn(name, F.pandas_udf(seen, "long")("v"))
+    udf = F.pandas_udf(seen, "long")  # type: ignore[call-overload] # PySpark's stubs want the kind, which it infers
+    return stream.withColumn(name, udf("v"))
 
 
 def arrow_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
@@ -114,7 +115,8 @@ def arrow_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFra
         total.add(len(v))
         return pa.array([total.get()] * len(v), pa.int64())
 
-    return stream.withColumn(name, F.arrow_udf(seen, "long")("v"))
+    udf = F.arrow_udf(seen, "long")  # type: ignore[call-overload] # likewise
+    return stream.withColumn(name, udf("v"))
 
 
 def map_in_pandas(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
@@ -264,7 +266,7 @@ def processor_of_frames(stream: DataFrame, variables: Variables) -> DataFrame:
 
 
 @dataclass
-class Half(InputPartition):  # type: ignore[misc] # PySpark's class has no types
+class Half(InputPartition):
     """A part of an epoch's rows."""
 
     epoch: int
@@ -327,7 +329,7 @@ def from_a_source(stream: DataFrame, variables: Variables) -> DataFrame:
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc] # PySpark's class has no types
+class Written(WriterCommitMessage):
     """What a task wrote."""
 
     path: str

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,10 @@ def test_a_variable_is_declared_once(tmp_path: Path, limit: ss.SharedVariable) -
         ({"consistency": "latest"}, "consistency: 'epoch' there, 'latest' here"),
         ({"merge": max}, "merge: 'last' there, 'custom:max' here"),
     ):
-        given = {"type": "double", "init": 60.0, **arguments}
+        given: dict[str, Any] = {"type": "double", "init": 60.0, **arguments}
         refused(
             tmp_path,
-            lambda given=given: ss.shared(store, "limit", **given),
+            partial(ss.shared, store, "limit", **given),
             VariableConflictError,
             r"limit was declared otherwise in .*store:\n",
             difference,
@@ -184,11 +185,12 @@ def test_two_functions_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: p
 
     ss.shared(tmp_path, "x", "double", merge=larger)
 
-    def larger(a: float, b: float) -> float:
+    def another(a: float, b: float) -> float:
         return max(b, a) + 0.0
 
+    another.__name__ = "larger"
     with pytest.raises(VariableConflictError, match=r"digest: '.*' there, '.*' here"):
-        ss.shared(tmp_path, "x", "double", merge=larger)
+        ss.shared(tmp_path, "x", "double", merge=another)
     assert ss.shared(tmp_path, "x").set(1.0) == 1
     monkeypatch.setattr(declaring, "_functions", {})  # as in another process
     with pytest.raises(
@@ -260,7 +262,7 @@ def test_a_value_of_another_type_is_refused(tmp_path: Path, type_: str) -> None:
     """Nothing is rounded, cut, parsed or left out to make it fit."""
     variable = ss.shared(tmp_path, "x", type_)
     for value in WRONG[type_]:
-        refused(tmp_path, lambda value=value: variable.set(value), InvalidArgumentError, r"Invalid value .*: x is a ")
+        refused(tmp_path, partial(variable.set, value), InvalidArgumentError, r"Invalid value .*: x is a ")
     assert variable.version == 0
 
 
@@ -509,7 +511,7 @@ def test_variables_of_another_store_or_transport_are_refused(
     ):
         refused(
             tmp_path,
-            lambda shared=shared: ss.start(frame, "q", tmp_path / "store", shared=shared),
+            partial(ss.start, frame, "q", tmp_path / "store", shared=shared),
             QueryError,
             match,
         )
@@ -517,7 +519,12 @@ def test_variables_of_another_store_or_transport_are_refused(
 
 def reading(source: Source, limit: ss.SharedVariable, call: str = "get") -> Any:
     """A query whose function uses a variable."""
-    use = {"get": limit.get, "set": lambda: limit.set(1.0), "add": lambda: limit.add(1.0)}[call]
+    uses: dict[str, Callable[[], object]] = {
+        "get": limit.get,
+        "set": lambda: limit.set(1.0),
+        "add": lambda: limit.add(1.0),
+    }
+    use = uses[call]
     function = F.udf(lambda _: str(use()), "string")
     return source.stream().withColumn("used", function("v")).groupBy("k", "used").count()
 

@@ -24,7 +24,7 @@ def test_a_stepped_epoch_contributes_to_what_it_was_bound_to(tmp_path: Path) -> 
 
     def contributed(epoch: int, bound: Version) -> int:
         name = Staged(epoch, run, "op", 0, 0, 0).name
-        branch.transport.put(stage_group(total.declaration, FORK), name, encoded_contribution(7, total.declaration))
+        branch.transport.put(stage_group(total.declaration.key, FORK), name, encoded_contribution(7, total.declaration))
         take_in_branch(branch, FORK, epoch, bound)
         value: int = branch.value(branch.head())
         return value

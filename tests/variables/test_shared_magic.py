@@ -77,7 +77,7 @@ def test_a_value_sets_it(limited: Shell) -> None:
         ("string", "null", None),
         ("boolean", "true", True),
         ("bigint", "45", 45),
-        ("double", "-1.5e3", -1500.0),
+        ("double", "-1500.5", -1500.5),
         ("date", "2024-01-31", dt.date(2024, 1, 31)),
         ("timestamp", "2024-01-31T12:00:00+01:00", dt.datetime(2024, 1, 31, 11, tzinfo=dt.UTC)),
         ("list<bigint>", "'[1, 2]'", [1, 2]),
@@ -109,7 +109,7 @@ def test_sql_reads_the_versions(limited: Shell) -> None:
     limited.run("%shared limit --history")
     rows = limited.run("%%statesql\nSELECT a.value AS before, b.value AS after\nFROM shared.limit VERSION AS OF 0 a,\n"
                        "shared.limit b")  # fmt: skip
-    assert rows.to_pandas().values.tolist() == [[60.0, 45.0]]
+    assert rows.to_numpy().tolist() == [[60.0, 45.0]]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_help_has_examples(limited: Shell) -> None:
         ("%shared x --consistency b|", ["bounded(10)"]),
         ("%%stream q --sha|\nframe", ["--shared"]),
         ("%%stream q --shared li|\nframe", ["limit"]),
-        ("%%statesql\nFROM shared.li|", ["shared.limit"]),
+        ("%%statesql\nFROM shared.li|", ["shared.limit", "shared.limit.history", "shared.limit.changes"]),
     ],
 )
 def test_words_are_completed(limited: Shell, cell: str, expected: list[str]) -> None:

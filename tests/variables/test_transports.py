@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -167,8 +168,8 @@ def test_the_drivers_server_answers_only_those_who_know_its_token(
     for wrong in (server.address[:-1] + "!", server.address.rpartition("/")[0], server.address + "é"):
         stranger = FlightTransport(wrong)
         for call in (
-            lambda stranger=stranger: stranger.get(GROUP, "0"),
-            lambda stranger=stranger: stranger.put(GROUP, "1", b""),
+            partial(stranger.get, GROUP, "0"),
+            partial(stranger.put, GROUP, "1", b""),
         ):
             with pytest.raises(TransportError, match="cannot be reached") as raised:
                 call()

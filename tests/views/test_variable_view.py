@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from bound_store import QUERY, BoundQuery, merge
+from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 
 import streamstate as ss
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, VariableConflictError
 from streamstate.snapshots.bindings import Version
 from streamstate.variables.notifications import Change
 from streamstate.widgets import Timeline, VariableSlider, VariableView, close_all
@@ -374,3 +375,18 @@ def test_a_variables_history_shows_the_view_of_the_variable(limit: ss.SharedVari
     view = _VIEWS["streamstate.state_inspect.history", "History"]
     assert isinstance(view(widgets, ss.open_store(limit.store)["shared.limit"]), VariableView)
     assert isinstance(view(widgets, query.history), Timeline)
+
+
+def test_the_magic_shows_a_slider_of_the_notebooks_own_variable(
+    bare_shell: Shell, limit: ss.SharedVariable, query: BoundQuery
+) -> None:
+    """What it or the magic sets is no conflict with setting it in a cell; another notebook's value still is."""
+    bare_shell.names["limit"] = limit
+    slider = bare_shell.run(f"%shared limit --slider 0 120 --query delays --store {limit.store}")
+    assert isinstance(slider, VariableSlider)
+    assert "delays saw it from epoch 3 on" in repr(slider)
+    slider.widget.children[0].value = 90.0
+    bare_shell.run("limit.set(80.0)\n%shared limit 70\nlimit.set(60.0)")
+    assert limit.version == 5
+    ss.shared(limit.store, "limit").set(50.0)
+    assert "was set to 50.0 by another" in bare_shell.fails("limit.set(40.0)", VariableConflictError)
