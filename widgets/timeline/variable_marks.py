@@ -74,14 +74,17 @@ class _SetVersions:
 
     def still_waits(self) -> bool:
         """Whether an epoch saw a version that the store does not have yet."""
-        return self._waits_for > self._variable.recorded_up_to
+        return self._waits_for >= 0 and self._waits_for > self._variable.recorded_up_to
 
     def marks(self, versions: Sequence[BoundFrom]) -> list[VariableMark]:
         """The marks, given the versions that epochs saw: the same list as the last time, with those of new epochs."""
         if versions is not self._versions:  # retention dropped epochs, and all were read again
             self._versions, self._looked_at, self._found = versions, 0, []
+        if self._looked_at == len(versions):
+            return self._found
+        recorded_up_to = self._variable.recorded_up_to
         for bound in versions[self._looked_at :]:
-            if not bound.version.branch and bound.number > self._variable.recorded_up_to:
+            if not bound.version.branch and bound.number > recorded_up_to:
                 self._waits_for = bound.number
                 break
             before = versions[self._looked_at - 1].number if self._looked_at else -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,10 +21,9 @@ from streamstate.widgets.number_text import amount
 from streamstate.widgets.values import cell
 
 if TYPE_CHECKING:
+    from streamstate.snapshots.entries import Entries
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
-_LOOKED_AT = 1_000
-"""How many versions are looked at for one that was set."""
 INIT, SET, MERGE = "init", "set", "merge"
 
 
@@ -68,6 +68,8 @@ class RecordedVariable:
                 f"{recorded.name} is a query.\nExpected a shared variable, such as store['shared.limit']."
             )
         self._recorded = recorded
+        self._looked_at: Entries | None = None
+        self._set_numbers: list[int] = []
         known = DeclaredVariables(recorded.layout).all()
         if self.name not in known:
             where = f"in {recorded.layout.root}"
@@ -108,16 +110,15 @@ class RecordedVariable:
     def newest_set(self, after: int, upto: int) -> int | None:
         """The newest version after one, up to another, that was set rather than merged; None if there is none.
 
-        Of very many versions, the newest are looked at.
+        Only versions count that the store had at the last look, such as of :attr:`recorded_up_to`.
         """
-        entries = self._recorded.entries()
-        for number in range(upto, max(after, upto - _LOOKED_AT), -1):
-            entry = entries.of(number)
-            if entry is None:
-                return None  # retention dropped it, and all before
-            if (entry.run_id or "").startswith(f"{SET} "):
-                return number
-        return None
+        entries = self._recorded.known_entries
+        if entries is not self._looked_at:
+            made = zip(entries.epochs.tolist(), entries.values("run_id"), strict=True)
+            self._looked_at = entries
+            self._set_numbers = [number for number, by in made if (by or "").startswith(f"{SET} ")]
+        at = bisect_right(self._set_numbers, upto)
+        return self._set_numbers[at - 1] if at and self._set_numbers[at - 1] > after else None
 
     def text(self, number: int) -> str:
         """A version's value as text; of a map or a long list how much is in it."""
