@@ -39,6 +39,7 @@ FOLDERS = {
     "state_inspect": "streamstate/state_inspect",
     "replay": "streamstate/replay",
     "operations": "streamstate/operations",
+    "variables": "streamstate/variables",
     "widgets": "streamstate/widgets",
     "tutorials": "streamstate/tutorials",
 }
@@ -160,7 +161,8 @@ def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
     assert names(EXTRAS["spark"]) == {"protobuf", "psutil", "pyspark"}
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
     assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client", "rocksdict"}
-    assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar]"]
+    assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar,variables]"]
+    assert names(EXTRAS["variables"]) == {"datasketches", "redis"}
     expected = {"all", "jdk", "lab", "lint", "notebook", "sidecar", "spark", "test", "tutorials"}
     assert set(metadata(wheel).get_all("Provides-Extra") or []) >= expected
 

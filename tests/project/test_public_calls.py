@@ -16,7 +16,7 @@ import streamstate.errors
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.progress_callback import ProgressCallback
 
-ROOMS = ("snapshots", "state_inspect", "replay", "operations", "widgets")
+ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "widgets")
 
 
 def modules() -> Iterator[Any]:
