@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSource,
@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 import streamstate as ss
+from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.variables.columns import with_variables_in_sql
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -73,14 +74,14 @@ class Case:
         in_sink: those of which the sink writes down what they saw.
         in_key: the one of which the key has what it saw, beside ``e``.
         mode: the output mode.
-        sink: makes the sink from a folder and the variables; by default results go nowhere.
+        sink: makes the sink from a session, a folder and the variables; by default results go nowhere.
     """
 
     build: Build
     in_state: tuple[str, ...]
     in_sink: tuple[str, ...] = ()
     mode: str = "update"
-    sink: Callable[[Path, Variables], Any] = lambda _folder, _variables: "noop"
+    sink: Callable[[SparkSession, Path, Variables], Any] = lambda _spark, _folder, _variables: "noop"
     in_key: str | None = None
 
 
@@ -366,7 +367,7 @@ def noted(folder: Path, interface: str) -> dict[int, int]:
     return {int(file.stem): json.loads(file.read_text()) for file in (folder / interface).iterdir()}
 
 
-def python_sink(folder: Path, variables: Variables) -> str:
+def python_sink(spark: SparkSession, folder: Path, variables: Variables) -> str:
     """A sink that is written in Python."""
     total = variables["Python sink"]
 
@@ -378,13 +379,11 @@ def python_sink(folder: Path, variables: Variables) -> str:
         def streamWriter(self, schema: StructType, overwrite: bool) -> SinkWriter:  # noqa: N802 (Spark's)
             return SinkWriter(self.options["path"], total)
 
-    from pyspark.sql import SparkSession
-
-    SparkSession.active().dataSource.register(SeenSink)
+    register_source(spark, SeenSink)
     return f"seen_sink:{folder}"
 
 
-def for_each_batch(folder: Path, variables: Variables) -> Callable[[DataFrame, int], None]:
+def for_each_batch(_spark: SparkSession, folder: Path, variables: Variables) -> Callable[[DataFrame, int], None]:
     """A function of an epoch's rows, which runs in the driver, and starts a job."""
     here, there = variables["foreachBatch, its function"], variables["foreachBatch, its jobs"]
 

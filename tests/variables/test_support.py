@@ -80,7 +80,7 @@ def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Pat
         mode=case.mode,
         shared=[*variables.values()],
         trigger="available-now",
-        sink=case.sink(tmp_path / "out", variables),
+        sink=case.sink(spark, tmp_path / "out", variables),
     )
     running.wait(timeout=120)
     running.stop()
