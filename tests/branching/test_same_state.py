@@ -41,7 +41,7 @@ QUERIES: dict[str, tuple[Query, Mapping[str, str]]] = {
 
 
 @pytest.mark.slow  # every operator
-@pytest.mark.parametrize("name", sampled(QUERIES, 2))
+@pytest.mark.parametrize("name", sampled(QUERIES, 1))
 def test_differences_of_every_operator(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """A checkpoint equals its copy; the differences of two epochs are those found by Spark's state reader."""
     query, settings = QUERIES[name]

@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(CASES, 8))
+@pytest.mark.parametrize("name", sampled(CASES, 3))
 def test_every_operator_and_setting(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each table is described as Spark reads it; Spark has no change feed of timers."""
     query, *settings = CASES[name]

@@ -15,7 +15,7 @@ from operators.running import checked
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", sampled(WINDOWS, 2))
+@pytest.mark.parametrize("name", sampled(WINDOWS, 1))
 def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Tumbling, sliding and session windows equal Spark's reader. Expired windows are removed."""
     history = checked(spark, WINDOWS[name], tmp_path).history
@@ -23,7 +23,7 @@ def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert sum(removed) > 0
 
 
-@pytest.mark.parametrize("name", sampled(OTHERS, 4))
+@pytest.mark.parametrize("name", sampled(OTHERS, 2))
 def test_other_operators(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Global aggregations, deduplication, limits and queries with several operators equal Spark's reader."""
     checked(spark, OTHERS[name], tmp_path, starts=(range(2), range(2, 3)))
