@@ -128,6 +128,9 @@ class Launch:
         """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException
 
+        from streamstate.snapshots.spark.python_sources import active_session
+
+        spark = self.frame.sparkSession
         writer = self.sink.attach(self.frame.writeStream.queryName(self.name)).outputMode(self.mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self.trigger is not None:
@@ -137,7 +140,7 @@ class Launch:
         try:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
-            with _partitions(self.frame.sparkSession, self.partitions), self._bound_run():
+            with active_session(spark), _partitions(spark, self.partitions), self._bound_run():
                 return writer.start(self.sink.path)
         except BaseException as error:
             for recorder in idle:

@@ -1,7 +1,9 @@
-"""Registering a data source that is written in Python."""
+"""Data sources and sinks that are written in Python: Spark looks for them in the active session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,18 +11,25 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 
-def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a source in a session, which may be another than the active one.
-
-    Spark refuses a name that the active session knows, and adds it to the session that was asked.
-    """
+@contextmanager
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Let a session be this thread's active one in the JVM."""
     sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     active = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
-        spark.dataSource.register(source)
+        yield
     finally:
         if active.isDefined():
             sessions.setActiveSession(active.get())
         else:
             sessions.clearActiveSession()
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a source in a session, which may be another than the active one.
+
+    Spark refuses a name that the active session knows, and adds it to the session that was asked.
+    """
+    with active_session(spark):
+        spark.dataSource.register(source)

@@ -11,9 +11,12 @@ from conftest import Source, counts, letters
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 from oracle import compare
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
+from streamstate.snapshots.spark.python_sources import active_session
 from streamstate.starting import STARTED
 
 
@@ -49,6 +52,35 @@ def test_the_same_name_resumes(shell: Shell, input_of_two_epochs: Source, tmp_pa
     assert first.query is not None
     assert not first.query.isActive
     assert second.wait(timeout=300) == 2
+
+
+def test_a_python_sink_of_another_session(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark looks for the sink in the active session; a query is started in its own."""
+    session = spark.newSession()
+    source = Source(session, tmp_path / "input", "k string, v long")
+    source.add(letters(0))
+
+    class Writer(DataSourceStreamWriter):
+        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+            assert [*iterator]
+            return WriterCommitMessage()
+
+    class Nowhere(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "nowhere"
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: N802 (Spark's)
+            return Writer()
+
+    with active_session(session):
+        session.dataSource.register(Nowhere)
+    with active_session(spark):
+        distinct = source.stream().dropDuplicates(["k"])
+        running = ss.start(
+            distinct, "keys", tmp_path / "store", mode="append", sink="nowhere:here", trigger="available-now"
+        )
+        assert running.wait(timeout=300) == 0
 
 
 @pytest.mark.parametrize(

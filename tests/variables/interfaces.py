@@ -322,7 +322,7 @@ def from_a_source(stream: DataFrame, variables: Variables) -> DataFrame:
             return SeenReader(total)
 
     spark = stream.sparkSession
-    spark.dataSource.register(Seen)
+    register_source(spark, Seen)
     read = spark.readStream.format("seen").load()
     # The function's state has what it saw itself, and the key what the source saw.
     keyed = read.select((F.col("e") * BASE + F.col("seen")).alias("e"))
