@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from streamstate.operations.advice import RescaleAdvice, rescale_advice
     from streamstate.operations.drill import DrillReport, drill
+    from streamstate.operations.new_checkpoint.restore import restore
+    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.rescale import RescaleReport, rescale
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
@@ -82,6 +84,7 @@ __all__ = [
     "Store",
     "StreamStateError",
     "Supervised",
+    "WrittenCheckpoint",
     "audit",
     "capture",
     "check_audit_record",
@@ -101,6 +104,7 @@ __all__ = [
     "replay",
     "rescale",
     "rescale_advice",
+    "restore",
     "session",
     "shared",
     "shared_column",
@@ -122,6 +126,8 @@ _HOMES = {
     "BackOff": "streamstate.operations.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
     **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
+    "restore": "streamstate.operations.new_checkpoint.restore",
+    "WrittenCheckpoint": "streamstate.operations.new_checkpoint.written",
     "CaptureReport": "streamstate.snapshots.epoch_commit",
     **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.follow"),
     **dict.fromkeys(
