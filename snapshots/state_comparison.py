@@ -136,8 +136,8 @@ def _differences(
 
 def differences_from(
     spark: SparkSession, state: StateAt, expected: Mapping[str, DataFrame], *, limit: int = _LIMIT
-) -> list[TableDifference]:
-    """How a state differs from the rows that its tables should have, as :func:`state_differences`.
+) -> tuple[list[TableDifference], dict[str, int]]:
+    """How a state differs from the rows that its tables should have, as :func:`state_differences`; and how many it has.
 
     Args:
         spark: the session whose cluster compares.
@@ -147,7 +147,8 @@ def differences_from(
     """
     held = _Side.read(spark, state, counters=False)
     wanted = _Side({name: _Table.expected(name, frame) for name, frame in expected.items()}, 0)
-    return _differences((wanted, held), ("what was to be written", str(state)), limit=limit, exact=False)
+    found = _differences((wanted, held), ("what was to be written", str(state)), limit=limit, exact=False)
+    return found, {name: table.rows for name, table in held.tables.items()}
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,9 @@ def restore(
         rows = {
             name: read_in_spark(taken.history.recorded, taken, name, None).in_spark(new.session) for name in new.tables
         }
-        new.write(rows)
+        counts = new.write(rows)
         report("done", 1.0)
-    return WrittenCheckpoint(target, spark, taken.epoch, taken.rows(), time.monotonic() - began)
+    return WrittenCheckpoint(target, spark, taken.epoch, counts, time.monotonic() - began)
 
 
 def _describe(
@@ -109,7 +109,7 @@ def _describe(
 
 def _check_tables(new: NewCheckpoint, snapshot: Snapshot) -> None:
     """Refuse a snapshot whose tables or columns are not those that the checkpoint describes."""
-    described = {name: {*table.columns} for name, table in new.tables.items()}
+    described = {name: {*table.types} for name, table in new.tables.items()}
     captured = {
         name: {*snapshot.table(name).key_columns, *snapshot.table(name).value_columns} for name in snapshot.tables()
     }

@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, LongType, StructType
 
-from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
+from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
 from streamstate.operations.new_checkpoint.store_rows import TableRows, store_rows
 from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
+from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.replay.forks.rewritten_state import with_state_ids
 from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
 from streamstate.snapshots.canonical_rows import column_named
@@ -47,11 +50,19 @@ class TargetTable:
     source: StateSource
     schema: StructType
     """What Spark's state reader returns of it."""
+    keys: tuple[str, ...]
+    """The names of its key columns."""
+    types: Mapping[str, DataType] = field(hash=False)
+    """The types of its columns, keys first."""
 
-    @property
-    def columns(self) -> list[str]:
-        """Its columns, keys first."""
-        return flatten(self.schema, self.source.shape).names
+    @classmethod
+    def of(cls, source: StateSource, frame: DataFrame) -> TargetTable:
+        """Describe a table from what Spark's state reader returns of it."""
+        columns = flatten(frame.schema, source.shape)
+        flat = frame.select(*columns.select).schema
+        types = {field.name: field.dataType for field in flat.fields}
+        ordered = {name: types.get(name, LongType()) for name in columns.names}
+        return cls(source, frame.schema, columns.keys, ordered)
 
 
 @dataclass
@@ -82,9 +93,9 @@ class NewCheckpoint:
                 raise UnsupportedStateError(
                     f"{choices(limits)} is the state of a limit, of which Spark records no schema: it cannot be written."
                 )
-            schemas = [reader.frame(source, self.epoch).schema for source in sources]
-            found = zip(sources, schemas, strict=True)
-            self._sources = {source.table: TargetTable(source, schema) for source, schema in found}
+            self._sources = {
+                source.table: TargetTable.of(source, reader.frame(source, self.epoch)) for source in sources
+            }
         return self._sources
 
     @property
@@ -100,11 +111,23 @@ class NewCheckpoint:
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(self.folder, self.spark)
 
-    def write(self, rows: Mapping[str, DataFrame]) -> None:
+    @property
+    def only_table(self) -> str:
+        """The name of the state table, if there is only one."""
+        if len(self.tables) > 1:
+            raise StateWriteError(
+                f"The query has several state tables: {choices(self.tables)}.\nPass the rows of each: {{'op0': frame, …}}."
+            )
+        return next(iter(self.tables))
+
+    def write(self, rows: Mapping[str, DataFrame]) -> dict[str, int]:
         """Write the state, and compare what Spark reads of it with the rows.
 
         Args:
             rows: for each state table a frame with its columns.
+
+        Returns:
+            The number of rows of each table.
 
         Raises:
             UnknownTableError, StateWriteError: the frames are not those of the state tables.
@@ -116,11 +139,24 @@ class NewCheckpoint:
         writing = _Writing(self, rewriter, rows, RowEncoder.probed(rewriter.session))
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
-        if ids := rewriter.run(self.folder, rewriter.operators(), writing.rewritten):
+        try:
+            ids = rewriter.run(self.folder, rewriter.operators(), writing.rewritten)
+        except (PySparkException, Py4JJavaError) as error:
+            raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
+        if ids:
             self.files.write(commit, with_state_ids(text, ids), replace=True)
             self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
-        if differences := differences_from(self.spark, StateAt(self.folder, self.epoch), rows, limit=_SHOWN):
+        differences, counts = differences_from(self.spark, StateAt(self.folder, self.epoch), rows, limit=_SHOWN)
+        if differences:
+            for table in differences:
+                check_distinct(rows[table.table], self.tables[table.table])
             raise StateWriteError.differs(differences)
+        return counts
+
+    def count(self) -> dict[str, int]:
+        """The number of rows of each table."""
+        reader = self._reader
+        return {name: reader.frame(table.source, self.epoch).count() for name, table in self.tables.items()}
 
     def _check_tables(self, rows: Mapping[str, DataFrame]) -> None:
         for name in {*rows} - {*self.tables}:
@@ -128,8 +164,8 @@ class NewCheckpoint:
         for name, table in self.tables.items():
             if name not in rows:
                 raise StateWriteError.lacks_table(name, rows)
-            if {*rows[name].columns} != {*table.columns}:
-                raise StateWriteError.other_columns(name, rows[name].columns, table.columns)
+            if {*rows[name].columns} != {*table.types}:
+                raise StateWriteError.other_columns(name, rows[name].columns, table.types)
 
 
 @dataclass
@@ -217,3 +253,10 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
                 files.write(f"{folder}/{file}", with_schema_paths(file, text, root), replace=True)
                 parent, _, name = file.rpartition("/")
                 files.remove(f"{folder}/{parent}/.{name}.crc")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in a task: the message of what it raised."""
+    text = str(error)
+    found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
+    return found[1] if found else first_line(error)
