@@ -386,16 +386,16 @@ class StateWriteError(StreamStateError, RuntimeError):
     def lacks_table(cls, table: str, given: Iterable[str]) -> StateWriteError:
         """For a state table without rows."""
         return cls(
-            f"There are no rows for the state table {table}.\nGiven: {choices(given)}. Pass an empty frame if it is to be"
-            " empty."
+            f"There are no rows for the state table {table}.\n"
+            f"Given: {choices(given)}. Pass an empty frame if it is to be empty."
         )
 
     @classmethod
     def other_columns(cls, table: str, given: Iterable[str], columns: Iterable[str]) -> StateWriteError:
         """For a frame without the columns of its state table."""
         return cls(
-            f"The rows for {table} have the columns {choices(given)}.\nThe state table has {choices(columns)}: pass exactly"
-            " these."
+            f"The rows for {table} have the columns {choices(given)}.\n"
+            f"The state table has {choices(columns)}: pass exactly these."
         )
 
 

@@ -208,7 +208,7 @@ class Checkpoint(os.PathLike[str]):
         return self._commit(epoch).get("stateUniqueIds") or {}
 
     def next_watermark(self, epoch: int) -> int | None:
-        """The watermark after an epoch, in milliseconds since 1970, 0 if there is none; None once Spark has purged it."""
+        """The watermark after an epoch, in milliseconds since 1970; 0: there is none; None: Spark has purged it."""
         found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
         return found
 

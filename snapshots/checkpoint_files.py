@@ -20,8 +20,8 @@ from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFile
 from streamstate.snapshots.state_reader import no_state
 
 STORE_HINT = (
-    "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does so"
-    " by itself."
+    "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does"
+    " so by itself."
 )
 """What can still be done with an epoch that the checkpoint no longer holds."""
 _NEAR = 10

@@ -164,15 +164,9 @@ class _Table:
 
     @classmethod
     def of(cls, state: StateFrame, name: str) -> _Table:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         flat = state.frame.drop(EPOCH, CHANGE)
         if POSITION in state.columns.keys:
-            # Spark returns a key's elements in the list's order, all in one partition.
-            key = canonical_text(flat.schema, state.columns.spark_keys)
-            position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
-            flat = flat.withColumn(POSITION, position.cast("long")).drop(ORDER)
+            flat = with_list_positions(flat, state.columns.spark_keys)
         return cls._of_columns(name, flat)
 
     @classmethod
@@ -241,6 +235,17 @@ def _count(sides: Sequence[_Side]) -> None:
     ]
     for at, name, partition, *sums in reduce(lambda left, right: left.unionAll(right), frames).collect():
         sides[at].tables[name].counted[partition] = tuple(sums)
+
+
+def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    # Spark returns a key's elements in the list's order, all in one partition.
+    key = canonical_text(state.schema, keys)
+    position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
+    return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
 
 
 def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple[str, str]) -> TableDifference:

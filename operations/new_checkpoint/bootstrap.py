@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
@@ -76,7 +76,7 @@ def bootstrap(
     query, report, target = PlannedQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
-    log = EpochLog(0, texts, conf=query.conf)
+    log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
     with making(files, target) as folder:
         if batch:
             report("computing the state from the history", 0.0)
@@ -101,16 +101,18 @@ def _written(
     for path, text in texts.items():
         files.write(f"{folder}/{path}", text)
     query.into(folder, EpochClock(conf=query.conf))
-    new = NewCheckpoint(query.spark, files, folder, 0)
+    new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)
     if isinstance(state, Mapping):
         given = dict(state)
     else:
         assert state is not None
         given = {new.only_table: state}
-    return new.write({
-        name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
-        for name, frame in given.items()
-    })
+    return new.write(
+        {
+            name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
+            for name, frame in given.items()
+        }
+    )
 
 
 def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
@@ -121,5 +123,5 @@ def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str
     run_an_epoch(query, folder)
     if Checkpoint(folder, query.spark).committed() != [0]:
         raise InvalidArgumentError("The sources have no data, so there is no history.\nStart the query as usual.")
-    new = NewCheckpoint(query.spark, files, folder, 0)
+    new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)
     return new.count()

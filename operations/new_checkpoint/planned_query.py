@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BuildQuery = Callable[[], "DataFrame"]
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+"""The setting for the checkpoint format of state stores."""
 MODES = ("append", "update", "complete")
 
 
@@ -43,6 +45,11 @@ class PlannedQuery:
     def spark(self) -> SparkSession:
         """The session of its frame."""
         return self.frame.sparkSession
+
+    @property
+    def format_version(self) -> str:
+        """The checkpoint format of its state stores."""
+        return self.spark.conf.get(FORMAT_VERSION, None) or "1"
 
     def sources(self) -> list[QuerySource]:
         """Its sources in the order in which Spark numbers them."""

@@ -24,7 +24,6 @@ from streamstate.snapshots.checkpoint_files import ForkContents
 from streamstate.snapshots.filesystem import Files, files_for, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
-from streamstate.snapshots.registry import Branch
 from streamstate.snapshots.spark.session import session
 from streamstate.state_inspect import History, Snapshot
 from streamstate.state_inspect.sql.spark_relations import read_in_spark
@@ -79,7 +78,7 @@ def restore(
     report("reading what describes the query", 0.0)
     planned = _planned(original, taken)
     with making(files, target) as folder:
-        _describe(original, branch, planned, taken, files, folder)
+        _describe(original, ForkRecord.now(original.path, branch.query_id, taken.epoch), planned, files, folder)
         new = NewCheckpoint(spark, files, folder, taken.epoch, planned[1].format_version)
         _check_tables(new, taken)
         report("writing the state", 0.1)
@@ -92,19 +91,13 @@ def restore(
 
 
 def _describe(
-    original: Checkpoint,
-    branch: Branch,
-    planned: tuple[PlannedEpoch, EpochLog],
-    snapshot: Snapshot,
-    files: Files,
-    folder: str,
+    original: Checkpoint, record: ForkRecord, planned: tuple[PlannedEpoch, EpochLog], files: Files, folder: str
 ) -> None:
     """Write everything but the state: the query's sources, its operators' metadata and schemas, and the logs."""
     epoch, log = planned
-    contents = ForkContents.without_state(original, files, snapshot.epoch, epoch)
-    record = ForkRecord.now(original.path, branch.query_id, snapshot.epoch)
+    contents = ForkContents.without_state(original, files, record.epoch, epoch)
     texts = {**contents.texts, **log.texts(), FORK_FILE: record.text()}
-    bring(replace(contents, texts=texts), original, snapshot.epoch, folder, files=files)
+    bring(replace(contents, texts=texts), original, record.epoch, folder, files=files)
 
 
 def _check_tables(new: NewCheckpoint, snapshot: Snapshot) -> None:
@@ -116,8 +109,8 @@ def _check_tables(new: NewCheckpoint, snapshot: Snapshot) -> None:
     if described != captured:
         differing = sorted(name for name in {*described, *captured} if described.get(name) != captured.get(name))
         raise UnsupportedStateError(
-            f"The state of epoch {snapshot.epoch} of {snapshot.query} had another schema than the query's checkpoint now"
-            f" describes: {choices(differing)}.\nRestore a later epoch."
+            f"The state of epoch {snapshot.epoch} of {snapshot.query} had another schema than its checkpoint describes"
+            f" now: {choices(differing)}.\nRestore a later epoch."
         )
 
 
@@ -125,7 +118,6 @@ def _planned(original: Checkpoint, snapshot: Snapshot) -> tuple[PlannedEpoch, Ep
     """What the epoch read, and with which settings, as far as the store and the checkpoint know it."""
     newest = _newest_plan(original, snapshot.epoch)
     offsets = _offsets(snapshot)
-    named = isinstance(offsets, Mapping)
     log = EpochLog(
         snapshot.epoch,
         offsets,
@@ -136,8 +128,9 @@ def _planned(original: Checkpoint, snapshot: Snapshot) -> tuple[PlannedEpoch, Ep
         newest.version,
         original.format_version(original.committed()[-1]),
     )
-    values = [offsets[name] for name in sorted(offsets)] if isinstance(offsets, Mapping) else offsets
-    return replace(newest, offsets=tuple(values), names=tuple(sorted(offsets)) if named else ()), log
+    names = tuple(sorted(offsets)) if isinstance(offsets, Mapping) else ()
+    values = [offsets[name] for name in names] if isinstance(offsets, Mapping) else offsets
+    return replace(newest, offsets=tuple(values), names=names), log
 
 
 def _newest_plan(original: Checkpoint, epoch: int) -> PlannedEpoch:

@@ -8,7 +8,7 @@ how many elements a list has, what expires when. They are derived here in the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -100,25 +100,35 @@ class TableRows:
         return _TTL in getattr(kind, "names", ())
 
 
-def store_rows(
-    store: str, families: Sequence[str], group: StructType, tables: Sequence[TableRows], partitions: int, encoder: RowEncoder
-) -> DataFrame:
-    """All rows of a state store, in the form that Spark's ``StateRewriter`` writes: a partition for each of the state's.
+@dataclass(frozen=True)
+class Store:
+    """A state store of an operator."""
+
+    name: str
+    families: Sequence[str]
+    """Its column families."""
+    group: StructType
+    """What determines the partition of a row; without fields there is only one."""
+    partitions: int
+
+
+def store_rows(store: Store, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
+    """All rows of a state store, in the form that Spark's ``StateRewriter`` writes.
 
     Args:
-        store: the store's name.
-        families: its column families.
-        group: what determines the partition; without fields there is only one.
+        store: the store.
         tables: the rows of the operator's state tables.
-        partitions: the number of partitions.
         encoder: encodes keys and values.
+
+    Returns:
+        A frame with a partition for each of the store's.
 
     Raises:
         UnsupportedStateError: a column family is of an unknown kind.
     """
-    numbered = list(enumerate(families))
+    numbered = list(enumerate(store.families))
     frames = [
-        _rows_of(store, family, tables).select(
+        _rows_of(store.name, family, tables).select(
             _GROUP,
             _ORDER,
             F.lit(family).alias(_FAMILY),
@@ -128,9 +138,9 @@ def store_rows(
         for number, family in numbered
     ]
     every = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
-    fields = [F.col(f"{_GROUP}.`{field.name}`") for field in group.fields]
+    fields = [F.col(f"{_GROUP}.`{field.name}`") for field in store.group.fields]
     # An exchange places the rows as the query does, and makes them rows that can be encoded.
-    placed = every.repartition(partitions, *fields) if fields else every.repartition(1)
+    placed = every.repartition(store.partitions, *fields) if fields else every.repartition(1)
     if any(table.source.shape is Shape.LIST for table in tables):
         placed = placed.sortWithinPartitions(_ORDER)
     keys, values = (
@@ -138,7 +148,7 @@ def store_rows(
     )
     # Spark insists on columns that may be null. No row has a single byte.
     return placed.select(
-        F.lit(None).cast(group).alias(PARTITION_KEY),
+        F.lit(None).cast(store.group).alias(PARTITION_KEY),
         F.nullif(keys, F.lit(b"\0")).alias("key_bytes"),
         F.nullif(values, F.lit(b"\0")).alias("value_bytes"),
         F.nullif(F.col(_FAMILY), F.lit("")).alias(_FAMILY),
@@ -167,7 +177,9 @@ def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
         timers = by_option["timers"]
         by_time = _TIMERS_BY_TIME.fullmatch(own) is not None
         return timers.rows(F.struct(_TIME, "key") if by_time else timers.key, _nothing())
-    raise UnsupportedStateError(f"The state store {store!r} has the column family {family!r}, whose content is not known.")
+    raise UnsupportedStateError(
+        f"The state store {store!r} has the column family {family!r}, whose content is not known."
+    )
 
 
 def _join_counts(side: TableRows) -> DataFrame:

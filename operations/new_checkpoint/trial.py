@@ -31,7 +31,9 @@ def try_an_epoch(query: PlannedQuery, folder: str, files: Files) -> None:
         files.copy((f"{folder}/{path}", f"{copy}/{path}") for path in files.tree(folder) if not path.endswith("/"))
         run_an_epoch(query, copy)
     except PySparkException as error:
-        raise StateWriteError(f"Spark cannot go on from the new checkpoint: {first_line(error)}\nIt was deleted.") from error
+        raise StateWriteError(
+            f"Spark cannot go on from the new checkpoint: {first_line(error)}\nIt was deleted."
+        ) from error
     finally:
         files.remove_tree(copy)
 

@@ -35,7 +35,9 @@ class RowEncoder:
         rows = spark.range(3).repartition(1).selectExpr(f"{_PROBED} AS row").repartition(1)
         collected: Any = rows._jdf.queryExecution().executedPlan().executeCollect()
         expected = [bytes(row.getStruct(0, 3).getBytes()) for row in collected]
-        encoded = [bytes(row.encoded) for row in rows.select(_serialized(spark, rows["row"]).alias("encoded")).collect()]
+        encoded = [
+            bytes(row.encoded) for row in rows.select(_serialized(spark, rows["row"]).alias("encoded")).collect()
+        ]
         headers = {len(whole) - len(end) for whole, end in zip(encoded, expected, strict=True)}
         agrees = all(whole.endswith(end) for whole, end in zip(encoded, expected, strict=True))
         if len(headers) != 1 or not agrees:
@@ -60,4 +62,4 @@ def _serialized(spark: SparkSession, row: Column) -> Column:
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
     kryo = True
     serialize = jvm.org.apache.spark.sql.catalyst.expressions.objects.EncodeUsingSerializer
-    return Column(utils.column(serialize(utils.expression(row._jc), kryo)))
+    return Column(utils.column(serialize(utils.expression(row._jc), kryo)))  # noqa: SLF001 - as PySpark's own

@@ -21,12 +21,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, LongType, StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
-from streamstate.operations.new_checkpoint.store_rows import TableRows, store_rows
+from streamstate.operations.new_checkpoint.planned_query import FORMAT_VERSION
+from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
 from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
 from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.replay.forks.rewritten_state import with_state_ids
 from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
-from streamstate.snapshots.canonical_rows import column_named
 from streamstate.snapshots.changelog.operator_metadata import recorded_stores
 from streamstate.snapshots.changelog.schema_files import family_schemas
 from streamstate.snapshots.checkpoint import Checkpoint
@@ -39,7 +39,6 @@ from streamstate.snapshots.state_reader import StateReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SHOWN = 3
 
 
@@ -91,7 +90,7 @@ class NewCheckpoint:
             sources = reader.sources(self.epoch)
             if limits := [source.table for source in sources if "Limit" in source.operator]:
                 raise UnsupportedStateError(
-                    f"{choices(limits)} is the state of a limit, of which Spark records no schema: it cannot be written."
+                    f"{choices(limits)} is the state of a limit, whose schema Spark does not record: it cannot be written."
                 )
             self._sources = {
                 source.table: TargetTable.of(source, reader.frame(source, self.epoch)) for source in sources
@@ -116,7 +115,8 @@ class NewCheckpoint:
         """The name of the state table, if there is only one."""
         if len(self.tables) > 1:
             raise StateWriteError(
-                f"The query has several state tables: {choices(self.tables)}.\nPass the rows of each: {{'op0': frame, …}}."
+                f"The query has several state tables: {choices(self.tables)}.\n"
+                "Pass the rows of each: {'op0': frame, …}."
             )
         return next(iter(self.tables))
 
@@ -135,7 +135,7 @@ class NewCheckpoint:
         """
         self._check_tables(rows)
         rewriter = StateRewriter(self.spark, self._checkpoint, self.epoch)
-        rewriter.session.conf.set(_FORMAT, self.format_version)
+        rewriter.session.conf.set(FORMAT_VERSION, self.format_version)
         writing = _Writing(self, rewriter, rows, RowEncoder.probed(rewriter.session))
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
@@ -187,7 +187,8 @@ class _Writing:
             if table.source.options["operatorId"] == str(operator.number)
         ]
         partitions = 1 if operator.single_partition else self._partitions
-        return store_rows(store, self._families(operator, store), group, tables, partitions, self.encoder)
+        described = Store(store, self._families(operator, store), group, partitions)
+        return store_rows(described, tables, self.encoder)
 
     @property
     def _partitions(self) -> int:

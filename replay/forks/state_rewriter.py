@@ -27,7 +27,8 @@ _LIMIT = "globalLimit"
 
 RewriteFunction = Callable[["RewritableOperator", str, "DataFrame"], "DataFrame"]
 """Maps the rows of an operator's store, whose name it is given too, to the new ones: columns ``partition_key``,
-``key_bytes``, ``value_bytes`` and ``column_family_name``, in and out; the frame's partitions become those of the state."""
+``key_bytes``, ``value_bytes`` and ``column_family_name``, in and out; the partitions of the frame become those of the
+state."""
 
 
 @dataclass(frozen=True)

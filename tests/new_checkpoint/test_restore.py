@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from socket import gethostname
 
 import pytest
-from new_checkpoint.restored import check_goes_on, gone_on, stored
 from operators.processors import PANDAS_STATE, TRANSFORM
-from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped
+from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Query, Run
 from pyspark.sql import SparkSession
 from sampling import sampled
 
 import streamstate as ss
+from new_checkpoint.restored import check_goes_on, gone_on, stored
 from streamstate.errors import EpochGoneError, NotACheckpointError, StateWriteError, UnsupportedStateError
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
@@ -56,6 +57,18 @@ def test_the_state_of_every_operator_and_type(spark: SparkSession, tmp_path: Pat
     except UnsupportedStateError as error:
         assert "there is no way back" in str(error)  # noqa: PT017 (most are not refused)
         assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", sampled([1, 3, 4], 1))
+def test_joins_in_other_formats(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    """Spark keeps the rows of a join's sides in four stores, or in one."""
+    run = Run(spark, tmp_path)
+    run.start(JOINS["left_outer"], in_format(version), epochs=range(3))
+    run.capture()
+    new = ss.restore(run.history.at(1), tmp_path / "restored", spark=spark)
+    assert stored(spark, new, 1) == stored(spark, run.checkpoint, 1)
+    check_goes_on(run, JOINS["left_outer"], new, in_format(version))
 
 
 SMALL = aggregated("count(v) AS rows", "max(k) AS most")
@@ -107,6 +120,38 @@ def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Pa
     before = files()
     ss.restore(small.history, tmp_path / "restored", spark=spark)
     assert files() == before
+
+
+def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """It left an unfinished folder, and no checkpoint. That of a process that lives stays."""
+    gone, lives = (tmp_path / f".restored.{gethostname()}-{process}-0a1b2c3d.unfinished" for process in (2**22 + 1, 1))
+    gone.mkdir()
+    lives.mkdir()
+    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert lives.exists()
+    assert not gone.exists()
+
+
+@pytest.mark.parametrize("point", ["written", "compared", "renamed"])
+def test_a_failure_leaves_nothing(
+    small: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Wherever it happens; the next call works."""
+    where = {
+        "written": ("streamstate.replay.forks.state_rewriter", "_state_ids"),
+        "compared": ("streamstate.operations.new_checkpoint.writer", "differences_from"),
+        "renamed": ("streamstate.operations.new_checkpoint.writer", "_lead_to"),
+    }[point]
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(".".join(where), fail)
+        with pytest.raises(OSError, match="No space left"):
+            ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "input", "store"]
+    ss.restore(small.history, tmp_path / "restored", spark=spark)
 
 
 def test_bad_input_writes_nothing(small: Run, spark: SparkSession, tmp_path: Path) -> None:
