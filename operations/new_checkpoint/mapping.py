@@ -14,7 +14,7 @@ from streamstate.snapshots.operators import Shape
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from streamstate.operations.new_checkpoint.writer import TargetTable
+    from streamstate.operations.new_checkpoint.target_table import TargetTable
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
 """For Spark's names of buffers: the function that merges several of them into one."""

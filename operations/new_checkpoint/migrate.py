@@ -24,9 +24,10 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
 from streamstate.operations.new_checkpoint.mapping import Proposal, propose
 from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.trial import try_an_epoch
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
-from streamstate.operations.new_checkpoint.writer import NewCheckpoint, TargetTable, making
+from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streamstate.errors import EpochGoneError, UnsupportedStateError, choices
+from streamstate.errors import CheckpointReplacedError, EpochGoneError, UnsupportedStateError, choices
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds, offset_text
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
@@ -57,7 +57,7 @@ def restore(
     Raises:
         StateWriteError: ``to`` exists already, or what Spark reads back differs.
         EpochGoneError: neither the store nor the checkpoint knows the watermark after the epoch, or its offsets.
-        NotACheckpointError: the query's checkpoint no longer exists.
+        NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists.
         NotReplayableError: the log of a file source no longer says which files had been read by then.
         UnsupportedStateError: Spark cannot write this kind of state.
 
@@ -72,7 +72,10 @@ def restore(
     branch = taken.history.recorded.lineage.branch(taken.query)
     assert branch is not None
     original = Checkpoint(branch.checkpoint, spark)
-    original.check_same()
+    if original.query_id != branch.query_id:  # reading it raises if the checkpoint is gone
+        raise CheckpointReplacedError(
+            f"{original.path} no longer holds the checkpoint of {taken.query}, but that of another query."
+        )
     refuse_links_out(original.path)
     files = files_for(spark, original.path, target)
     report("reading what describes the query", 0.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, first_line
 from streamstate.snapshots.checkpoint_copy import as_json
 
 if TYPE_CHECKING:
@@ -70,24 +71,25 @@ def _file_log(spark: SparkSession, source: QuerySource, paths: Offset) -> str:
             f"Invalid offset {paths!r} of {source.name}: expected a list of paths or patterns of the files that were"
             " read, such as ['flights/2026-01-*.parquet']."
         )
-    found = {file["path"]: file for path in paths for file in _files(spark, path)}
-    entries = sorted(found.values(), key=lambda file: (file["timestamp"], file["path"]))
-    return "\n".join(["v1", *(as_json({**entry, "batchId": 0}) for entry in entries)])
+    entries = sorted(_files(spark, paths), key=lambda file: (file["timestamp"], file["path"]))
+    return "\n".join(["v1", *map(as_json, entries)])
 
 
-def _files(spark: SparkSession, pattern: str) -> list[dict[str, Any]]:
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(pattern)
-    system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    listed = system.globStatus(path)
-    found = [status for status in listed or () if status.isFile()]
-    if not found:
-        raise InvalidArgumentError(f"No file matches {pattern!r}.\nGive paths or patterns of files that were read.")
-    spark_path = jvm.org.apache.spark.paths.SparkPath
-    return [
-        {
-            "path": str(spark_path.fromPath(status.getPath()).urlEncoded()),
-            "timestamp": int(status.getModificationTime()),
-        }
-        for status in found
-    ]
+def _files(spark: SparkSession, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """The files, as Spark's file source lists them."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        listed = spark.read.format("binaryFile").load([*paths])
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"No file matches {', '.join(paths)}: {first_line(error)}\nGive paths or patterns of files that were read."
+        ) from error
+    timestamp = "unix_millis(_metadata.file_modification_time)"
+    files = listed.selectExpr("_metadata.file_path AS path", f"{timestamp} AS timestamp").distinct().collect()
+    return [{"path": _as_logged(file.path), "timestamp": file.timestamp, "batchId": 0} for file in files]
+
+
+def _as_logged(path: str) -> str:
+    """A file's path as the log of a file source has it: with three slashes on the local disk."""
+    return re.sub(r"^file:/(?!/)", "file:///", path)

@@ -15,7 +15,7 @@ from streamstate.state_inspect.inputs.inputs import kept_with, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.operations.new_checkpoint.writer import TargetTable
+    from streamstate.operations.new_checkpoint.target_table import TargetTable
 
 
 def fitted_rows(frame: DataFrame, table: TargetTable, session: SparkSession) -> DataFrame:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DataType, LongType, StructType
+from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
 from streamstate.operations.new_checkpoint.planned_query import FORMAT_VERSION
 from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
+from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
 from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.replay.forks.rewritten_state import with_state_ids
@@ -32,7 +33,6 @@ from streamstate.snapshots.changelog.schema_files import family_schemas
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.filesystem import Files, local_path
-from streamstate.snapshots.operators import StateSource, flatten
 from streamstate.snapshots.state_comparison import StateAt, differences_from
 from streamstate.snapshots.state_reader import StateReader
 
@@ -40,28 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SHOWN = 3
-
-
-@dataclass(frozen=True)
-class TargetTable:
-    """A state table that a new checkpoint has."""
-
-    source: StateSource
-    schema: StructType
-    """What Spark's state reader returns of it."""
-    keys: tuple[str, ...]
-    """The names of its key columns."""
-    types: Mapping[str, DataType] = field(hash=False)
-    """The types of its columns, keys first."""
-
-    @classmethod
-    def of(cls, source: StateSource, frame: DataFrame) -> TargetTable:
-        """Describe a table from what Spark's state reader returns of it."""
-        columns = flatten(frame.schema, source.shape)
-        flat = frame.select(*columns.select).schema
-        types = {field.name: field.dataType for field in flat.fields}
-        ordered = {name: types.get(name, LongType()) for name in columns.names}
-        return cls(source, frame.schema, columns.keys, ordered)
 
 
 @dataclass
@@ -90,7 +68,8 @@ class NewCheckpoint:
             sources = reader.sources(self.epoch)
             if limits := [source.table for source in sources if "Limit" in source.operator]:
                 raise UnsupportedStateError(
-                    f"{choices(limits)} is the state of a limit, whose schema Spark does not record: it cannot be written."
+                    f"{choices(limits)} is the state of a limit, whose schema Spark does not record, so it cannot be"
+                    " written."
                 )
             self._sources = {
                 source.table: TargetTable.of(source, reader.frame(source, self.epoch)) for source in sources

@@ -108,7 +108,7 @@ CHANGES = {
     ),
     "nothing": Change(by("k", rows="count(*)"), by("k", rows="count(*)"), sql="SELECT k, count FROM op0"),
     "nothing, a join": Change(JOINS["left_outer"], JOINS["left_outer"]),
-    "nothing, a processor": Change(TRANSFORM["rows, event time and timers"], TRANSFORM["rows, event time and timers"]),
+    "nothing, a processor": Change(TRANSFORM["rows, no time"], TRANSFORM["rows, no time"]),
 }  # fmt: skip
 QUICK = ["a key rolled up", "larger windows"]
 

@@ -16,6 +16,8 @@ from sampling import sampled
 import streamstate as ss
 from new_checkpoint.restored import check_goes_on, gone_on, stored
 from streamstate.errors import EpochGoneError, NotACheckpointError, StateWriteError, UnsupportedStateError
+from streamstate.operations.new_checkpoint import writer
+from streamstate.replay.forks import state_rewriter
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}
@@ -60,7 +62,7 @@ def test_the_state_of_every_operator_and_type(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", sampled([1, 3, 4], 1))
+@pytest.mark.parametrize("version", sampled([1, 2, 3], 1))
 def test_joins_in_other_formats(spark: SparkSession, tmp_path: Path, version: int) -> None:
     """Spark keeps the rows of a join's sides in four stores, or in one."""
     run = Run(spark, tmp_path)
@@ -106,7 +108,7 @@ def test_an_epoch_that_spark_has_purged(small: Run, spark: SparkSession, tmp_pat
     gone_on(small, SMALL, new)
     ss.capture(new, small.store, "again", spark=spark)
     again, original = ss.open_store(small.store)["again"], small.history
-    assert again.captured() == [0, 1, 2]
+    assert again.captured() == [1, 2]
     assert again.live().table().to_arrow().sort_by("k") == original.live().table().to_arrow().sort_by("k")
 
 
@@ -138,16 +140,16 @@ def test_a_failure_leaves_nothing(
 ) -> None:
     """Wherever it happens; the next call works."""
     where = {
-        "written": ("streamstate.replay.forks.state_rewriter", "_state_ids"),
-        "compared": ("streamstate.operations.new_checkpoint.writer", "differences_from"),
-        "renamed": ("streamstate.operations.new_checkpoint.writer", "_lead_to"),
+        "written": (state_rewriter, "_state_ids"),
+        "compared": (writer, "differences_from"),
+        "renamed": (writer, "_lead_to"),
     }[point]
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(".".join(where), fail)
+        patch.setattr(*where, fail)
         with pytest.raises(OSError, match="No space left"):
             ss.restore(small.history, tmp_path / "restored", spark=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "input", "store"]
