@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
     from streamstate.operations.advice import RescaleAdvice, rescale_advice
     from streamstate.operations.drill import DrillReport, drill
+    from streamstate.operations.new_checkpoint.bootstrap import bootstrap
+    from streamstate.operations.new_checkpoint.mapping import Proposal
+    from streamstate.operations.new_checkpoint.migrate import migrate, propose_mapping
+    from streamstate.operations.new_checkpoint.restore import restore
+    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.rescale import RescaleReport, rescale
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
@@ -67,6 +72,7 @@ __all__ = [
     "ExportReport",
     "Fork",
     "History",
+    "Proposal",
     "RecordedFrame",
     "Recorder",
     "Replay",
@@ -82,7 +88,9 @@ __all__ = [
     "Store",
     "StreamStateError",
     "Supervised",
+    "WrittenCheckpoint",
     "audit",
+    "bootstrap",
     "capture",
     "check_audit_record",
     "compact",
@@ -95,12 +103,15 @@ __all__ = [
     "fork",
     "initial_state",
     "keep",
+    "migrate",
     "open_store",
+    "propose_mapping",
     "record",
     "recorded",
     "replay",
     "rescale",
     "rescale_advice",
+    "restore",
     "session",
     "shared",
     "shared_column",
@@ -122,6 +133,11 @@ _HOMES = {
     "BackOff": "streamstate.operations.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
     **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
+    "bootstrap": "streamstate.operations.new_checkpoint.bootstrap",
+    "Proposal": "streamstate.operations.new_checkpoint.mapping",
+    **dict.fromkeys(["migrate", "propose_mapping"], "streamstate.operations.new_checkpoint.migrate"),
+    "restore": "streamstate.operations.new_checkpoint.restore",
+    "WrittenCheckpoint": "streamstate.operations.new_checkpoint.written",
     "CaptureReport": "streamstate.snapshots.epoch_commit",
     **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.follow"),
     **dict.fromkeys(

@@ -38,6 +38,7 @@ StreamStateError
 │   └── UnsupportedStateError (also NotImplementedError)
 ├── ForkError (RuntimeError): a fork cannot be created there, or differs from its original
 ├── RescaleError (RuntimeError): a state could not be repartitioned; the checkpoint is unchanged
+├── StateWriteError (RuntimeError): a checkpoint could not be made from rows; nothing was written
 ├── CaptureError (RuntimeError): a capture failed
 ├── VariableError (RuntimeError): a shared variable cannot be used
 │   ├── VariableConflictError
@@ -85,6 +86,7 @@ __all__ = [
     "QueryError",
     "RescaleError",
     "SessionError",
+    "StateWriteError",
     "StoreError",
     "StreamStateError",
     "TimeLimitError",
@@ -360,6 +362,40 @@ class RescaleError(StreamStateError, RuntimeError):
             f"The state of {checkpoint} was different after repartitioning:\n{lines}\n"
             f"The change was rolled back: the checkpoint has {partitions} partitions as before, and the query can"
             " continue from it."
+        )
+
+
+class StateWriteError(StreamStateError, RuntimeError):
+    """A checkpoint could not be made from rows of state; nothing was written, and originals are unchanged."""
+
+    @classmethod
+    def target_exists(cls, path: str) -> StateWriteError:
+        """For a path that is taken."""
+        return cls(
+            f"{path} already exists, and a new checkpoint never replaces anything.\n"
+            "Choose a folder that does not exist yet, or delete this one first."
+        )
+
+    @classmethod
+    def differs(cls, differences: Iterable[object]) -> StateWriteError:
+        """For a state that Spark reads back differently."""
+        lines = "\n".join(str(difference) for difference in differences)
+        return cls(f"The state that Spark reads back differs from what was to be written:\n{lines}\nIt was deleted.")
+
+    @classmethod
+    def lacks_table(cls, table: str, given: Iterable[str]) -> StateWriteError:
+        """For a state table without rows."""
+        return cls(
+            f"There are no rows for the state table {table}.\n"
+            f"Given: {choices(given)}. Pass an empty frame if it is to be empty."
+        )
+
+    @classmethod
+    def other_columns(cls, table: str, given: Iterable[str], columns: Iterable[str]) -> StateWriteError:
+        """For a frame without the columns of its state table."""
+        return cls(
+            f"The rows for {table} have the columns {choices(given)}.\n"
+            f"The state table has {choices(columns)}: pass exactly these."
         )
 
 

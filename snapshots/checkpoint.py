@@ -62,6 +62,8 @@ class PlannedEpoch:
     """The epoch's processing time: when Spark planned its batch."""
     names: tuple[str, ...] = ()
     """The sources' names, sorted; empty if the query does not name them."""
+    version: str = "v1"
+    """The version of the offset log."""
 
     @property
     def logs(self) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ class PlannedEpoch:
         return [offset for offset in told if not is_binding(offset)]
 
 
-class Checkpoint:
+class Checkpoint(os.PathLike[str]):
     """A checkpoint, read from its files and never written to.
 
     Args:
@@ -100,6 +102,9 @@ class Checkpoint:
         self.path = location(path)
         self._files: ReadableFiles = files or files_for(spark, path)
         self._known = threading.local()  # a thread that reads once does not keep what is new from the others
+
+    def __fspath__(self) -> str:
+        return self.path
 
     @property
     def files(self) -> ReadableFiles:
@@ -179,6 +184,7 @@ class Checkpoint:
             conf=conf,
             began_at=_moment(began),
             names=names,
+            version=text.partition("\n")[0].strip(),
         )
 
     def sources(self, planned: PlannedEpoch, before: str | None) -> str | None:
@@ -199,11 +205,18 @@ class Checkpoint:
 
     def unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
         """In format 2, the unique ids of the epoch's state files: by operator, partition and store."""
+        return self._commit(epoch).get("stateUniqueIds") or {}
+
+    def next_watermark(self, epoch: int) -> int | None:
+        """The watermark after an epoch, in milliseconds since 1970; 0: there is none; None: Spark has purged it."""
+        found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
+        return found
+
+    def _commit(self, epoch: int) -> dict[str, Any]:
         path = f"{self.path}/commits/{epoch}"
         text = self._text(path)
         head, *_ = _known(text, path, _COMMIT_LOGS) if text else [""]
-        metadata = json.loads(head) if head.startswith("{") else {}
-        return metadata.get("stateUniqueIds") or {}
+        return dict(json.loads(head)) if head.startswith("{") else {}
 
     def has_state(self) -> bool:
         """Whether a stateful operator has written anything."""

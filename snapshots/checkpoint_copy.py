@@ -60,7 +60,7 @@ def bring(
     for path, text in {**texts, **contents.texts}.items():
         if text is not None:
             own = text if adapted is None else adapted(path, text)
-            volume += Volume(copied=files.write(inside(target, path), _with_schema_paths(path, own, root)))
+            volume += Volume(copied=files.write(inside(target, path), with_schema_paths(path, own, root)))
     for path in contents.folders:
         files.copy_tree(f"{original.path}/{path}", f"{target}/{path}")
     pairs = ((inside(original.path, name), inside(target, name)) for name in contents.linked)
@@ -70,7 +70,7 @@ def bring(
         raise epoch_gone(original, files, epoch) from error
 
 
-def _with_schema_paths(path: str, text: str, root: str) -> str:
+def with_schema_paths(path: str, text: str, root: str) -> str:
     """The text of a small file; the full paths of schema files in operator metadata lead into the copy at ``root``."""
     if not OPERATOR_METADATA.fullmatch(path):
         return text

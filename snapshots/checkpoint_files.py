@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
@@ -20,8 +20,8 @@ from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFile
 from streamstate.snapshots.state_reader import no_state
 
 STORE_HINT = (
-    "\nIf the epoch was captured, the store still has it: a new query with transformWithState can start from it"
-    " (ss.initial_state, ss.start_offsets); no other operator accepts an initial state."
+    "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does"
+    " so by itself."
 )
 """What can still be done with an epoch that the checkpoint no longer holds."""
 _NEAR = 10
@@ -52,17 +52,18 @@ class ForkContents:
             raise epoch_gone(original, files, epoch)
         if not original.has_state():
             raise no_state(original.path)
-        linked = [*state_files_at(original.path, files, original, epoch), *_schema_files(files, original)]
+        described = cls.without_state(original, files, epoch, planned)
+        linked = [*state_files_at(original.path, files, original, epoch), *described.linked]
+        # Spark also asks for the offsets of the epoch before, which must not look committed.
+        logs = [f"offsets/{epoch - 1}", f"offsets/{epoch}", f"commits/{epoch}"]
+        return replace(described, linked=linked, copied=[*logs, *described.copied])
+
+    @classmethod
+    def without_state(cls, original: Checkpoint, files: Files, epoch: int, planned: PlannedEpoch) -> ForkContents:
+        """The same without the state, and without the logs of offsets and commits: sources, metadata and schemas."""
         texts, folders = _source_files(original, files, planned)
         texts |= _missing_metadata(original)
-        # Spark also asks for the offsets of the epoch before, which must not look committed.
-        copied = [
-            f"offsets/{epoch - 1}",
-            f"offsets/{epoch}",
-            f"commits/{epoch}",
-            *_operator_metadata(files, original, epoch),
-        ]
-        return cls(linked, copied, texts, folders)
+        return cls([*_schema_files(files, original)], [*_operator_metadata(files, original, epoch)], texts, folders)
 
 
 def is_state_file(path: str) -> bool:

@@ -212,6 +212,19 @@ class LocalFiles:
         if Path(source).is_dir():
             shutil.copytree(source, target)
 
+    def rename_folder(self, source: str, target: str) -> None:
+        """Give a folder another path on the same file system; an empty folder that is there is replaced.
+
+        Raises:
+            FileExistsError: the target exists and is not an empty folder.
+        """
+        try:
+            Path(source).rename(target)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+            raise _exists(target) from error
+
     def remove(self, path: str) -> None:
         """Delete a file, if it exists, or an empty folder, whose path ends in ``/``."""
         if path.endswith("/"):
@@ -361,6 +374,14 @@ class HadoopFiles:
             raise _exists(target)
         util = self._jvm.org.apache.hadoop.fs.FileUtil
         util.copy(system, where, target_system, target_path, False, False, self._conf)  # noqa: FBT003 (a Java method)
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Give a folder another path; in an object store, file by file."""
+        (system, where), (_, target_path) = self._at(source), self._at(target)
+        if system.exists(target_path) and (self.names(target) or not system.delete(target_path, False)):  # noqa: FBT003 (a Java method)
+            raise _exists(target)
+        if not system.rename(where, target_path):
+            raise _exists(target)
 
     def remove(self, path: str) -> None:
         """Delete a file or a folder."""

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streamstate.errors import UnknownEpochError, choices
-from streamstate.snapshots.canonical_rows import canonical_text, text_digest
+from streamstate.snapshots.canonical_rows import canonical_text, column_named, text_digest
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
 from streamstate.snapshots.state_reader import StateFrame, StateReader
@@ -111,8 +111,15 @@ def compare_states(
     spark: SparkSession, one: StateAt, other: StateAt, *, limit: int = _LIMIT, exact: bool = False
 ) -> StateComparison:
     """As :func:`state_differences`, with the number of rows in each partition, from the same job."""
-    states = (one, other)
-    sides = [_Side.read(spark, state) for state in states]
+    sides = (_Side.read(spark, one), _Side.read(spark, other))
+    differences = _differences(sides, (str(one), str(other)), limit=limit, exact=exact)
+    spreads = [{name: table.spread(side.partitions) for name, table in side.tables.items()} for side in sides]
+    return StateComparison(tuple(differences), spreads[0], spreads[1])
+
+
+def _differences(
+    sides: tuple[_Side, _Side], states: tuple[str, str], *, limit: int, exact: bool
+) -> list[TableDifference]:
     _count(sides)
     differences: list[TableDifference] = []
     for name in sorted({*sides[0].tables, *sides[1].tables}):
@@ -124,8 +131,24 @@ def compare_states(
             differences.append(TableDifference(name, why, left.rows, right.rows))
         elif exact or left.sums != right.sums:
             differences += _by_rows(left, right, limit)
-    spreads = [{name: table.spread(side.partitions) for name, table in side.tables.items()} for side in sides]
-    return StateComparison(tuple(differences), spreads[0], spreads[1])
+    return differences
+
+
+def differences_from(
+    spark: SparkSession, state: StateAt, expected: Mapping[str, DataFrame], *, limit: int = _LIMIT
+) -> tuple[list[TableDifference], dict[str, int]]:
+    """How a state differs from the rows that its tables should have, as :func:`state_differences`; and how many it has.
+
+    Args:
+        spark: the session whose cluster compares.
+        state: the state.
+        expected: by state table, a frame with its columns, of a session whose time zone is UTC.
+        limit: how many rows of each side to show in a difference.
+    """
+    held = _Side.read(spark, state, counters=False)
+    wanted = _Side({name: _Table.expected(name, frame) for name, frame in expected.items()}, 0)
+    found = _differences((wanted, held), ("what was to be written", str(state)), limit=limit, exact=False)
+    return found, {name: table.rows for name, table in held.tables.items()}
 
 
 @dataclass(frozen=True)
@@ -141,19 +164,25 @@ class _Table:
 
     @classmethod
     def of(cls, state: StateFrame, name: str) -> _Table:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         flat = state.frame.drop(EPOCH, CHANGE)
         if POSITION in state.columns.keys:
-            # Spark returns a key's elements in the list's order, all in one partition.
-            key = canonical_text(flat.schema, state.columns.spark_keys)
-            position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
-            flat = flat.withColumn(POSITION, position).drop(ORDER)
-        fields = [field for field in flat.schema.fields if field.name != PARTITION]
-        text = canonical_text(flat.schema, [field.name for field in fields])
+            flat = with_list_positions(flat, state.columns.spark_keys)
+        return cls._of_columns(name, flat)
+
+    @classmethod
+    def expected(cls, name: str, frame: DataFrame) -> _Table:
+        """The rows that a table should have, in any partition; the position in a list comes last, as in a state."""
+        from pyspark.sql import functions as F
+
+        names = sorted(frame.columns, key=lambda column: column == POSITION)
+        return cls._of_columns(name, frame.select(F.lit(0).alias(PARTITION), *map(column_named, names)))
+
+    @classmethod
+    def _of_columns(cls, name: str, frame: DataFrame) -> _Table:
+        fields = [field for field in frame.schema.fields if field.name != PARTITION]
+        text = canonical_text(frame.schema, [field.name for field in fields])
         described = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
-        return cls(name, described, flat.select(PARTITION, text.alias("text")))
+        return cls(name, described, frame.select(PARTITION, text.alias("text")))
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -179,7 +208,7 @@ class _Side:
     partitions: int
 
     @classmethod
-    def read(cls, spark: SparkSession, state: StateAt) -> _Side:
+    def read(cls, spark: SparkSession, state: StateAt, *, counters: bool = True) -> _Side:
         checkpoint = Checkpoint(state.checkpoint, spark)
         checkpoint.query_id  # noqa: B018 - raises if this is not a checkpoint
         held = checkpoint.committed()
@@ -187,7 +216,7 @@ class _Side:
             raise UnknownEpochError(f"{state.checkpoint} does not hold epoch {state.epoch}.\nIt holds {_spans(held)}.")
         reader = StateReader(spark, checkpoint)
         sources = reader.sources(state.epoch)
-        if any("Join" in source.operator for source in sources):
+        if counters and any("Join" in source.operator for source in sources):
             sources = [*sources, *reader.counters(state.epoch)]
         tables = {source.table: _Table.of(reader.state(source, state.epoch), source.table) for source in sources}
         return cls(tables, checkpoint.partitions(state.epoch) or 0)
@@ -208,7 +237,18 @@ def _count(sides: Sequence[_Side]) -> None:
         sides[at].tables[name].counted[partition] = tuple(sums)
 
 
-def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple[StateAt, StateAt]) -> TableDifference:
+def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    # Spark returns a key's elements in the list's order, all in one partition.
+    key = canonical_text(state.schema, keys)
+    position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
+    return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
+
+
+def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple[str, str]) -> TableDifference:
     counts = [None if table is None else table.rows for table in (left, right)]
     why = f"{states[0] if left is None else states[1]} has no such state table"
     return TableDifference(name, why, counts[0], counts[1], counts[0] or 0, counts[1] or 0)

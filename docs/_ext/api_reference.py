@@ -86,6 +86,11 @@ PAGES = {
             *("replay", "Replay", "debug", "DebugSession"),
         ),
     ),
+    "state_goes_back_in": Page(
+        "Changing code and keeping state",
+        "Make a checkpoint from rows: of the state before a change, of a table, or of a store.",
+        ("migrate", "propose_mapping", "Proposal", "bootstrap", "restore", "WrittenCheckpoint"),
+    ),
     "variables": Page(
         "Shared variables",
         "Values that operators share with each other and with the notebook, a version per epoch.",

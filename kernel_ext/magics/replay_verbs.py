@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import EpochGoneError, InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs, typed_key
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
@@ -168,18 +168,25 @@ def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
 
 
 def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, **changes: Any) -> Any:
-    """A fork beside the store, captured into it."""
+    """A fork beside the store, captured into it; restored from the store if Spark has purged the epoch."""
+    from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.replay import fork
     from streamstate.snapshots.capture import capture
 
     __tracebackhide__ = True
     with notebook.working(stays="the fork is either complete or was not created.") as progress:
+        target = checkpoint_beside(query.store, name)
         progress.say(f"{name}: linking the state of {query.name}")
-        made = fork(query.checkpoint, checkpoint_beside(query.store, name), at=at, spark=notebook.spark(), **changes)
+        try:
+            made: Any = fork(query.checkpoint, target, at=at, spark=notebook.spark(), **changes)
+        except EpochGoneError:
+            history = notebook.open(query.store)[query.name]
+            if at is None or at not in history.captured() or changes:
+                raise
+            progress.say(f"{name}: restoring the state of {query.name} from the store")
+            made = restore(history.at(at), target, spark=notebook.spark())
         progress.say(f"{name}: capturing its first epoch")
-        capture(
-            made.checkpoint, query.store, name, spark=notebook.spark(), storage_options=notebook.options(query.store)
-        )
+        capture(made, query.store, name, spark=notebook.spark(), storage_options=notebook.options(query.store))
         progress.line = ""
     return made
 

@@ -80,7 +80,7 @@ class RewrittenState:
         if self.operators:
             self._ids = self.rewriter.run(target, list(self.operators), self._rewrite)
 
-    def _rewrite(self, operator: RewritableOperator, rows: DataFrame) -> DataFrame:
+    def _rewrite(self, operator: RewritableOperator, _store: str, rows: DataFrame) -> DataFrame:
         edited = [table for table in self.edited if table.operator.number == operator.number]
         if edited:
             return _with_edits(rows, edited, self.partitions)
@@ -103,7 +103,7 @@ class RewrittenState:
     def text(self, path: str, text: str) -> str:
         """The text of one of the original's small files in the fork."""
         if path.startswith("commits/") and self._ids:
-            return _with_state_ids(text, self._ids)
+            return with_state_ids(text, self._ids)
         return _with_partitions(path, text, self.partitions)
 
     def written_bytes(self, target: str, files: Files) -> int:
@@ -169,7 +169,7 @@ def offsets_with_partitions(text: str, partitions: int) -> str:
     return "\n".join([version, as_json(metadata), *sources])
 
 
-def _with_state_ids(text: str, ids: Mapping[str, Sequence[Sequence[str]]]) -> str:
+def with_state_ids(text: str, ids: Mapping[str, Sequence[Sequence[str]]]) -> str:
     """The text of a ``commits/N`` that names other state files for some operators."""
     version, commit = split_text(text)
     commit["stateUniqueIds"] = {**commit.get("stateUniqueIds", {}), **ids}

@@ -25,9 +25,10 @@ PARTITION_KEY = "partition_key"
 """The column of a store's rows that determines the partition of each; the others are bytes."""
 _LIMIT = "globalLimit"
 
-RewriteFunction = Callable[["RewritableOperator", "DataFrame"], "DataFrame"]
-"""Maps the rows of an operator's store to the new ones: columns ``partition_key``, ``key_bytes``, ``value_bytes`` and
-``column_family_name``, in and out; the frame's partitions become those of the state."""
+RewriteFunction = Callable[["RewritableOperator", str, "DataFrame"], "DataFrame"]
+"""Maps the rows of an operator's store, whose name it is given too, to the new ones: columns ``partition_key``,
+``key_bytes``, ``value_bytes`` and ``column_family_name``, in and out; the partitions of the frame become those of the
+state."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,8 @@ class _ScalaFunction:
             # The options of the read say which operator it is.
             options = java.queryExecution().analyzed().options()
             operator = self._operators[int(options.get("operatorId"))]
-            return self._function(operator, DataFrame(java, self._session))._jdf
+            store = options.get("storeName") or "default"
+            return self._function(operator, store, DataFrame(java, self._session))._jdf
         except BaseException as error:
             self.error = error
             raise

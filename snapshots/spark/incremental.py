@@ -73,11 +73,21 @@ def incremental(
     )  # fmt: skip
 
 
+def pinned_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings, as a session has them, to which the first epoch of a query pins it."""
+    return dict(_described(spark, _NO_TIME)["conf"])
+
+
 def _metadata(spark: SparkSession, clock: EpochClock) -> Any:
+    said = _described(spark, clock)
+    said["conf"] |= {name: value for name, value in clock.conf.items() if name in said["conf"]}
+    return scala_object(spark._jvm, _METADATA).apply(json.dumps(said))
+
+
+def _described(spark: SparkSession, clock: EpochClock) -> dict[str, Any]:
     java: Any = spark._jsparkSession
     made = scala_object(spark._jvm, _METADATA)
-    said = json.loads(made.apply(clock.watermark, clock.began_at, java.conf()).json())
+    said: dict[str, Any] = json.loads(made.apply(clock.watermark, clock.began_at, java.conf()).json())
     # Settings that nobody set come out as null, and planning fails on them.
-    conf = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
-    said["conf"] = conf | {name: value for name, value in clock.conf.items() if name in conf}
-    return made.apply(json.dumps(said))
+    said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
+    return said

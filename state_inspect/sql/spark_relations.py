@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from streamstate.errors import NoResultError
+from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.change_log import DELETE, KEYFRAME
 from streamstate.snapshots.delta.data_files import refuse_links
 from streamstate.snapshots.operators import CHANGE, EPOCH, NO_KEY, PARTITION
@@ -114,7 +115,7 @@ def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
     """The rows at an epoch."""
     keyframe = log.keyframe(epoch)
     rows = _log(spark, log, keyframe, epoch).where(_since(keyframe))
-    newest = Window.partitionBy(*_columns(log.key_columns)).orderBy(F.col(EPOCH).desc())
+    newest = Window.partitionBy(*_keys(rows, log)).orderBy(F.col(EPOCH).desc())
     ranked = rows.withColumn("_newest", F.row_number().over(newest))
     return ranked.where((F.col("_newest") == 1) & (F.col(CHANGE) != DELETE)).select(*_columns(log.columns_at(epoch)))
 
@@ -132,7 +133,7 @@ def _history(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
         (is_keyframe & restarts & (F.col(EPOCH) == F.col("_first")))
         | (~is_keyframe & (~restarts | (F.col(EPOCH) > F.col("_first"))))
     )
-    following = Window.partitionBy(F.col("_first"), *_columns(log.key_columns)).orderBy(F.col(EPOCH))
+    following = Window.partitionBy(F.col("_first"), *_keys(rows, log)).orderBy(F.col(EPOCH))
     ended = rows.withColumn("_valid_to", F.coalesce(F.lead(EPOCH).over(following), F.col("_gap")))
     kept = ended.where(F.col(CHANGE) != DELETE).withColumnRenamed(EPOCH, "_valid_from")
     return kept.select("_valid_from", "_valid_to", PARTITION, *_columns(log.columns))
@@ -165,6 +166,12 @@ def _uri(place: Place) -> str:
         return f"file://{place.folder}"
     scheme, _, rest = place.uri.partition("://")
     return f"{'s3a' if scheme == 's3' else scheme}://{rest}"
+
+
+def _keys(rows: DataFrame, log: ChangeLog) -> list[Column]:
+    """The key columns; one that contains a map as text, because Spark cannot sort maps."""
+    has_map = {name: "map<" in rows.schema[name].dataType.simpleString() for name in log.key_columns}
+    return [canonical_text(rows.schema, [name]) if has_map[name] else column_named(name) for name in log.key_columns]
 
 
 def _columns(names: list[str]) -> list[Column]:

@@ -107,7 +107,7 @@ def test_sources_that_cannot_start_at_the_end_of_an_epoch(tmp_path: Path, offset
         ss.start_offsets(ss.open_store(tmp_path / "store")["q"])
 
 
-def test_the_error_for_a_missing_epoch_suggests_initial_state(counted: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_error_for_a_missing_epoch_suggests_to_restore_it(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The store may have captured an epoch that the checkpoint does not hold."""
-    with pytest.raises(EpochGoneError, match=r"ss\.initial_state"):
+    with pytest.raises(EpochGoneError, match=r"ss\.restore"):
         ss.fork(counted[0], tmp_path / "fork", at=77)

@@ -42,6 +42,17 @@ def rows(shell: Shell, query: str, epoch: int) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in table.to_pandas().astype(object).itertuples(index=False))
 
 
+def test_a_fork_of_a_purged_epoch_is_restored_from_the_store(ran: Shell) -> None:
+    """It is a fork like any other."""
+    checkpoint = ran.notebook.query("counts").checkpoint
+    for log in ("commits", "offsets"):
+        (Path(checkpoint) / log / "1").unlink()
+    ran.run("%stream fork counts --at 1 --as what_if")
+    assert "what_if is a fork of counts at epoch 1." in ran.printed
+    assert rows(ran, "what_if", 1) == rows(ran, "counts", 1)
+    ran.fails("%stream fork counts --at 1 --as edited --edit \"DELETE FROM op0 WHERE k = 'a'\"", EpochGoneError)
+
+
 def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
     """Each epoch equals the original's. Going back creates a branch, and the old branch is kept."""
     fork = ran.run("%stream fork counts --at 1 --as what_if -o fork")

@@ -1,0 +1,127 @@
+"""Bootstrapping: a first checkpoint of a query from history, so that the stream does not read it again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from streamstate.errors import InvalidArgumentError
+from streamstate.operations.new_checkpoint.log_texts import EpochLog
+from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
+from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epoch
+from streamstate.operations.new_checkpoint.user_rows import fitted_rows
+from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
+from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.spark.incremental import EpochClock
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.filesystem import Files
+
+
+def bootstrap(
+    build_query: BuildQuery,
+    to: str | Path,
+    *,
+    state: DataFrame | Mapping[str, DataFrame] | None = None,
+    batch: bool = False,
+    offsets: Sequence[Offset] | None = None,
+    mode: str = "update",
+    progress: ProgressCallback | None = None,
+) -> WrittenCheckpoint:
+    """Make the first checkpoint of a query from history. The stream then goes on without reading the history again.
+
+    The state comes from rows (``state``), or from the history itself (``batch=True``): the query reads it as one epoch,
+    as large as it is, whose results are discarded.
+
+    Args:
+        build_query: returns the query's streaming DataFrame. Start it with ``to`` as its checkpoint.
+        to: where the checkpoint goes; it must not exist yet. It appears there once it is complete.
+        state: the rows of the state table, or of each by name (``{"op0": frame}``), with exactly its columns: the key,
+            and the buffers of the aggregates under Spark's names. The error for other columns lists them.
+        batch: compute the state from what the sources have up to ``offsets``, or now.
+        offsets: up to where the history goes, for each source in the query's order. For files, a list of the paths or
+            patterns of those that it covers; for other sources, their own JSON, as in ``offsets/N`` of a checkpoint;
+            None: the source's beginning. Without ``offsets``, the stream reads everything after a bootstrap from rows.
+        mode: the query's output mode: "append", "update" or "complete".
+        progress: called with a message and the completed share of the work, from 0 to 1.
+
+    Returns:
+        The checkpoint; it can be passed wherever a checkpoint's path can.
+
+    Raises:
+        InvalidArgumentError: neither or both of ``state`` and ``batch`` are given, or offsets do not fit the sources.
+        StateWriteError: ``to`` exists already, the rows are not those of the state, or what Spark reads back differs.
+        QueryError: Spark cannot run the query.
+        UnsupportedStateError: Spark cannot write this kind of state.
+
+    Example:
+        >>> totals = spark.sql("SELECT carrier, flights AS count FROM totals_2025")  # doctest: +SKIP
+        >>> ss.bootstrap(  # doctest: +SKIP
+        ...     build_delays, "checkpoints/delays", state=totals, offsets=[["flights/2025-*.parquet"]]
+        ... ).rows
+        {'op0': 14}
+    """
+    began = time.monotonic()
+    if (state is not None) == batch:
+        raise InvalidArgumentError("Pass either state=…, the rows of the state, or batch=True, and not both.")
+    query, report, target = PlannedQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
+    files = files_for(query.spark, target)
+    texts, logs = source_logs(query.spark, query.sources(), offsets)
+    log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
+    with making(files, target) as folder:
+        if batch:
+            report("computing the state from the history", 0.0)
+            rows = _computed(query, folder, files, {**log.texts(), **logs} if offsets is not None else {})
+        else:
+            report("writing the state", 0.0)
+            rows = _written(query, folder, files, {**log.texts(), **logs}, state)
+        report("running an epoch of a copy", 0.7)
+        try_an_epoch(query, folder, files)
+        report("done", 1.0)
+    return WrittenCheckpoint(target, query.spark, 0, rows, time.monotonic() - began)
+
+
+def _written(
+    query: PlannedQuery,
+    folder: str,
+    files: Files,
+    texts: Mapping[str, str],
+    state: DataFrame | Mapping[str, DataFrame] | None,
+) -> dict[str, int]:
+    """Write rows as the state of epoch 0."""
+    for path, text in texts.items():
+        files.write(f"{folder}/{path}", text)
+    query.into(folder, EpochClock(conf=query.conf))
+    new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)
+    if isinstance(state, Mapping):
+        given = dict(state)
+    else:
+        assert state is not None
+        given = {new.only_table: state}
+    return new.write(
+        {
+            name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
+            for name, frame in given.items()
+        }
+    )
+
+
+def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
+    """Let the query read the history as its epoch 0."""
+    for path, text in texts.items():
+        if not path.startswith("commits/"):
+            files.write(f"{folder}/{path}", text)
+    run_an_epoch(query, folder)
+    if Checkpoint(folder, query.spark).committed() != [0]:
+        raise InvalidArgumentError("The sources have no data, so there is no history.\nStart the query as usual.")
+    new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)
+    return new.count()

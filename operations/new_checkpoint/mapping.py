@@ -1,0 +1,159 @@
+"""How the state tables of a changed query follow from those of the query before: a proposal where it is obvious."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamstate.errors import StateWriteError, choices
+from streamstate.snapshots.operators import Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    from streamstate.operations.new_checkpoint.target_table import TargetTable
+
+_MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
+"""For Spark's names of buffers: the function that merges several of them into one."""
+_NEW = {"sum": "NULL", "max": "NULL", "min": "NULL", "count": "0"}
+"""The buffers of aggregates over no rows."""
+_NUMBERED = re.compile(r"(.+)_\d+")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The mapping of one state table."""
+
+    table: str
+    sql: str
+    notes: tuple[str, ...] = ()
+    """What it does that is not a plain copy, in sentences."""
+
+
+def propose(new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> list[Proposal]:
+    """A mapping for each of the new state tables.
+
+    Raises:
+        StateWriteError: it is not obvious; the message says why, and which columns there are.
+    """
+    return [_proposal(table, _old_table(name, new, old)) for name, table in new.items()]
+
+
+def _old_table(name: str, new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> TargetTable:
+    if name in old:
+        return old[name]
+    if len(old) == len(new) == 1:
+        return next(iter(old.values()))
+    raise StateWriteError(
+        f"It is not obvious what the new state table {name} follows from: the old ones are {choices(old)}.\n"
+        f"Pass mapping={{'{name}': 'SELECT … FROM {next(iter(old), 'op0')}', …}}."
+    )
+
+
+def _proposal(new: TargetTable, old: TargetTable) -> Proposal:
+    table, notes = new.source.table, list[str]()
+    keys, lost = _keys(new, old)
+    if lost and new.source.shape is not Shape.KEYED:
+        raise _not_obvious(new, old, f"{choices(lost)} is no longer part of its key")
+    values = [name for name in new.types if name not in new.keys]
+    old_values = [name for name in old.types if name not in old.keys]
+    if len(values) != len(old_values) or lost:
+        # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.
+        several = sorted(_several(values) | _several(old_values))
+        if several:
+            raise _not_obvious(new, old, f"there are several columns named {choices(several)}")
+    renamed = _renamed(values, old_values, new.types, old.types)
+    selected = [*_copies(keys, new, old, notes)]
+    for name in values:
+        source = name if name in old_values else renamed.get(name)
+        if source is not None:
+            selected.append(_value(name, source, new, old, merged=bool(lost), notes=notes))
+        else:
+            selected.append(_added(name, new, old, notes))
+    dropped = sorted({*old_values} - {*values} - {*renamed.values()})
+    notes += [f"{choices(dropped)} is dropped."] * bool(dropped)
+    notes += [f"The rows that differ only in {choices(lost)} become one."] * bool(lost)
+    grouping = f" GROUP BY {', '.join(_quoted(source) for source in keys.values())}" if lost and keys else ""
+    return Proposal(table, f"SELECT {', '.join(selected)} FROM {_quoted(old.source.table)}{grouping}", tuple(notes))
+
+
+def _keys(new: TargetTable, old: TargetTable) -> tuple[dict[str, str], list[str]]:
+    """For each key column of the new table, the old one's; and the old key columns that are lost."""
+    keys = {name: name for name in new.keys if name in old.keys}
+    missing, left = [name for name in new.keys if name not in keys], [name for name in old.keys if name not in keys]
+    if len(missing) == len(left) == 1 and new.types[missing[0]] == old.types[left[0]]:
+        keys[missing[0]] = left.pop()
+    elif missing and missing != ["_key"]:
+        raise _not_obvious(new, old, f"nothing says what its key column {choices(missing)} was")
+    return {name: keys[name] for name in new.keys if name in keys}, left
+
+
+def _copies(keys: Mapping[str, str], new: TargetTable, old: TargetTable, notes: list[str]) -> list[str]:
+    if [*new.keys] == ["_key"]:
+        return ["0 AS _key"]
+    return [_copied(name, keys[name], new, old, notes) for name in new.keys]
+
+
+def _copied(name: str, source: str, new: TargetTable, old: TargetTable, notes: list[str]) -> str:
+    if name != source:
+        notes.append(f"{source} is renamed to {name}.")
+    if new.types[name].simpleString() != old.types[source].simpleString():
+        notes.append(f"{name} was {old.types[source].simpleString()} and is {new.types[name].simpleString()}.")
+    return _quoted(source) if name == source else f"{_quoted(source)} AS {_quoted(name)}"
+
+
+def _value(name: str, source: str, new: TargetTable, old: TargetTable, *, merged: bool, notes: list[str]) -> str:
+    if not merged:
+        return _copied(name, source, new, old, notes)
+    function = _MERGED_BY.get(_buffer(source))
+    if function is None:
+        raise _not_obvious(new, old, f"nothing says how several values of {source} become one")
+    _copied(name, source, new, old, notes)
+    return f"{function}({_quoted(source)}) AS {_quoted(name)}"
+
+
+def _added(name: str, new: TargetTable, old: TargetTable, notes: list[str]) -> str:
+    initial = _NEW.get(_buffer(name))
+    if initial is None:
+        raise _not_obvious(new, old, f"nothing says what {name} is for the keys that the state has")
+    notes.append(f"{name} is new: for the keys that the state has, it knows nothing of the input before ({initial}).")
+    return f"{initial} AS {_quoted(name)}"
+
+
+def _renamed(
+    values: list[str], old_values: list[str], types: Mapping[str, DataType], old_types: Mapping[str, DataType]
+) -> dict[str, str]:
+    """The one new value column that has no other origin than the one old value column that is left."""
+    new = [name for name in values if name not in old_values]
+    left = [name for name in old_values if name not in values]
+    # Spark names a buffer after its function: another name is another function.
+    is_users = not {_buffer(name) for name in (*new, *left)} & {*_MERGED_BY}
+    if len(new) == len(left) == 1 and is_users and types[new[0]] == old_types[left[0]]:
+        return {new[0]: left[0]}
+    return {}
+
+
+def _several(names: list[str]) -> set[str]:
+    return {name for name, count in Counter(map(_buffer, names)).items() if count > 1}
+
+
+def _buffer(name: str) -> str:
+    """A column's name without the number that tells it from others of the same name."""
+    found = _NUMBERED.fullmatch(name)
+    return found[1] if found else name
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
+
+
+def _not_obvious(new: TargetTable, old: TargetTable, why: str) -> StateWriteError:
+    table = new.source.table
+    return StateWriteError(
+        f"It is not obvious how {table} follows from the old state: {why}.\n"
+        f"It has the columns {choices(new.types)}; the old {old.source.table} has {choices(old.types)}.\n"
+        f"Pass mapping={{'{table}': 'SELECT … FROM {old.source.table}'}}."
+    )

@@ -1,0 +1,95 @@
+"""Where a new checkpoint's sources go on: offsets that a user gives, and the log of files that were read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidArgumentError, first_line
+from streamstate.snapshots.checkpoint_copy import as_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streamstate.replay.stepping.query_sources import QuerySource
+
+Offset = str | Mapping[str, Any] | Sequence[str] | int | None
+"""Where a source goes on: for files, the paths or patterns of those that were read; otherwise Spark's own JSON of the
+offset, as text or parsed; None: at its beginning."""
+
+
+def source_logs(
+    spark: SparkSession, sources: Sequence[QuerySource], offsets: Sequence[Offset] | None
+) -> tuple[list[str | None], dict[str, str]]:
+    """The text of each source's offset, and the files of the logs of file sources.
+
+    Args:
+        spark: lists files.
+        sources: the query's sources.
+        offsets: one for each source, in the query's order; None: all begin at the beginning.
+
+    Raises:
+        InvalidArgumentError: there are not as many offsets as sources, or one does not fit its source.
+    """
+    given = [None] * len(sources) if offsets is None else [*offsets]
+    if isinstance(offsets, str) or len(given) != len(sources):
+        names = ", ".join(source.name for source in sources)
+        raise InvalidArgumentError(
+            f"Invalid offsets: expected a list with one for each source of the query ({names}).\n"
+            "For files, a list of paths or patterns; for others, the JSON of the source's offset; None: its beginning."
+        )
+    if any(source.given_name for source in sources):
+        raise InvalidArgumentError("Offsets of sources with names (readStream.name) are not supported.")
+    texts: list[str | None] = []
+    logs: dict[str, str] = {}
+    for number, (source, offset) in enumerate(zip(sources, given, strict=True)):
+        if source.reads_files and offset is not None:
+            logs[f"sources/{number}/0"] = _file_log(spark, source, offset)
+            texts.append('{"logOffset":0}')
+        else:
+            texts.append(_offset_text(source, offset))
+    return texts, logs
+
+
+def _offset_text(source: QuerySource, offset: Offset) -> str | None:
+    text = offset if offset is None or isinstance(offset, str) else as_json(offset)
+    try:
+        json.loads(text or "null")
+    except ValueError:
+        raise InvalidArgumentError(
+            f"Invalid offset {offset!r} of {source.name}: expected JSON, as offsets/N of a checkpoint has it."
+        ) from None
+    return text
+
+
+def _file_log(spark: SparkSession, source: QuerySource, paths: Offset) -> str:
+    """The log of a file source that has read some files."""
+    if not isinstance(paths, Sequence) or isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
+        raise InvalidArgumentError(
+            f"Invalid offset {paths!r} of {source.name}: expected a list of paths or patterns of the files that were"
+            " read, such as ['flights/2026-01-*.parquet']."
+        )
+    entries = sorted(_files(spark, paths), key=lambda file: (file["timestamp"], file["path"]))
+    return "\n".join(["v1", *map(as_json, entries)])
+
+
+def _files(spark: SparkSession, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """The files, as Spark's file source lists them."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        listed = spark.read.format("binaryFile").load([*paths])
+    except AnalysisException as error:
+        raise InvalidArgumentError(
+            f"No file matches {', '.join(paths)}: {first_line(error)}\nGive paths or patterns of files that were read."
+        ) from error
+    timestamp = "unix_millis(_metadata.file_modification_time)"
+    files = listed.selectExpr("_metadata.file_path AS path", f"{timestamp} AS timestamp").distinct().collect()
+    return [{"path": _as_logged(file.path), "timestamp": file.timestamp, "batchId": 0} for file in files]
+
+
+def _as_logged(path: str) -> str:
+    """A file's path as the log of a file source has it: with three slashes on the local disk."""
+    return re.sub(r"^file:/(?!/)", "file:///", path)

@@ -1,0 +1,53 @@
+"""Rows of state that a user gives: in the types of the state table, checked, and in the session that writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from streamstate.errors import StateWriteError
+from streamstate.replay.forks.state_values import fitted
+from streamstate.snapshots.canonical_rows import column_named
+from streamstate.snapshots.operators import POSITION
+from streamstate.state_inspect.inputs.inputs import kept_with, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamstate.operations.new_checkpoint.target_table import TargetTable
+
+
+def fitted_rows(frame: DataFrame, table: TargetTable, session: SparkSession) -> DataFrame:
+    """A frame with the columns of a state table, in their types; reading it fails if a value does not fit.
+
+    Args:
+        frame: has exactly the table's columns, in any order and case.
+        table: the state table.
+        session: the session of the returned frame.
+
+    Raises:
+        StateWriteError: the frame has other columns.
+    """
+    name = table.source.table
+    given = {column.casefold(): column for column in frame.columns}
+    if {*given} != {column.casefold() for column in table.types} or len(given) < len(frame.columns):
+        raise StateWriteError.other_columns(name, frame.columns, table.types)
+    columns = [
+        fitted(column_named(given[column.casefold()]), column, kind, frame).alias(column)
+        for column, kind in table.types.items()
+    ]
+    chosen = frame.select(*columns)
+    return kept_with(rows_of(session, chosen._jdf.queryExecution().analyzed()), frame)
+
+
+def check_distinct(frame: DataFrame, table: TargetTable) -> None:
+    """Refuse two rows with one key."""
+    keys = [column_named(key) for key in table.keys]
+    twice = frame.groupBy(*keys).agg(F.count("*").alias("_rows")).where("_rows > 1").drop("_rows").limit(1).collect()
+    if twice:
+        key = ", ".join(f"{name} = {value!r}" for name, value in twice[0].asDict().items() if name != POSITION)
+        raise StateWriteError(
+            f"Several rows for {table.source.table} have the key {key}.\nA state table has one row per key: aggregate"
+            " them, or leave out all but one."
+        )

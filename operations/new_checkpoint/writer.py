@@ -1,0 +1,242 @@
+"""Making a checkpoint whose state comes from rows, without running the query.
+
+The new checkpoint is made in a folder beside its place. There Spark's ``StateRewriter`` writes the state on the
+executors, as rows that Spark itself has encoded. What was written is then read with Spark's own state reader and
+compared with the rows. Only then does the folder get its name: a checkpoint appears whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
+from streamstate.operations.new_checkpoint.planned_query import FORMAT_VERSION
+from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
+from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
+from streamstate.operations.new_checkpoint.user_rows import check_distinct
+from streamstate.replay.forks.rewritten_state import with_state_ids
+from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
+from streamstate.snapshots.changelog.operator_metadata import recorded_stores
+from streamstate.snapshots.changelog.schema_files import family_schemas
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
+from streamstate.snapshots.filesystem import Files, local_path
+from streamstate.snapshots.state_comparison import StateAt, differences_from
+from streamstate.snapshots.state_reader import StateReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SHOWN = 3
+
+
+@dataclass
+class NewCheckpoint:
+    """A checkpoint that is being made.
+
+    Its folder already has everything but the state: the operators' metadata and schemas, the sources, the offsets of
+    its epoch, and a commit of that epoch without the names of state files.
+    """
+
+    spark: SparkSession
+    files: Files
+    folder: str
+    """Where it is being made."""
+    epoch: int
+    """The epoch whose state it has; the query runs the next one."""
+    format_version: str = "2"
+    """The checkpoint format of its state stores."""
+    _sources: dict[str, TargetTable] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, TargetTable]:
+        """The state tables by name."""
+        if not self._sources:
+            reader = self._reader
+            sources = reader.sources(self.epoch)
+            if limits := [source.table for source in sources if "Limit" in source.operator]:
+                raise UnsupportedStateError(
+                    f"{choices(limits)} is the state of a limit, whose schema Spark does not record, so it cannot be"
+                    " written."
+                )
+            self._sources = {
+                source.table: TargetTable.of(source, reader.frame(source, self.epoch)) for source in sources
+            }
+        return self._sources
+
+    @property
+    def session(self) -> SparkSession:
+        """The session in which frames of rows are made: the query's settings, in UTC."""
+        return self._reader.session(self.epoch)
+
+    @property
+    def _reader(self) -> StateReader:
+        return StateReader(self.spark, self._checkpoint)
+
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.folder, self.spark)
+
+    @property
+    def only_table(self) -> str:
+        """The name of the state table, if there is only one."""
+        if len(self.tables) > 1:
+            raise StateWriteError(
+                f"The query has several state tables: {choices(self.tables)}.\n"
+                "Pass the rows of each: {'op0': frame, …}."
+            )
+        return next(iter(self.tables))
+
+    def write(self, rows: Mapping[str, DataFrame]) -> dict[str, int]:
+        """Write the state, and compare what Spark reads of it with the rows.
+
+        Args:
+            rows: for each state table a frame with its columns.
+
+        Returns:
+            The number of rows of each table.
+
+        Raises:
+            UnknownTableError, StateWriteError: the frames are not those of the state tables.
+            UnsupportedStateError: there is state that cannot be written.
+        """
+        self._check_tables(rows)
+        rewriter = StateRewriter(self.spark, self._checkpoint, self.epoch)
+        rewriter.session.conf.set(FORMAT_VERSION, self.format_version)
+        writing = _Writing(self, rewriter, rows, RowEncoder.probed(rewriter.session))
+        commit = f"{self.folder}/commits/{self.epoch}"
+        text = self.files.text(commit) or ""
+        try:
+            ids = rewriter.run(self.folder, rewriter.operators(), writing.rewritten)
+        except (PySparkException, Py4JJavaError) as error:
+            raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
+        if ids:
+            self.files.write(commit, with_state_ids(text, ids), replace=True)
+            self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
+        differences, counts = differences_from(self.spark, StateAt(self.folder, self.epoch), rows, limit=_SHOWN)
+        if differences:
+            for table in differences:
+                check_distinct(rows[table.table], self.tables[table.table])
+            raise StateWriteError.differs(differences)
+        return counts
+
+    def count(self) -> dict[str, int]:
+        """The number of rows of each table."""
+        reader = self._reader
+        return {name: reader.frame(table.source, self.epoch).count() for name, table in self.tables.items()}
+
+    def _check_tables(self, rows: Mapping[str, DataFrame]) -> None:
+        for name in {*rows} - {*self.tables}:
+            raise UnknownTableError.among("state table", name, self.tables)
+        for name, table in self.tables.items():
+            if name not in rows:
+                raise StateWriteError.lacks_table(name, rows)
+            if {*rows[name].columns} != {*table.types}:
+                raise StateWriteError.other_columns(name, rows[name].columns, table.types)
+
+
+@dataclass
+class _Writing:
+    """Makes the rows of each store of a new checkpoint."""
+
+    new: NewCheckpoint
+    rewriter: StateRewriter
+    rows: Mapping[str, DataFrame]
+    encoder: RowEncoder
+
+    def rewritten(self, operator: RewritableOperator, store: str, stored: DataFrame) -> DataFrame:
+        """The rows of a store; those that it has, none, are ignored."""
+        group = stored.schema[PARTITION_KEY].dataType
+        assert isinstance(group, StructType)
+        tables = [
+            TableRows.of(table.source, table.schema, group, self.rows[name])
+            for name, table in self.new.tables.items()
+            if table.source.options["operatorId"] == str(operator.number)
+        ]
+        partitions = 1 if operator.single_partition else self._partitions
+        described = Store(store, self._families(operator, store), group, partitions)
+        return store_rows(described, tables, self.encoder)
+
+    @property
+    def _partitions(self) -> int:
+        count = Checkpoint(self.new.folder, self.new.spark).partitions(self.new.epoch)
+        assert count is not None
+        return count
+
+    def _families(self, operator: RewritableOperator, store: str) -> Sequence[str]:
+        checkpoint = Checkpoint(self.new.folder, self.new.spark)
+        for listed in recorded_stores(checkpoint, self.new.epoch):
+            if (listed.operator, listed.name) == (operator.number, store):
+                content = checkpoint.files.content(listed.schema_path)
+                if content is not None:
+                    return [*family_schemas(content, listed.schema_path)]
+        raise UnsupportedStateError(f"The state store {store} of operator {operator.number} has no schema.")
+
+
+@contextmanager
+def making(files: Files, path: str) -> Iterator[str]:
+    """A folder for a new checkpoint, which gets the path at the end of the block, or is deleted if that fails.
+
+    Raises:
+        StateWriteError: there is something at the path already.
+    """
+    parent, _, name = path.rpartition("/")
+    if files.names(path):
+        raise StateWriteError.target_exists(path)
+    _remove_unfinished(files, parent, name)
+    folder = f"{parent}/.{name}.{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.unfinished"
+    files.make_folder(folder)
+    try:
+        yield folder
+        _lead_to(files, folder, path)
+        files.rename_folder(folder, path)
+    except FileExistsError as error:
+        raise StateWriteError.target_exists(path) from error
+    finally:
+        files.remove_tree(folder)
+
+
+def _remove_unfinished(files: Files, parent: str, name: str) -> None:
+    """Delete what killed processes of this machine have left of the same checkpoint."""
+    import psutil
+
+    pattern = re.compile(rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}-(\d+)-\w+\.unfinished")
+    for found in files.names(parent):
+        match = pattern.fullmatch(found)
+        if match and int(match[1]) != os.getpid() and not psutil.pid_exists(int(match[1])):
+            files.remove_tree(f"{parent}/{found}")
+
+
+def _lead_to(files: Files, folder: str, path: str) -> None:
+    """Spark records the full paths of schemas: let them lead to where the checkpoint will be."""
+    local = local_path(path)
+    root = path if local is None else f"file:{local}"
+    operators = [name for name in files.names(f"{folder}/state") if name.isdigit()]
+    for operator in operators:
+        metadata = f"state/{operator}/_metadata"
+        named = [f"{metadata}/{name}" for name in files.names(f"{folder}/{metadata}")]
+        named += [f"{metadata}/v2/{name}" for name in files.names(f"{folder}/{metadata}/v2")]
+        for file in named:
+            if OPERATOR_METADATA.fullmatch(file) and (text := files.text(f"{folder}/{file}")):
+                files.write(f"{folder}/{file}", with_schema_paths(file, text, root), replace=True)
+                parent, _, name = file.rpartition("/")
+                files.remove(f"{folder}/{parent}/.{name}.crc")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in a task: the message of what it raised."""
+    text = str(error)
+    found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
+    return found[1] if found else first_line(error)

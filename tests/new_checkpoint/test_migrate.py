@@ -1,0 +1,239 @@
+"""``ss.migrate``: the state of a query becomes that of a changed query, which goes on as if it had read all input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from operators.processors import TRANSFORM
+from operators.queries import JOINS, aggregated, watermarked
+from operators.running import FORMAT_1, HDFS, Query, Run, rows, with_settings
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sampling import sampled
+
+import streamstate as ss
+from new_checkpoint.restored import check_goes_on, gone_on, stored
+from streamstate.errors import (
+    CheckpointError,
+    InvalidSQLError,
+    QueryError,
+    StateWriteError,
+    StreamStateError,
+    UnknownTableError,
+)
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.state_comparison import StateAt, state_differences
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a query, and how its state follows from the state before."""
+
+    before: Query
+    after: Query
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    sql: str | None = None
+    """What is proposed; None: it is not obvious."""
+    forgets: bool = False
+    """Whether the state before does not have what the changed query needs, so that going on differs."""
+
+
+def by(*keys: str, **values: str) -> Query:
+    """Aggregates by some keys, as SQL expressions."""
+    return Query(
+        lambda s: (
+            s.selectExpr("*", *(key for key in keys if " AS " in key))
+            .groupBy(*(key.rpartition(" ")[2] for key in keys))
+            .agg(*(F.expr(value).alias(name) for name, value in values.items()))
+        ),
+        ("op0",),
+    )
+
+
+def by_hours(hours: int) -> Query:
+    """The sum in windows of some hours, and the number of rows."""
+    return Query(
+        lambda s: watermarked(s).groupBy(F.window("t", f"{hours} hours"), "k").agg(F.sum("v"), F.count("*")), ("op0",)
+    )
+
+
+def distinct(*keys: str) -> Query:
+    """Deduplication by some keys."""
+    return Query(lambda s: s.dropDuplicates([*keys]), ("op0",), "append")
+
+
+PAIR = ("k", "v % 2 AS odd")
+WINDOWS_OF_TWO_HOURS = """
+    SELECT struct(timestamp_seconds(floor(unix_seconds(window.start) / 7200) * 7200) AS start,
+                  timestamp_seconds(floor(unix_seconds(window.start) / 7200) * 7200 + 7200) AS end) AS window,
+           k, sum(sum) AS sum, sum(count) AS count
+    FROM op0 GROUP BY 1, 2"""
+CHANGES = {
+    "an aggregate dropped": Change(
+        by("k", most="max(v)", rows="count(*)"), by("k", rows="count(*)"), sql="SELECT k, count FROM op0"
+    ),
+    "an aggregate added": Change(
+        by("k", rows="count(*)"),
+        by("k", rows="count(*)", most="max(v)"),
+        sql="SELECT k, count, NULL AS max FROM op0",
+        forgets=True,
+    ),
+    "an aggregate added, from another": Change(
+        by("k", total="sum(v)", rows="count(v)"),
+        by("k", total="sum(v)", rows="count(v)", mean="avg(v)"),
+        {"op0": "SELECT k, sum, count, sum AS sum_2, count AS count_2 FROM op0"},
+    ),
+    "a key rolled up": Change(
+        by(*PAIR, total="sum(v)", rows="count(*)", most="max(v)"),
+        by("k", total="sum(v)", rows="count(*)", most="max(v)"),
+        sql="SELECT k, sum(sum) AS sum, sum(count) AS count, max(max) AS max FROM op0 GROUP BY k",
+    ),
+    "all keys rolled up": Change(
+        by("k", rows="count(*)"),
+        Query(lambda s: s.agg(F.count("*").alias("rows")), ("op0",)),
+        sql="SELECT 0 AS _key, sum(count) AS count FROM op0",
+    ),
+    "a key renamed": Change(
+        by("k", rows="count(*)"), by("k AS name", rows="count(*)"), sql="SELECT k AS name, count FROM op0"
+    ),
+    "a type widened": Change(
+        by("k", most="max(cast(v AS int))"), by("k", most="max(v)"), sql="SELECT k, max FROM op0"
+    ),
+    "larger windows": Change(by_hours(1), by_hours(2), {"op0": WINDOWS_OF_TWO_HOURS}),
+    "fewer keys to deduplicate by": Change(
+        distinct("k", "v"), distinct("k"), {"op0": "SELECT DISTINCT k FROM op0"}
+    ),
+    "nothing": Change(by("k", rows="count(*)"), by("k", rows="count(*)"), sql="SELECT k, count FROM op0"),
+    "nothing, a join": Change(JOINS["left_outer"], JOINS["left_outer"]),
+    "nothing, a processor": Change(TRANSFORM["rows, no time"], TRANSFORM["rows, no time"]),
+}  # fmt: skip
+QUICK = ["a key rolled up", "larger windows"]
+
+
+@dataclass
+class Migrating:
+    """A run of the query before the change, over half of the input."""
+
+    run: Run
+    change: Change
+
+    def build(self) -> DataFrame:
+        """The changed query."""
+        session = with_settings(self.run.spark, self.change.after.conf)
+        return self.change.after.build(self.run.inputs.stream(session))
+
+    def migrate(self, mapping: object = None) -> ss.WrittenCheckpoint:
+        """Migrate it."""
+        chosen = self.change.mapping if mapping is None else mapping
+        target = self.run.folder / "migrated"
+        return ss.migrate(self.run.checkpoint, self.build, target, chosen, mode=self.change.after.mode)  # type: ignore[arg-type]
+
+
+def migrating(spark: SparkSession, folder: Path, change: Change, *settings: Mapping[str, str]) -> Migrating:
+    """Run the query before the change."""
+    run = Run(spark, folder)
+    run.start(change.before, *settings, epochs=range(2))
+    return Migrating(run, change)
+
+
+def check(spark: SparkSession, folder: Path, change: Change) -> None:
+    """Going on from the migrated checkpoint equals the changed query over all input."""
+    found = migrating(spark, folder / "migrating", change)
+    new = found.migrate()
+    for epoch in (2, 3):
+        found.run.inputs.add(rows(epoch))
+    whole = Run(spark, folder / "whole")
+    whole.start(change.after, epochs=range(4))
+    gone_on(found.run, change.after, new)
+    states = (StateAt(path, Checkpoint(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
+    assert not state_differences(spark, *states)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_going_on_equals_recomputation(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """After more input, the state is that of the changed query over the whole input."""
+    check(spark, tmp_path, CHANGES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", sampled([name for name in CHANGES if name not in QUICK and not CHANGES[name].forgets], 3)
+)
+def test_going_on_equals_recomputation_for_every_change(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """The same for every change whose state before has what the changed query needs."""
+    check(spark, tmp_path, CHANGES[name])
+
+
+@pytest.fixture
+def counted(spark: SparkSession, tmp_path: Path) -> Migrating:
+    """A query that counts by two keys, to be rolled up."""
+    return migrating(spark, tmp_path, CHANGES["a key rolled up"])
+
+
+def test_an_obvious_mapping_is_proposed(counted: Migrating) -> None:
+    """With what it does, in sentences; nothing is written."""
+    (proposal,) = ss.propose_mapping(counted.run.checkpoint, counted.build)
+    assert (proposal.table, proposal.sql) == ("op0", CHANGES["a key rolled up"].sql)
+    assert proposal.notes == ("The rows that differ only in odd become one.",)
+    assert not (counted.run.folder / "migrated").exists()
+
+
+BAD: dict[str, tuple[object, type[StreamStateError], str]] = {
+    "SQL that is wrong": ({"op0": "SELECT nothing FROM op0"}, InvalidSQLError, r"op0 \(k, odd, sum, count, max\)"),
+    "another table": ({"op7": "SELECT 1"}, UnknownTableError, "op0"),
+    "a missing column": ({"op0": "SELECT k, sum FROM op0"}, StateWriteError, "has k, sum, count, max"),
+    "doubled keys": ({"op0": "SELECT k, sum, count, max FROM op0"}, StateWriteError, "Several rows .* key k ="),
+    "a value that does not fit": (
+        {"op0": "SELECT k, sum(sum) AS sum, 1.5 AS count, max(max) AS max FROM op0 GROUP BY k"},
+        StateWriteError,
+        "1.5 does not fit count, which is bigint",
+    ),
+    "another type": (
+        {"op0": "SELECT k, sum(sum) AS sum, array(1) AS count, max(max) AS max FROM op0 GROUP BY k"},
+        StreamStateError,
+        "count",
+    ),
+}  # fmt: skip
+
+
+def test_bad_input_writes_nothing(counted: Migrating) -> None:
+    """Each error says what would be right."""
+    before = stored(counted.run.spark, counted.run.checkpoint, 1)
+    for mapping, error, message in BAD.values():
+        with pytest.raises(error, match=message):
+            counted.migrate(mapping)
+    assert sorted(path.name for path in counted.run.folder.iterdir()) == ["checkpoint", "input"]
+    assert stored(counted.run.spark, counted.run.checkpoint, 1) == before
+
+
+def test_a_query_that_was_interrupted_or_runs(counted: Migrating) -> None:
+    """An epoch that was begun may have results in the sink; a running query goes on."""
+    committed = counted.run.checkpoint / "commits" / "1"
+    committed.rename(counted.run.folder / "1")
+    with pytest.raises(CheckpointError, match=r"Epoch 1 .* was begun but not committed"):
+        counted.migrate()
+    (counted.run.folder / "1").rename(committed)
+    running = counted.change.before.build(counted.run.inputs.stream(with_settings(counted.run.spark)))
+    writer = running.writeStream.format("noop").outputMode("update")
+    query = writer.option("checkpointLocation", str(counted.run.checkpoint)).start()
+    try:
+        with pytest.raises(QueryError, match="running"):
+            counted.migrate()
+    finally:
+        query.stop()
+    assert not (counted.run.folder / "migrated").exists()
+
+
+@pytest.mark.parametrize("provider", [HDFS, FORMAT_1], ids=["HDFS", "format 1"])
+def test_another_store_needs_no_mapping(spark: SparkSession, tmp_path: Path, provider: dict[str, str]) -> None:
+    """Also with another number of partitions: the new checkpoint has the session's settings."""
+    change = Change(aggregated("count(v) AS rows"), aggregated("count(v) AS rows"))
+    found = migrating(spark, tmp_path, change, provider, {"spark.sql.shuffle.partitions": "5"})
+    new = found.migrate()
+    assert new.partitions(1) == 2
+    assert new.format_version(1) == "2"
+    found.run.start(change.before, provider, epochs=range(2, 3))
+    check_goes_on(found.run, change.after, new)

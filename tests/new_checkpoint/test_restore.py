@@ -1,0 +1,191 @@
+"""``ss.restore``: a checkpoint from an epoch that the store has."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from socket import gethostname
+
+import pytest
+from operators.processors import PANDAS_STATE, TRANSFORM
+from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
+from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Query, Run
+from pyspark.sql import SparkSession
+from sampling import sampled
+
+import streamstate as ss
+from new_checkpoint.restored import check_goes_on, gone_on, stored
+from streamstate.errors import EpochGoneError, NotACheckpointError, StateWriteError, UnsupportedStateError
+from streamstate.operations.new_checkpoint import writer
+from streamstate.replay.forks import state_rewriter
+
+QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
+QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}
+QUERIES |= {f"values: {name}": aggregated(*values) for name, values in VALUES.items()}
+QUICK = ["session window", "inner", "rows, processing time, TTL and timers"]
+CHANCE = "processing"
+"""In the names of queries whose state depends on when they run."""
+
+
+def restored(spark: SparkSession, folder: Path, query: Query, epoch: int = 1) -> tuple[Run, ss.WrittenCheckpoint]:
+    """A captured run, and the checkpoint that is restored from one of its epochs."""
+    run = Run(spark, folder)
+    run.start(query, epochs=range(3))
+    run.capture()
+    return run, ss.restore(run.history.at(epoch), folder / "restored", spark=spark)
+
+
+def check(spark: SparkSession, folder: Path, name: str) -> None:
+    """All bytes are the same, and so is where the query gets to from there."""
+    query = QUERIES[name]
+    run, new = restored(spark, folder, query)
+    assert stored(spark, new, 1) == stored(spark, run.checkpoint, 1)
+    if CHANCE not in name:
+        check_goes_on(run, query, new)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_state_is_the_same_byte_for_byte(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Every column family of every store, in the same partition; the query goes on from it as the original did."""
+    check(spark, tmp_path, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sampled(sorted({*QUERIES} - {*QUICK, "limit"}), 3))
+def test_the_state_of_every_operator_and_type(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """The same for every operator, and for keys and values of every type; or a refusal that names the column."""
+    try:
+        check(spark, tmp_path, name)
+    except UnsupportedStateError as error:
+        assert "there is no way back" in str(error)  # noqa: PT017 (most are not refused)
+        assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", sampled([1, 2, 3], 1))
+def test_joins_in_other_formats(spark: SparkSession, tmp_path: Path, version: int) -> None:
+    """Spark keeps the rows of a join's sides in four stores, or in one."""
+    run = Run(spark, tmp_path)
+    run.start(JOINS["left_outer"], in_format(version), epochs=range(3))
+    run.capture()
+    new = ss.restore(run.history.at(1), tmp_path / "restored", spark=spark)
+    assert stored(spark, new, 1) == stored(spark, run.checkpoint, 1)
+    check_goes_on(run, JOINS["left_outer"], new, in_format(version))
+
+
+SMALL = aggregated("count(v) AS rows", "max(k) AS most")
+
+
+@pytest.fixture
+def small(spark: SparkSession, tmp_path: Path) -> Run:
+    """A captured run of a small query."""
+    run = Run(spark, tmp_path)
+    run.start(SMALL, epochs=range(3))
+    run.capture()
+    return run
+
+
+@pytest.mark.parametrize("provider", [HDFS, FORMAT_1, CHANGELOG_OFF], ids=["HDFS", "format 1", "without changelog"])
+def test_any_store_goes_on_in_rocksdb(spark: SparkSession, tmp_path: Path, provider: dict[str, str]) -> None:
+    """The state goes on the same, whatever kept it before."""
+    run = Run(spark, tmp_path)
+    run.start(SMALL, provider, epochs=range(3))
+    run.capture()
+    new = ss.restore(run.history.at(1), tmp_path / "restored", spark=spark)
+    check_goes_on(run, SMALL, new, provider)
+    assert "RocksDB" in (tmp_path / "restored" / "offsets" / "1").read_text()
+
+
+def test_an_epoch_that_spark_has_purged(small: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """With its state, what it read, and its watermark: the store has them."""
+    expected = stored(spark, small.checkpoint, 1)
+    for path in [*small.checkpoint.glob("offsets/[01]"), *small.checkpoint.glob("commits/[01]")]:
+        path.unlink()
+    for path in small.checkpoint.glob("state/0/*/*.*"):
+        path.unlink()
+    new = ss.restore(small.history.at(1), tmp_path / "restored", spark=spark)
+    assert stored(spark, new, 1) == expected
+    gone_on(small, SMALL, new)
+    ss.capture(new, small.store, "again", spark=spark)
+    again, original = ss.open_store(small.store)["again"], small.history
+    assert again.captured() == [1, 2]
+    assert again.live().table().to_arrow().sort_by("k") == original.live().table().to_arrow().sort_by("k")
+
+
+def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """No file of it, or of the store, is written or changed."""
+
+    def files() -> dict[str, tuple[int, int]]:
+        found = [path for root in (small.checkpoint, small.store) for path in root.rglob("*") if path.is_file()]
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+    before = files()
+    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert files() == before
+
+
+def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """It left an unfinished folder, and no checkpoint. That of a process that lives stays."""
+    gone, lives = (tmp_path / f".restored.{gethostname()}-{process}-0a1b2c3d.unfinished" for process in (2**22 + 1, 1))
+    gone.mkdir()
+    lives.mkdir()
+    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert lives.exists()
+    assert not gone.exists()
+
+
+@pytest.mark.parametrize("point", ["written", "compared", "renamed"])
+def test_a_failure_leaves_nothing(
+    small: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Wherever it happens; the next call works."""
+    where = {
+        "written": (state_rewriter, "_state_ids"),
+        "compared": (writer, "differences_from"),
+        "renamed": (writer, "_lead_to"),
+    }[point]
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, fail)
+        with pytest.raises(OSError, match="No space left"):
+            ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "input", "store"]
+    ss.restore(small.history, tmp_path / "restored", spark=spark)
+
+
+def test_bad_input_writes_nothing(small: Run, spark: SparkSession, tmp_path: Path) -> None:
+    """A target that exists, an unknown watermark, another schema, a checkpoint that is gone."""
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine").touch()
+    with pytest.raises(StateWriteError, match="already exists"):
+        ss.restore(small.history, taken, spark=spark)
+    shutil.rmtree(small.checkpoint)
+    with pytest.raises(NotACheckpointError, match="checkpoint"):
+        ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "store", "taken"]
+    assert [path.name for path in taken.iterdir()] == ["mine"]
+
+
+def test_a_limit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark records no schema of it."""
+    run = Run(spark, tmp_path)
+    run.start(QUERIES["limit"], epochs=range(2))
+    run.capture()
+    with pytest.raises(UnsupportedStateError, match="op0 is the state of a limit"):
+        ss.restore(run.history, tmp_path / "restored", spark=spark)
+    assert not (tmp_path / "restored").exists()
+
+
+def test_a_watermark_that_nobody_knows(spark: SparkSession, tmp_path: Path) -> None:
+    """The watermark after an epoch is in its commit, or that of the next epoch: without either, it is refused."""
+    run = Run(spark, tmp_path)
+    run.start(QUERIES["tumbling window"], epochs=range(3))
+    run.capture()
+    newest = run.history.captured()[-1]
+    (run.checkpoint / "commits" / str(newest)).unlink()
+    with pytest.raises(EpochGoneError, match="watermark"):
+        ss.restore(run.history, tmp_path / "restored", spark=spark)
