@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.advice import RescaleAdvice, rescale_advice
     from streamstate.operations.drill import DrillReport, drill
+    from streamstate.operations.promotion import Promotion, promote
     from streamstate.operations.rescale import RescaleReport, rescale
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
@@ -67,6 +68,7 @@ __all__ = [
     "ExportReport",
     "Fork",
     "History",
+    "Promotion",
     "RecordedFrame",
     "Recorder",
     "Replay",
@@ -96,6 +98,7 @@ __all__ = [
     "initial_state",
     "keep",
     "open_store",
+    "promote",
     "record",
     "recorded",
     "replay",
@@ -121,6 +124,7 @@ _HOMES = {
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
     "BackOff": "streamstate.operations.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
+    **dict.fromkeys(["Promotion", "promote"], "streamstate.operations.promotion"),
     **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
     "CaptureReport": "streamstate.snapshots.epoch_commit",
     **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.follow"),

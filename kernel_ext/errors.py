@@ -38,6 +38,7 @@ StreamStateError
 │   └── UnsupportedStateError (also NotImplementedError)
 ├── ForkError (RuntimeError): a fork cannot be created there, or differs from its original
 ├── RescaleError (RuntimeError): a state could not be repartitioned; the checkpoint is unchanged
+├── PromotionError (RuntimeError): a fork cannot take a query's place, or give it back; nothing was changed
 ├── CaptureError (RuntimeError): a capture failed
 ├── VariableError (RuntimeError): a shared variable cannot be used
 │   ├── VariableConflictError
@@ -82,6 +83,7 @@ __all__ = [
     "NotAnExportError",
     "NotReplayableError",
     "OvertakenError",
+    "PromotionError",
     "QueryError",
     "RescaleError",
     "SessionError",
@@ -361,6 +363,10 @@ class RescaleError(StreamStateError, RuntimeError):
             f"The change was rolled back: the checkpoint has {partitions} partitions as before, and the query can"
             " continue from it."
         )
+
+
+class PromotionError(StreamStateError, RuntimeError):
+    """A fork cannot take a query's place, or give it back; nothing was changed."""
 
 
 class CaptureError(StreamStateError, RuntimeError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_options
+from streamstate.operations.promotion import switch
 from streamstate.operations.rescale_rollback import recover
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
@@ -124,7 +125,10 @@ def check_launch(launch: Launch, layout: Layout) -> None:
     """Check the frame and the checkpoint of a query that is about to start."""
     check_state(launch.frame)
     check_mode(launch.frame, launch.mode)
-    query_id = _query_id(launch.checkpoint, launch.frame.sparkSession)
+    spark = launch.frame.sparkSession
+    switch.recover(launch.checkpoint, spark)
+    switch.check_not_replaced(launch.checkpoint, spark)
+    query_id = _query_id(launch.checkpoint, spark)
     check_name_free(layout, launch.name, query_id, launch.checkpoint)
 
 
@@ -150,6 +154,8 @@ def start_launch(
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in ("running", "restarting")
     _check_exclusive(launch, known)
+    if promotion := switch.recover(launch.checkpoint, spark):
+        say(f"An interrupted promotion of {launch.name} {promotion}.")
     checkpoint = Checkpoint(launch.checkpoint, spark)
     launch.check_resumes(checkpoint.committed())
     advise(spark)

@@ -59,7 +59,8 @@ class PassPlan:
     gaps: Sequence[int]
     epochs: Sequence[int]
     restarts: bool
-    """The first epoch does not follow a captured one, so every table starts again with a keyframe."""
+    """Every table starts again with a keyframe: the first epoch does not follow a captured one, or a fork was promoted
+    after that."""
 
 
 @dataclass
@@ -76,8 +77,11 @@ class PassPlanner:
 
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""
-        self.reader.checkpoint.check_same()
-        return [epoch for epoch in self.reader.checkpoint.committed() if epoch > self._last]
+        checkpoint = self.reader.checkpoint
+        checkpoint.check_same()
+        # Up to its promotion, a promoted fork has epochs of its own, not the query's.
+        last = max(self._last, -1 if checkpoint.promotion is None else checkpoint.promotion.epoch)
+        return [epoch for epoch in checkpoint.committed() if epoch > last]
 
     def attempts(self, upto: int | None, most: int) -> Iterator[PassPlan]:
         """Plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.
@@ -128,5 +132,7 @@ class PassPlanner:
         first = max(self.fork.epoch, 0) if self.fork else 0
         gaps = range(entries[-1].epoch + 1 if entries else first, epoch)
         from_nothing = self.fork is None or self.fork.epoch < 0
-        follows = not gaps and (entries[-1].captured if entries else from_nothing)
+        promotion = self.reader.checkpoint.promotion
+        replaced = promotion is not None and self._last <= promotion.epoch
+        follows = not gaps and not replaced and (entries[-1].captured if entries else from_nothing)
         return PassPlan(gaps, [epoch], restarts=not follows)

@@ -108,7 +108,8 @@ class StateReader:
         if not written:
             raise no_state(self.checkpoint.path)
         run = max(self.checkpoint.operators_written_at(epoch), default=-1)
-        fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)))
+        promotion = self.checkpoint.promotion
+        fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)), promotion.id if promotion else "")
         if fingerprint != self._fingerprint:
             self._sources = recorded_sources(self.checkpoint, epoch)
             formats = table_formats(self.checkpoint, epoch)

@@ -109,7 +109,17 @@ PAGES = {
         "Scaling and recovery",
         "Change the number of partitions, restart after a failure, and rehearse failures.",
         (
-            *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "supervise", "Supervised", "BackOff"),
+            *(
+                "promote",
+                "Promotion",
+                "rescale",
+                "RescaleReport",
+                "rescale_advice",
+                "RescaleAdvice",
+                "supervise",
+                "Supervised",
+                "BackOff",
+            ),
             *("drill", "DrillReport"),
         ),
     ),
