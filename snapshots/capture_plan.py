@@ -59,8 +59,7 @@ class PassPlan:
     gaps: Sequence[int]
     epochs: Sequence[int]
     restarts: bool
-    """Every table starts again with a keyframe: the first epoch does not follow a captured one, or a fork was promoted
-    after that."""
+    """The first epoch does not follow a captured one, so every table starts again with a keyframe."""
 
 
 @dataclass
@@ -132,7 +131,5 @@ class PassPlanner:
         first = max(self.fork.epoch, 0) if self.fork else 0
         gaps = range(entries[-1].epoch + 1 if entries else first, epoch)
         from_nothing = self.fork is None or self.fork.epoch < 0
-        promotion = self.reader.checkpoint.promotion
-        replaced = promotion is not None and self._last <= promotion.epoch
-        follows = not gaps and not replaced and (entries[-1].captured if entries else from_nothing)
+        follows = not gaps and (entries[-1].captured if entries else from_nothing)
         return PassPlan(gaps, [epoch], restarts=not follows)

@@ -44,7 +44,7 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
         try:
             for stopped in (running, notebook.running.get(args.fork)):
                 if stopped is not None:
-                    _stop(stopped, progress)
+                    _stop(notebook, stopped, progress)
             promotion = _switched(fork.checkpoint, promoted, progress)
         except BaseException:
             if runs:
@@ -69,12 +69,16 @@ def _launch(running: Running, fork: str) -> Launch:
     return running.launch
 
 
-def _stop(running: Running, progress: Progress) -> None:
-    """Stop a query at a committed epoch."""
+def _stop(notebook: NotebookContext, running: Running, progress: Progress) -> None:
+    """Stop a query at a committed epoch, and capture it: the promoted checkpoint no longer has the epochs before."""
+    from streamstate.snapshots.capture import capture
+
     runs = running.state in _GOES_ON
     running.stop(on_status=CaptureProgress(progress))
+    spark, options = notebook.spark(), notebook.options(running.store)
     if runs and running.launch is not None:
-        finish_epoch(running.launch, Checkpoint(running.checkpoint, running.launch.frame.sparkSession), progress)
+        finish_epoch(running.launch, Checkpoint(running.checkpoint, spark), progress)
+    capture(running.checkpoint, running.store, running.name, spark=spark, storage_options=options)
 
 
 def _switched(fork: str, launch: Launch, progress: Progress) -> Promotion:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import TYPE_CHECKING
 
 from streamstate.errors import NotACheckpointError, PromotionError, QueryError
@@ -150,8 +152,15 @@ def _input(checkpoint: Checkpoint, planned: PlannedEpoch, spark: SparkSession) -
         if is_binding(offset):
             continue
         if last is None or not files.names(f"{checkpoint.path}/{log}"):
-            read[log] = offset
+            read[log] = _parsed(offset)
         else:
             texts = log_upto(files, f"{checkpoint.path}/{log}", last).values()
             read[log] = frozenset(entry["path"] for text in texts for entry in entries(text))
     return read
+
+
+def _parsed(offset: str | None) -> object:
+    """An offset, whose JSON may list the same in another order."""
+    with contextlib.suppress(ValueError):
+        return None if offset is None else json.loads(offset)
+    return offset

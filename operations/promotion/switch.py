@@ -64,12 +64,11 @@ class Switch:
 
     def begin(self) -> None:
         """Write the journal."""
-        work, files = _work(self.over), self._files
-        if not files.text(_journal(self.over)):
-            files.remove_tree(work)  # what a killed process left to delete
+        journal, files = _journal(self.over), self._files
         owner = {"process": os.getpid(), "host": socket.gethostname()}
+        empty = files.text(journal) == ""  # a process was killed while it wrote the file
         try:
-            files.write(_journal(self.over), json.dumps({**owner, "kind": self.kind, **asdict(self.record)}))
+            files.write(journal, json.dumps({**owner, "kind": self.kind, **asdict(self.record)}), replace=empty)
         except FileExistsError as error:
             raise QueryError(f"{self.over} is being promoted by another process.\nWait for it.") from error
 
@@ -108,8 +107,11 @@ class Switch:
         self.close()
 
     def close(self) -> None:
-        """Delete the journal, and the checkpoint that nobody needs."""
-        self._files.remove_tree(_work(self.over))
+        """Delete the checkpoint that nobody needs, then the journal."""
+        self._files.remove_tree(self.staged)
+        self._files.remove(_journal(self.over))
+        if not exists(self._files, _work(self.over)):
+            self._files.remove_tree(_work(self.over))
 
 
 def recover(over: str, spark: SparkSession | None) -> str | None:
@@ -151,7 +153,7 @@ def _unfinished(over: str, spark: SparkSession | None) -> Switch | None:
             return None
         raise CheckpointError(
             f"{_journal(over)} cannot be read, so the promotion that was interrupted cannot be completed.\n"
-            f"If {over} is the checkpoint that you want, delete {_work(over)}."
+            f"If {over} is the checkpoint that you want, move {_work(over)} away; the other one may be in it."
         ) from error
 
 

@@ -42,8 +42,8 @@ def promote(
     history go on as the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
     is planned already, without input: a process that still uses the old checkpoint finds it taken, and fails.
 
-    Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion or start
-    by this library completes the switch or reverses it.
+    Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion, or the
+    next start by this library, completes the switch or reverses it.
 
     Args:
         fork: the fork that :func:`fork` returned, or the path of a checkpoint whose query reads the same sources.
