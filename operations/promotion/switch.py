@@ -124,6 +124,8 @@ def recover(over: str, spark: SparkSession | None) -> str | None:
         QueryError: the process that is at it still runs.
         CheckpointError: the journal is damaged, or something else created the checkpoint anew.
     """
+    if files_for(spark, over).text(_journal(over)) is None:
+        return None
     with SWITCHING:
         switch = _unfinished(over, spark)
         if switch is None:

@@ -23,7 +23,8 @@ from recovery.promotable import SUMS, Pair
 from recovery.test_rescale import tree
 from streamstate.errors import NotACheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion import promoting, requirements
-from streamstate.operations.promotion.switch import REPLACED
+from streamstate.operations.promotion.renaming import check_atomic
+from streamstate.operations.promotion.switch import REPLACED, Switch
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import HadoopFiles
 from streamstate.snapshots.state_comparison import StateAt, state_differences
@@ -196,7 +197,7 @@ def test_an_epoch_begun_during_the_promotion_reverses_it(
     spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old checkpoint is looked at once more when nobody can reach it any more."""
-    swap = promoting.Switch.swap
+    swap = Switch.swap
 
     def late(switch: Any) -> None:
         """Another process plans an epoch just before the first swap."""
@@ -204,7 +205,7 @@ def test_an_epoch_begun_during_the_promotion_reverses_it(
             shutil.copy(pair.over / "offsets" / "1", pair.over / "offsets" / "2")
         swap(switch)
 
-    monkeypatch.setattr(promoting.Switch, "swap", late)
+    monkeypatch.setattr(Switch, "swap", late)
     with pytest.raises(PromotionError, match=r"began epoch 2 during the promotion.*\nThe promotion was reversed"):
         ss.promote(pair.fork, over=pair.over, spark=spark)
     assert Checkpoint(pair.over).begun() == [0, 1, 2]
@@ -298,8 +299,8 @@ def test_other_input_is_refused(spark: SparkSession, pair: Pair) -> None:
 def test_an_object_store_is_refused() -> None:
     """A folder there is not renamed in one step."""
     with pytest.raises(PromotionError, match=r"s3a://bucket/delays is on s3a, where a folder is not renamed"):
-        requirements.check_atomic("s3a://bucket/delays")
-    requirements.check_atomic("hdfs://nodes/delays")
+        check_atomic("s3a://bucket/delays")
+    check_atomic("hdfs://nodes/delays")
 
 
 def test_a_running_query_is_refused(spark: SparkSession, pair: Pair) -> None:

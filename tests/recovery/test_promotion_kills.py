@@ -17,6 +17,7 @@ from recovery.promotable import SUMS, Pair
 from recovery.test_rescale import tree
 from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
+from streamstate.operations.promotion.renaming import exchanged, move
 from streamstate.operations.promotion.switch import REPLACED, recover
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import LocalFiles
@@ -71,11 +72,10 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> I
 
         return call
 
-    moved, exchanged = switch.move, switch.exchanged
     with monkeypatch.context() as patched:
         for name in original:
             patched.setattr(LocalFiles, name, counted(name))
-        patched.setattr(switch, "move", lambda *paths: process.change(lambda: moved(*paths)))
+        patched.setattr(switch, "move", lambda *paths: process.change(lambda: move(*paths)))
         swap = (lambda *paths: process.change(lambda: exchanged(*paths))) if exchange else (lambda *_: False)
         patched.setattr(switch, "exchanged", swap)
         patched.setattr(promoting, "compare_states", lambda *_, **__: SAME)
@@ -154,7 +154,7 @@ def killed_before(pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(switch, "exchanged", lambda *_: False)
         patched.setattr(promoting, "recover", lambda *_: None)
-        patched.setattr(promoting.Switch, step, die)
+        patched.setattr(switch.Switch, step, die)
         with pytest.raises(Killed):
             ss.promote(pair.fork, over=pair.over, spark=spark)
 
