@@ -12,6 +12,8 @@ import streamstate as ss
 from streamstate.errors import PromotionError, QueryError
 from streamstate.running import Running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def running(shell: Shell, source: Source) -> Running:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operators.queries import aggregated
-from operators.running import Run
+from operators.running import Query, Run
 from pyspark.sql import SparkSession
 from stepping import builder
 
@@ -27,11 +27,12 @@ class Pair:
 
     @classmethod
     def made(cls, spark: SparkSession, folder: Path) -> Pair:
-        """Two epochs of a query, and a fork at the first one, without one of the keys, stepped to the second."""
+        """Two epochs of a query, and a fork at the first one that ignores a key in the second."""
         run = Run(spark, folder)
         run.start(SUMS, epochs=range(2))
-        fork = ss.fork(run.checkpoint, folder / "fork", at=0, edit="DELETE FROM op0 WHERE k = 'k2'", spark=spark)
-        ss.step(builder(run, SUMS), fork, spark=spark)
+        fork = ss.fork(run.checkpoint, folder / "fork", at=0)
+        without_key = Query(lambda stream: SUMS.build(stream.where("k IS NULL OR k <> 'k2'")), SUMS.tables)
+        ss.step(builder(run, without_key), fork, spark=spark)
         return cls(run, run.checkpoint, folder / "fork")
 
     def copied(self, folder: Path) -> Pair:

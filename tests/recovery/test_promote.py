@@ -57,6 +57,7 @@ def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
     assert steps[-1] == ("done", 1.0)
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_undo_restores_the_checkpoint(spark: SparkSession, pair: Pair) -> None:
     """To the byte; after that the promotion is gone, and the fork can be promoted again."""
     before = tree(pair.over)
@@ -108,7 +109,7 @@ def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "follower",
-    [True, pytest.param(False, marks=pytest.mark.slow)],
+    [True, pytest.param(False, marks=pytest.mark.exhaustive)],
     ids=["a capture that goes on", "later captures"],
 )
 def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, follower: bool) -> None:
@@ -136,6 +137,7 @@ def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, fo
     assert run.history.diff(promotion.epoch, promotion.epoch + 1).counts == {"added": 0, "removed": 0, "changed": 1}
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_an_epoch_that_was_not_captured_before_is_a_gap(spark: SparkSession, pair: Pair, tmp_path: Path) -> None:
     """The fork's state is never taken for the query's own; the kept checkpoint still has it."""
     ss.promote(pair.fork, over=pair.over, spark=spark)
@@ -144,18 +146,18 @@ def test_an_epoch_that_was_not_captured_before_is_a_gap(spark: SparkSession, pai
 
 
 CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
-    "transformWithState": (TRANSFORM["rows, event time and timers"], {}),
     "HDFS": (WINDOWS["sliding window"], HDFS),
     "format 1": (OTHERS["two aggregations"], FORMAT_1),
     "deduplication": (OTHERS["dropDuplicatesWithinWatermark"], {}),
     "session window": (WINDOWS["session window"], {}),
     "join": (JOINS["full_outer"], {}),
     "self-join": (JOINS["self"], {}),
+    "transformWithState": (TRANSFORM["rows, event time and timers"], {}),
 }
 
 
 @pytest.mark.slow  # two queries each
-@pytest.mark.parametrize("name", sampled(CONTINUED, 2))
+@pytest.mark.parametrize("name", sampled(CONTINUED, 1))
 def test_the_promoted_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """After more input, its state equals that of the original, which went on without the promotion."""
     query, settings = CONTINUED[name]
@@ -175,6 +177,7 @@ def test_the_promoted_query_continues(spark: SparkSession, tmp_path: Path, name:
     assert state_differences(spark, *states) == []
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_an_old_process_cannot_commit(spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that still ran on the old checkpoint, unseen, fails at its next epoch; the promoted one goes on."""
     build = builder(pair.run, SUMS)
@@ -193,6 +196,7 @@ def test_an_old_process_cannot_commit(spark: SparkSession, pair: Pair, monkeypat
     assert Checkpoint(pair.kept).committed() == [0, 1]
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_an_epoch_begun_during_the_promotion_reverses_it(
     spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +231,7 @@ def test_with_hadoops_client(spark: SparkSession, pair: Pair, monkeypatch: pytes
     assert tree(pair.over) == before
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_the_kept_checkpoint_is_not_started(spark: SparkSession, pair: Pair) -> None:
     """It would write to the same sink a second time. It can be forked."""
     ss.promote(pair.fork, over=pair.over, spark=spark)
@@ -266,6 +271,7 @@ def test_an_epoch_that_was_begun_is_refused(spark: SparkSession, pair: Pair, sid
     refused(pair, spark, PromotionError, r"Epoch 2 of .* was begun but not committed.*\nStart the query with the same")
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_other_queries_and_folders_are_refused(spark: SparkSession, pair: Pair) -> None:
     """A fork of another query, a missing checkpoint, one folder for both, and a fork that was promoted already."""
     folder = pair.over.parent
@@ -303,6 +309,7 @@ def test_an_object_store_is_refused() -> None:
     check_atomic("hdfs://nodes/delays")
 
 
+@pytest.mark.usefixtures("uncompared")
 def test_a_running_query_is_refused(spark: SparkSession, pair: Pair) -> None:
     """Neither of the two may run; nor may the promoted query when the promotion is undone."""
     promotion = ss.promote(pair.fork, over=pair.over, spark=spark)

@@ -21,9 +21,8 @@ from streamstate.operations.promotion.renaming import exchanged, move
 from streamstate.operations.promotion.switch import REPLACED, recover
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import LocalFiles
-from streamstate.snapshots.state_comparison import StateComparison
 
-SAME = StateComparison((), {"op0": (3, 3)}, {"op0": (3, 3)})
+pytestmark = pytest.mark.usefixtures("uncompared")
 
 
 class Killed(BaseException):
@@ -78,7 +77,6 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> I
         patched.setattr(switch, "move", lambda *paths: process.change(lambda: move(*paths)))
         swap = (lambda *paths: process.change(lambda: exchanged(*paths))) if exchange else (lambda *_: False)
         patched.setattr(switch, "exchanged", swap)
-        patched.setattr(promoting, "compare_states", lambda *_, **__: SAME)
         with contextlib.suppress(Killed):
             yield process
 
@@ -113,7 +111,6 @@ def test_killed_at_every_step(
 ) -> None:
     """Until the next call, the original or the promoted checkpoint is in place. It completes or reverses the rest."""
     reference = made.copied(tmp_path / "reference")
-    monkeypatch.setattr(promoting, "compare_states", lambda *_, **__: SAME)
     ss.promote(reference.fork, over=reference.over, spark=spark)
     promoted = tree(reference.over)
     outcomes, kill_at = set(), 0
