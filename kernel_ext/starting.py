@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_options
-from streamstate.operations.promotion import switch
 from streamstate.operations.rescale_rollback import recover
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
@@ -123,6 +122,8 @@ def check_options(
 
 def check_launch(launch: Launch, layout: Layout) -> None:
     """Check the frame and the checkpoint of a query that is about to start."""
+    from streamstate.operations.promotion import switch
+
     check_state(launch.frame)
     check_mode(launch.frame, launch.mode)
     spark = launch.frame.sparkSession
@@ -145,6 +146,7 @@ def start_launch(
 
     ``say`` is called with lines for the user, such as where the query resumes.
     """
+    from streamstate.operations.promotion import switch
     from streamstate.operations.supervision import Supervised
     from streamstate.snapshots.follow import following
     from streamstate.snapshots.query_plans.spark_plan import plan_of_frame

@@ -52,7 +52,7 @@ def promote(
         progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
 
     Returns:
-        The promotion: how the states differ, where the old checkpoint is, and the way back.
+        How the states differ, where the old checkpoint is, and the way back.
 
     Raises:
         NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
