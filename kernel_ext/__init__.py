@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.migrate import migrate, propose_mapping
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.operations.promotion import Promotion, promote
     from streamstate.operations.rescale import RescaleReport, rescale
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
@@ -72,6 +73,7 @@ __all__ = [
     "ExportReport",
     "Fork",
     "History",
+    "Promotion",
     "Proposal",
     "RecordedFrame",
     "Recorder",
@@ -105,6 +107,7 @@ __all__ = [
     "keep",
     "migrate",
     "open_store",
+    "promote",
     "propose_mapping",
     "record",
     "recorded",
@@ -132,6 +135,7 @@ _HOMES = {
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
     "BackOff": "streamstate.operations.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
+    **dict.fromkeys(["Promotion", "promote"], "streamstate.operations.promotion"),
     **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
     "bootstrap": "streamstate.operations.new_checkpoint.bootstrap",
     "Proposal": "streamstate.operations.new_checkpoint.mapping",

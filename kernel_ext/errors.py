@@ -39,6 +39,7 @@ StreamStateError
 ├── ForkError (RuntimeError): a fork cannot be created there, or differs from its original
 ├── RescaleError (RuntimeError): a state could not be repartitioned; the checkpoint is unchanged
 ├── StateWriteError (RuntimeError): a checkpoint could not be made from rows; nothing was written
+├── PromotionError (RuntimeError): a fork cannot take a query's place, or give it back; nothing was changed
 ├── CaptureError (RuntimeError): a capture failed
 ├── VariableError (RuntimeError): a shared variable cannot be used
 │   ├── VariableConflictError
@@ -83,6 +84,7 @@ __all__ = [
     "NotAnExportError",
     "NotReplayableError",
     "OvertakenError",
+    "PromotionError",
     "QueryError",
     "RescaleError",
     "SessionError",
@@ -397,6 +399,10 @@ class StateWriteError(StreamStateError, RuntimeError):
             f"The rows for {table} have the columns {choices(given)}.\n"
             f"The state table has {choices(columns)}: pass exactly these."
         )
+
+
+class PromotionError(StreamStateError, RuntimeError):
+    """A fork cannot take a query's place, or give it back; nothing was changed."""
 
 
 class CaptureError(StreamStateError, RuntimeError):

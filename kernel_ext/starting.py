@@ -122,9 +122,14 @@ def check_options(
 
 def check_launch(launch: Launch, layout: Layout) -> None:
     """Check the frame and the checkpoint of a query that is about to start."""
+    from streamstate.operations.promotion import switch
+
     check_state(launch.frame)
     check_mode(launch.frame, launch.mode)
-    query_id = _query_id(launch.checkpoint, launch.frame.sparkSession)
+    spark = launch.frame.sparkSession
+    switch.recover(launch.checkpoint, spark)
+    switch.check_not_replaced(launch.checkpoint, spark)
+    query_id = _query_id(launch.checkpoint, spark)
     check_name_free(layout, launch.name, query_id, launch.checkpoint)
 
 
@@ -141,6 +146,7 @@ def start_launch(
 
     ``say`` is called with lines for the user, such as where the query resumes.
     """
+    from streamstate.operations.promotion import switch
     from streamstate.operations.supervision import Supervised
     from streamstate.snapshots.follow import following
     from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
@@ -150,6 +156,8 @@ def start_launch(
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in ("running", "restarting")
     _check_exclusive(launch, known)
+    if promotion := switch.recover(launch.checkpoint, spark):
+        say(f"An interrupted promotion of {launch.name} {promotion}.")
     checkpoint = Checkpoint(launch.checkpoint, spark)
     launch.check_resumes(checkpoint.committed())
     advise(spark)

@@ -9,7 +9,7 @@ from html import escape
 _PURPOSES = {
     "kernel_ext": "streamstate: public names, errors, magics, the command line",
     "widgets": "what a notebook or a served page shows",
-    "operations": "keep a query running and change it: supervise, rescale, drill",
+    "operations": "keep a query running and change it: supervise, rescale, promote, drill",
     "replay": "run again: fork, step, debug, replay, audit",
     "variables": "shared variables, bound to epochs",
     "state_inspect": "the database: temporal index, SQL, differences, causes, cuts",

@@ -76,8 +76,11 @@ class PassPlanner:
 
     def behind(self) -> list[int]:
         """Committed epochs that the store lacks."""
-        self.reader.checkpoint.check_same()
-        return [epoch for epoch in self.reader.checkpoint.committed() if epoch > self._last]
+        checkpoint = self.reader.checkpoint
+        checkpoint.check_same()
+        # Up to its promotion, a promoted fork has epochs of its own, not the query's.
+        last = max(self._last, -1 if checkpoint.promotion is None else checkpoint.promotion.epoch)
+        return [epoch for epoch in checkpoint.committed() if epoch > last]
 
     def attempts(self, upto: int | None, most: int) -> Iterator[PassPlan]:
         """Plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.

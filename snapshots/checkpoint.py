@@ -30,6 +30,7 @@ from streamstate.errors import (
 from streamstate.snapshots.bindings import is_binding
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
+from streamstate.snapshots.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.source_progress import sources_after
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Checkpoint(os.PathLike[str]):
     ) -> None:
         self.path = location(path)
         self._files: ReadableFiles = files or files_for(spark, path)
+        self.promotion: PromotionRecord | None = None
+        """The promotion that its ``metadata`` records, as of the last :meth:`check_same`."""
         self._known = threading.local()  # a thread that reads once does not keep what is new from the others
 
     def __fspath__(self) -> str:
@@ -136,6 +139,7 @@ class Checkpoint(os.PathLike[str]):
         """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
         text = self._files.text(f"{self.path}/metadata")
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
+            self.promotion = promotion_in(text)
             return
         raise CheckpointReplacedError(
             f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"

@@ -39,6 +39,7 @@ def bring(
     *,
     files: Files,
     adapted: Callable[[str, str], str] | None = None,
+    home: str | None = None,
 ) -> Volume:
     """Bring some of an epoch's files into a folder.
 
@@ -49,12 +50,13 @@ def bring(
         target: the folder's path or URI.
         files: the file system of both.
         adapted: changes the text of a small file, given its path and text.
+        home: where the folder will be moved to; by default it stays.
 
     Raises:
         EpochGoneError: some of the files are gone.
     """
-    local = local_path(target)
-    root = target if local is None else f"file:{local}"
+    local = local_path(home or target)
+    root = (home or target) if local is None else f"file:{local}"
     texts = {path: files.text(f"{original.path}/{path}") for path in contents.copied}
     volume = Volume()
     for path, text in {**texts, **contents.texts}.items():

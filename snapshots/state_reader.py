@@ -108,7 +108,8 @@ class StateReader:
         if not written:
             raise no_state(self.checkpoint.path)
         run = max(self.checkpoint.operators_written_at(epoch), default=-1)
-        fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)))
+        promotion = self.checkpoint.promotion
+        fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)), promotion.id if promotion else "")
         if fingerprint != self._fingerprint:
             self._sources = recorded_sources(self.checkpoint, epoch)
             formats = table_formats(self.checkpoint, epoch)
@@ -131,12 +132,13 @@ class StateReader:
     def together(self, epochs: list[int]) -> list[int]:
         """The longest prefix of some epochs that can be read together; empty only if ``epochs`` is.
 
-        Spark's change feed ends at a batch that repartitioned the state; that batch has to be read whole and alone.
+        Spark's change feed ends at a batch that repartitioned the state; that batch has to be read whole and alone, and
+        so has the first one after a promotion, whose changes are those of the fork.
         State variables and their schemas are those of the run that wrote them, so a restart begins a new read.
         """
         written = self.checkpoint.operators_written_at(epochs[-1]) if epochs else set()
         for at, epoch in enumerate(epochs):
-            alone = self.checkpoint.repartitioned(epoch)
+            alone = self._whole(epoch)
             if at and (alone or epoch in written):
                 return epochs[:at]
             if alone:
@@ -145,7 +147,12 @@ class StateReader:
 
     def has_feed(self, source: StateSource, epochs: Sequence[int]) -> bool:
         """Whether Spark may have a change feed for some epochs; only reading it shows whether it does."""
-        return source.shape is not Shape.TIMERS and not self.checkpoint.repartitioned(epochs[0])
+        return source.shape is not Shape.TIMERS and not self._whole(epochs[0])
+
+    def _whole(self, epoch: int) -> bool:
+        """Whether an epoch's changes do not follow from the state of the epoch before it."""
+        promotion = self.checkpoint.promotion
+        return self.checkpoint.repartitioned(epoch) or (promotion is not None and epoch == promotion.epoch + 1)
 
     def advice(self, source: StateSource, epochs: Sequence[int]) -> str | None:
         """What would make epochs without a change feed cheap to capture; None if nothing would."""

@@ -112,10 +112,10 @@ PAGES = {
     ),
     "recovery": Page(
         "Scaling and recovery",
-        "Change the number of partitions, restart after a failure, and rehearse failures.",
+        "Change the number of partitions, let a fork take over, restart after a failure, and rehearse failures.",
         (
-            *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "supervise", "Supervised", "BackOff"),
-            *("drill", "DrillReport"),
+            *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "promote", "Promotion"),
+            *("supervise", "Supervised", "BackOff", "drill", "DrillReport"),
         ),
     ),
     "store": Page(

@@ -107,11 +107,11 @@ def _check(launch: Launch, checkpoint: Checkpoint, partitions: int) -> None:
 def _repartition(launch: Launch, checkpoint: Checkpoint, partitions: int, progress: Progress) -> RescaleReport:
     from streamstate.operations.rescale import rescale
 
-    _finish_epoch(launch, checkpoint, progress)
+    finish_epoch(launch, checkpoint, progress)
     return rescale(checkpoint.path, partitions, spark=launch.frame.sparkSession, progress=progress.of(launch.name))
 
 
-def _finish_epoch(launch: Launch, checkpoint: Checkpoint, progress: Progress) -> None:
+def finish_epoch(launch: Launch, checkpoint: Checkpoint, progress: Progress) -> None:
     """Commit the epoch that the stop interrupted: its results may have reached the sink already."""
     if checkpoint.begun()[-1:] == checkpoint.committed()[-1:]:
         return

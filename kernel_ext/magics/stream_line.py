@@ -11,6 +11,7 @@ from streamstate.magics.arguments import MagicParser, Verb, add_output, add_stor
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
+from streamstate.magics.promote_verb import PROMOTE
 from streamstate.magics.query_code import builder
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
@@ -220,6 +221,7 @@ _VERBS = (
     Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
     Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
     RESCALE,
+    PROMOTE,
     *REPLAY_VERBS,
 )
 

@@ -235,6 +235,8 @@ class ForkBuilder:
     """Whether retention keeps recorded input that it would read."""
     shared: Sequence[SharedVariable] = ()
     """The shared variables that it begins with."""
+    home: str | None = None
+    """Where it will be moved to; None: it stays."""
     _rewritten: RewrittenState | None = field(default=None, init=False)
 
     def build(self, at: int | None, verify: str) -> Fork:
@@ -337,7 +339,7 @@ class ForkBuilder:
 
     def _bring(self, contents: ForkContents, epoch: int) -> Volume:
         adapted = None if self._rewritten is None else self._rewritten.text
-        return bring(contents, self.original, epoch, self.target, files=self.files, adapted=adapted)
+        return bring(contents, self.original, epoch, self.target, files=self.files, adapted=adapted, home=self.home)
 
     def _verify_files(self, contents: ForkContents, epoch: int) -> None:
         """Compare the fork with the original: the same files, with the same contents, make up its state."""

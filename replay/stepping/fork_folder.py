@@ -160,7 +160,7 @@ def stepping(checkpoint: str) -> Iterator[None]:
 
 
 def _acquire(file: Path) -> None:
-    if (holder := _holder(file)) is not None:
+    if (holder := lock_holder(file)) is not None:
         raise QueryError(
             f"{file.parent} is being stepped by process {holder[0]} on {holder[1]}.\n"
             f"Wait for it, or make another fork. If that process no longer exists, delete {file.name} in the fork."
@@ -175,7 +175,7 @@ def _acquire(file: Path) -> None:
         ) from None
 
 
-def _holder(file: Path) -> tuple[int, str] | None:
+def lock_holder(file: Path) -> tuple[int, str] | None:
     """The process that holds the lock, and its host; None if it is known to be gone."""
     import psutil
 

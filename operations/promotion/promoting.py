@@ -1,0 +1,255 @@
+"""Promoting: a fork takes the place of a stopped query, and can give it back until it has run an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+
+from pyspark.sql import SparkSession
+
+from streamstate.errors import PromotionError
+from streamstate.operations import rescale_rollback
+from streamstate.operations.promotion.requirements import check_promotable, check_stopped
+from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, promotion_of, recover
+from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
+from streamstate.replay.stepping.fork_folder import stepping
+from streamstate.replay.stepping.next_epoch import with_own_conf
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.fork_record import FORK_FILE
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.promotion_record import PromotionRecord
+from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.state_comparison import StateAt, StateComparison, compare_states
+
+
+def promote(
+    fork: str | os.PathLike[str],
+    *,
+    over: str | os.PathLike[str],
+    spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,
+) -> Promotion:
+    """Let a fork take the place of a stopped query, after an epoch that both have committed.
+
+    The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the captured
+    history go on as the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
+    is planned already, without input: a process that still uses the old checkpoint finds it taken, and fails.
+
+    Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion, or the
+    next start by this library, completes the switch or reverses it.
+
+    Args:
+        fork: the fork that :func:`fork` returned, or the path of a checkpoint whose query reads the same sources.
+        over: the checkpoint to replace: the fork's original.
+        spark: the session to use; by default the running one, or an embedded one.
+        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
+
+    Returns:
+        How the states differ, where the old checkpoint is, and the way back.
+
+    Raises:
+        NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
+        QueryError: one of the queries is running, or another process is promoting.
+        PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was begun
+            and not committed; or the file system cannot rename folders in one step. Nothing was changed.
+
+    Example:
+        >>> promotion = ss.promote("checkpoints/what_if", over="checkpoints/delays")  # doctest: +SKIP
+        >>> promotion.epoch, promotion.kept  # doctest: +SKIP
+        (41, 'checkpoints/delays.before-promotion-41')
+    """
+    path, spark, say = location(os.fspath(over)), spark or session(), progress or silent
+    fork_path = location(os.fspath(fork))
+    with SWITCHING:
+        recover(path, spark)
+        source, target = Checkpoint(fork_path, spark), Checkpoint(path, spark)
+        check_stopped([source, target], spark)
+        rescale_rollback.recover(target, spark)
+        with stepping(fork_path):
+            epoch = check_promotable(source, target, spark)
+            say("comparing the two states", 0.1)
+            compared = compare_states(spark, StateAt(path, epoch), StateAt(fork_path, epoch), limit=0)
+            record = _record(source, epoch, compared)
+            say("preparing the checkpoint", 0.5)
+            _Promoting(source, target, Switch(path, "promote", record, spark), spark).run()
+    say("done", 1.0)
+    return Promotion(path, record, spark)
+
+
+@dataclass(frozen=True)
+class _Promoting:
+    """One promotion, after all checks."""
+
+    fork: Checkpoint
+    over: Checkpoint
+    switch: Switch
+    spark: SparkSession
+
+    def run(self) -> None:
+        """Make the new checkpoint beside the old one, then let them change places."""
+        epoch = self.switch.record.epoch
+        try:
+            self.switch.begin()
+            self._stage()
+            check_stopped([self.fork, self.over], self.spark)
+            self._check_idle(self.over, epoch)
+            self.switch.swap()
+            try:
+                # An epoch may have begun between the check and the swap, in a process that cannot be seen.
+                self._check_idle(Checkpoint(self.switch.staged, self.spark), epoch)
+            except PromotionError:
+                self.switch.swap()
+                raise
+            self.switch.keep()
+        except BaseException:
+            recover(self.over.path, self.spark)
+            raise
+
+    def _stage(self) -> None:
+        """The fork's last epoch as a checkpoint of the query, with the next epoch planned."""
+        staged, record = self.switch.staged, self.switch.record
+        files = files_for(self.spark, self.fork.path, staged)
+        with never_overwriting():
+            builder = ForkBuilder(self.fork, staged, files, self.spark, stays=False, home=self.over.path)
+            builder.build(record.epoch, "files")
+        files.remove(f"{staged}/{FORK_FILE}")
+        plan, commit = (files.text(f"{staged}/{log}/{record.epoch}") for log in ("offsets", "commits"))
+        files.write(f"{staged}/offsets/{record.epoch + 1}", _without_input(plan or "", commit))
+        files.write(f"{staged}/metadata", record.metadata(self.over.query_id), replace=True)
+
+    def _check_idle(self, checkpoint: Checkpoint, epoch: int) -> None:
+        if checkpoint.committed()[-1:] != [epoch] or checkpoint.begun()[-1:] != [epoch]:
+            raise PromotionError(
+                f"{self.over.path} began epoch {epoch + 1} during the promotion: its query runs in another process.\n"
+                "The promotion was reversed. Stop the query there, step the fork to its last epoch, and try again."
+            )
+
+
+def _record(fork: Checkpoint, epoch: int, compared: StateComparison) -> PromotionRecord:
+    tables = {*compared.spread, *compared.other_spread}
+    differences = dict.fromkeys(sorted(tables), (0, 0))
+    for found in compared.differences:
+        alike = found.only_one or found.only_other
+        counts = (found.only_one, found.only_other) if alike else (found.rows or 0, found.other_rows or 0)
+        differences[found.table] = counts
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return PromotionRecord(uuid.uuid4().hex, fork.path, fork.query_id, epoch, now, differences)
+
+
+def _without_input(plan: str, commit: str | None) -> str:
+    """The plan of an epoch that follows another without reading anything, with the watermark that Spark would use."""
+    version, head, *offsets = with_own_conf(plan, plan, commit, own_watermark=True, pinned={}).split("\n")
+    metadata = {**json.loads(head), "batchTimestampMs": time.time_ns() // 1_000_000}
+    return "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
+
+
+@dataclass(frozen=True, repr=False)
+class Promotion:
+    """What :func:`streamstate.promote` did, and the way back.
+
+    Example:
+        >>> promotion = ss.promote("checkpoints/what_if", over="checkpoints/delays")  # doctest: +SKIP
+        >>> promotion.differences  # doctest: +SKIP
+        {'op0': (12, 12)}
+        >>> promotion.undo()  # doctest: +SKIP
+    """
+
+    checkpoint: str
+    """The checkpoint that holds the fork's state now."""
+    _record: PromotionRecord
+    _spark: SparkSession | None = field(compare=False)
+
+    @classmethod
+    def of(cls, checkpoint: str | os.PathLike[str], spark: SparkSession | None = None) -> Promotion:
+        """The newest promotion of a checkpoint, for example to undo it in another process.
+
+        Args:
+            checkpoint: the checkpoint that a fork took over.
+            spark: a session, needed if the checkpoint is not on the local disk.
+
+        Raises:
+            PromotionError: no fork has taken it over.
+        """
+        path = location(os.fspath(checkpoint))
+        recover(path, spark)
+        record = promotion_of(path, spark)
+        if record is None:
+            raise PromotionError(f"No fork has taken the place of {path}.\nss.promote(fork, over=…) does that.")
+        return cls(path, record, spark)
+
+    @property
+    def fork(self) -> str:
+        """The fork's own checkpoint, which stays as it is."""
+        return self._record.fork
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that the query and the fork had both committed; the promoted query runs the one after it."""
+        return self._record.epoch
+
+    @property
+    def kept(self) -> str:
+        """Where the old checkpoint is."""
+        return Switch(self.checkpoint, "undo", self._record, self._spark).kept
+
+    @property
+    def differences(self) -> Mapping[str, tuple[int, int]]:
+        """For each state table, how many rows only the old state had, and how many only the fork's.
+
+        A row whose value differs counts in both. Where the columns differ, all rows count.
+        """
+        return self._record.differences
+
+    def undo(self, *, spark: SparkSession | None = None) -> None:
+        """Give the place back to the old checkpoint, which is then as before, to the byte. The fork stays.
+
+        Args:
+            spark: the session to use; by default the one that promoted, the running one, or an embedded one.
+
+        Raises:
+            QueryError: the query is running.
+            PromotionError: it has run since, or the promotion is no longer the newest one.
+        """
+        spark = spark or self._spark or session()
+        with SWITCHING:
+            recover(self.checkpoint, spark)
+            switch = Switch(self.checkpoint, "undo", self._record, spark)
+            if not switch.is_promoted:
+                raise PromotionError(
+                    f"{self.checkpoint} no longer holds this promotion: it was undone, or another one followed.\n"
+                    "ss.Promotion.of(…) is the newest one."
+                )
+            check_stopped([Checkpoint(self.checkpoint, spark)], spark)
+            if has_run(self.checkpoint, self.epoch, spark):
+                raise PromotionError(
+                    f"{self.checkpoint} has run epoch {self.epoch + 1} since the promotion, so its results may be in"
+                    f" the sink.\nTo go back to the old state, fork it: ss.fork({self.kept!r}, …)."
+                )
+            switch.begin()
+            switch.give_back()
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Promotion: {self._headline}", *(f"  {line}" for line in self._lines)])
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(line)}</li>" for line in self._lines)
+        return f"<p>{escape(self._headline)}</p><ul>{items}</ul>"
+
+    @property
+    def _headline(self) -> str:
+        return f"{self.checkpoint} goes on after epoch {self.epoch} with the state of {self.fork}"
+
+    @property
+    def _lines(self) -> list[str]:
+        lines = [
+            f"{table}: {old:,} rows only in the old state, {new:,} only in the new" if old or new else f"{table}: same"
+            for table, (old, new) in self.differences.items()
+        ]
+        return [*lines, f"old checkpoint: {self.kept}; undo() brings it back until the query runs"]

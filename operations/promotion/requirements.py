@@ -1,0 +1,166 @@
+"""What must hold before a fork may take the place of a query: nothing read twice, nothing missed, nothing under way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from streamstate.errors import NotACheckpointError, PromotionError, QueryError
+from streamstate.operations.promotion.renaming import check_atomic, exists
+from streamstate.operations.promotion.switch import check_not_replaced, kept_beside, promotion_of
+from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.snapshots.bindings import binding_in, is_binding
+from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.file_source_log import entries, log_upto
+from streamstate.snapshots.filesystem import files_for
+from streamstate.snapshots.fork_record import forked_from
+from streamstate.snapshots.source_progress import source_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def check_promotable(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> int:
+    """The epoch at which a fork can take over; raises if it cannot. Writes nothing."""
+    _check_paths(fork.path, over.path)
+    check_atomic(over.path)
+    check_not_replaced(over.path, spark)
+    check_stopped([fork, over], spark)
+    _check_lineage(fork, over, spark)
+    epoch = _same_epoch(fork, over, spark)
+    plans = [_planned(checkpoint, epoch) for checkpoint in (fork, over)]
+    if any(binding_in(plan.offsets) is not None for plan in plans):
+        raise PromotionError(
+            "Queries that use shared variables cannot be promoted: a fork has versions of its own.\n"
+            f"Go on with {over.path}, or start the fork as a query of its own."
+        )
+    _check_same_input(fork, over, epoch, plans, spark)
+    kept = kept_beside(over.path, epoch)
+    if exists(files_for(spark, kept), kept):
+        raise PromotionError(
+            f"{kept}, where the old checkpoint would be kept, already exists.\nMove it away, then try again."
+        )
+    return epoch
+
+
+def _check_paths(fork: str, over: str) -> None:
+    if fork == over or f"{fork}/".startswith(f"{over}/") or f"{over}/".startswith(f"{fork}/"):
+        raise PromotionError(
+            f"The fork {fork} and the checkpoint {over} are the same folder, or one is inside the other.\n"
+            "Pass the fork's checkpoint, and over= the checkpoint that it is to replace."
+        )
+
+
+def check_stopped(checkpoints: list[Checkpoint], spark: SparkSession) -> None:
+    """Raise if one of some queries runs in this Spark application; other applications cannot be seen."""
+    active = active_queries(spark)
+    for checkpoint in checkpoints:
+        if checkpoint.query_id in active:
+            raise QueryError(
+                f"The query of {checkpoint.path} is running, and only stopped queries can be promoted or replaced.\n"
+                "Stop it first with query.stop(). In a notebook, %stream promote FORK --over NAME does all of it."
+            )
+
+
+def _check_lineage(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> None:
+    """A fork must be one of this query, or of a fork of it; a checkpoint that is no fork is judged by its offsets."""
+    promotion = promotion_of(over.path, spark)
+    if promotion is not None and promotion.fork_id == fork.query_id:
+        raise PromotionError(
+            f"{fork.path} has taken the place of {over.path} already, after epoch {promotion.epoch}.\n"
+            f"Start {over.path} to go on, or fork it again."
+        )
+    record, seen = forked_from(fork.path, spark), {fork.path}
+    first = record
+    while record is not None and record.parent_id != over.query_id and record.parent not in seen:
+        seen.add(record.parent)
+        record = forked_from(record.parent, spark)
+    if first is not None and (record is None or record.parent_id != over.query_id):
+        raise PromotionError(
+            f"{fork.path} is a fork of another query: of {first.parent}, not of {over.path}.\n"
+            f"Fork {over.path}, or promote over={first.parent!r}."
+        )
+
+
+def _same_epoch(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> int:
+    ours, theirs = (_last_epoch(checkpoint, spark) for checkpoint in (fork, over))
+    if ours < theirs:
+        raise PromotionError(
+            f"The fork is behind: {fork.path} is at epoch {ours}, {over.path} at epoch {theirs}.\n"
+            f"Run epochs {ours + 1} to {theirs} on the fork: ss.step(build_query, {fork.path!r},"
+            f" epochs={theirs - ours})."
+        )
+    if ours > theirs:
+        raise PromotionError(
+            f"The fork is ahead: {fork.path} is at epoch {ours}, {over.path} at epoch {theirs}.\n"
+            f"Run {over.path} until epoch {ours} is committed and stop it, or fork it again at epoch {theirs}."
+        )
+    return ours
+
+
+def _last_epoch(checkpoint: Checkpoint, spark: SparkSession) -> int:
+    committed, begun = checkpoint.committed(), checkpoint.begun()
+    if not committed:
+        raise NotACheckpointError(
+            f"{checkpoint.path} has no committed epoch.\nRun its query until it commits one, then stop it."
+        )
+    if begun[-1:] == committed[-1:]:
+        return committed[-1]
+    promotion = promotion_of(checkpoint.path, spark)
+    if promotion is not None and promotion.epoch == committed[-1]:
+        raise PromotionError(
+            f"{checkpoint.path} has not run since a fork took its place after epoch {promotion.epoch}.\n"
+            "Start it until it commits an epoch, or take that promotion back: ss.Promotion.of(…).undo()."
+        )
+    raise PromotionError(
+        f"Epoch {begun[-1] if begun else committed[-1]} of {checkpoint.path} was begun but not committed; its results"
+        f" may be in the sink. The last committed epoch is {committed[-1]}.\n"
+        "Start the query with the same sink until that epoch is committed (step a fork), stop it, then promote."
+    )
+
+
+def _planned(checkpoint: Checkpoint, epoch: int) -> PlannedEpoch:
+    planned = checkpoint.planned(epoch)
+    if planned is None:
+        raise PromotionError(f"{checkpoint.path} has lost offsets/{epoch}.\nRestore the file, or fork again.")
+    return planned
+
+
+def _check_same_input(
+    fork: Checkpoint, over: Checkpoint, epoch: int, plans: list[PlannedEpoch], spark: SparkSession
+) -> None:
+    ours, theirs = (_input(*pair, spark) for pair in zip((fork, over), plans, strict=True))
+    if ours.keys() != theirs.keys():
+        raise PromotionError(
+            f"{fork.path} reads {len(ours)} sources, {over.path} {len(theirs)}, or they have other names.\n"
+            "A fork can take over only with the sources of the query that it replaces."
+        )
+    if differing := [source for source in ours if ours[source] != theirs[source]]:
+        raise PromotionError(
+            f"Up to epoch {epoch}, {fork.path} has not read the same input as {over.path}: {', '.join(differing)}"
+            " differs.\nInput would be read twice or missed. Fork again, and step the fork with the original's input."
+        )
+
+
+def _input(checkpoint: Checkpoint, planned: PlannedEpoch, spark: SparkSession) -> dict[str, object]:
+    """What each source has delivered: the files of a file source, the offset of any other."""
+    files = files_for(spark, checkpoint.path)
+    read: dict[str, object] = {}
+    for log, offset in zip(planned.logs, planned.offsets, strict=True):
+        last = source_batch(offset)
+        if is_binding(offset):
+            continue
+        if last is None or not files.names(f"{checkpoint.path}/{log}"):
+            read[log] = _parsed(offset)
+        else:
+            texts = log_upto(files, f"{checkpoint.path}/{log}", last).values()
+            read[log] = frozenset(entry["path"] for text in texts for entry in entries(text))
+    return read
+
+
+def _parsed(offset: str | None) -> object:
+    """An offset, whose JSON may list the same in another order."""
+    with contextlib.suppress(ValueError):
+        return None if offset is None else json.loads(offset)
+    return offset

@@ -1,0 +1,205 @@
+"""The switch: the promoted checkpoint and the old one change places, and a killed process leaves one of the two.
+
+Beside the checkpoint, the folder ``<checkpoint>.promotion`` holds a journal, the checkpoint that is not in use, and
+nothing once the switch is over. On Linux both change places in one step (``renameat2``). Elsewhere it takes three
+renames, between which the checkpoint is missing for a moment; :func:`recover` completes or reverses them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from streamstate.errors import CheckpointError, PromotionError, QueryError
+from streamstate.operations.promotion.renaming import exchanged, exists, move
+from streamstate.replay.stepping.fork_folder import lock_holder
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import Files, files_for, local_path
+from streamstate.snapshots.promotion_record import PromotionRecord, promotion_in, record_of
+from streamstate.snapshots.state_files import StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPLACED = "streamstate-replaced.json"
+"""The file in the old checkpoint that says what replaced it. Spark ignores it."""
+SWITCHING = threading.RLock()
+"""Held by the thread that promotes, undoes or recovers."""
+Kind = Literal["promote", "undo"]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch of a checkpoint, in either direction."""
+
+    over: str
+    kind: Kind
+    record: PromotionRecord
+    spark: SparkSession | None
+
+    @property
+    def staged(self) -> str:
+        """Where the checkpoint is that is about to be used, and after the switch the one that was."""
+        return f"{_work(self.over)}/checkpoint"
+
+    @property
+    def kept(self) -> str:
+        """Where the old checkpoint is kept."""
+        return kept_beside(self.over, self.record.epoch)
+
+    @property
+    def _files(self) -> Files:
+        return files_for(self.spark, self.over)
+
+    @property
+    def is_promoted(self) -> bool:
+        """Whether the promoted checkpoint is in place."""
+        record = promotion_of(self.over, self.spark)
+        return record is not None and record.id == self.record.id
+
+    def begin(self) -> None:
+        """Write the journal."""
+        journal, files = _journal(self.over), self._files
+        owner = {"process": os.getpid(), "host": socket.gethostname()}
+        empty = files.text(journal) == ""  # a process was killed while it wrote the file
+        try:
+            files.write(journal, json.dumps({**owner, "kind": self.kind, **asdict(self.record)}), replace=empty)
+        except FileExistsError as error:
+            raise QueryError(f"{self.over} is being promoted by another process.\nWait for it.") from error
+
+    def swap(self) -> None:
+        """Let the staged checkpoint and the one in use change places."""
+        if not exchanged(self.over, self.staged):
+            for source, target in _renames(self):
+                move(self._files, source, target, self.spark)
+
+    def settle(self) -> None:
+        """Reverse or complete the renames of a swap that was killed between them."""
+        files, aside = self._files, f"{_work(self.over)}/aside"
+        if not exists(files, aside):
+            return
+        if exists(files, self.over) and exists(files, self.staged):
+            raise CheckpointError(
+                f"Something created {self.over} anew while its promotion was interrupted; the query's checkpoint is"
+                f" in {aside}.\nStop what uses {self.over}, move that folder away, and try again."
+            )
+        move(files, aside, self.staged if exists(files, self.over) else self.over, self.spark)
+
+    def keep(self) -> None:
+        """The promotion stands: keep the old checkpoint, marked as replaced."""
+        if exists(self._files, self.staged):
+            move(self._files, self.staged, self.kept, self.spark)
+        mark = json.dumps({"by": self.over, "epoch": self.record.epoch})
+        self._files.write(f"{self.kept}/{REPLACED}", mark, replace=True)
+        self.close()
+
+    def give_back(self) -> None:
+        """The old checkpoint takes its place again; the promoted one, which has run nothing, is deleted."""
+        if exists(self._files, self.kept):
+            self._files.remove(f"{self.kept}/{REPLACED}")
+            move(self._files, self.kept, self.staged, self.spark)
+        self.swap()
+        self.close()
+
+    def close(self) -> None:
+        """Delete the checkpoint that nobody needs, then the journal."""
+        self._files.remove_tree(self.staged)
+        self._files.remove(_journal(self.over))
+        if not exists(self._files, _work(self.over)):
+            self._files.remove_tree(_work(self.over))
+
+
+def recover(over: str, spark: SparkSession | None) -> str | None:
+    """Complete or reverse what a killed process left of a promotion, or of undoing one.
+
+    Returns:
+        What was done, as a clause; None if nothing was left.
+
+    Raises:
+        QueryError: the process that is at it still runs.
+        CheckpointError: the journal is damaged, or something else created the checkpoint anew.
+    """
+    if files_for(spark, over).text(_journal(over)) is None:
+        return None
+    with SWITCHING:
+        switch = _unfinished(over, spark)
+        if switch is None:
+            return None
+        switch.settle()
+        if not switch.is_promoted:
+            switch.close()
+            return "was reversed" if switch.kind == "promote" else "was undone"
+        if switch.kind == "undo" and not has_run(over, switch.record.epoch, spark):
+            switch.give_back()
+            return "was undone"
+        switch.keep()
+        return "was completed"
+
+
+def _unfinished(over: str, spark: SparkSession | None) -> Switch | None:
+    text = files_for(spark, over).text(_journal(over))
+    if text is None:
+        return None
+    if local_path(over) is not None and (holder := lock_holder(Path(_journal(over)))) is not None:
+        raise QueryError(f"{over} is being promoted by process {holder[0]} on {holder[1]}.\nWait for it.")
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        return Switch(over, fields["kind"], record_of(fields), spark)
+    except (ValueError, KeyError, TypeError) as error:
+        if not text:  # killed while it was written, before anything else
+            return None
+        raise CheckpointError(
+            f"{_journal(over)} cannot be read, so the promotion that was interrupted cannot be completed.\n"
+            f"If {over} is the checkpoint that you want, move {_work(over)} away; the other one may be in it."
+        ) from error
+
+
+def has_run(over: str, epoch: int, spark: SparkSession | None) -> bool:
+    """Whether a checkpoint has begun to run an epoch after the promotion, so that its results may be in the sink.
+
+    The promotion itself planned the next epoch. It runs once a state file of it is there.
+    """
+    checkpoint, files = Checkpoint(over, spark), files_for(spark, over)
+    if checkpoint.committed()[-1:] != [epoch] or checkpoint.begun()[-1:] != [epoch + 1]:
+        return True
+    parsed = (StateFile.parse(path.rsplit("/", 1)[-1]) for path in files.tree(f"{over}/state"))
+    return any(file is not None and file.version > epoch + 1 for file in parsed)
+
+
+def promotion_of(checkpoint: str, spark: SparkSession | None) -> PromotionRecord | None:
+    """The newest promotion of a checkpoint; None if there was none."""
+    return promotion_in(files_for(spark, checkpoint).text(f"{checkpoint}/metadata"))
+
+
+def check_not_replaced(checkpoint: str, spark: SparkSession | None) -> None:
+    """Raise if a promoted fork has taken the place of a checkpoint, which is only kept."""
+    text = files_for(spark, checkpoint).text(f"{checkpoint}/{REPLACED}")
+    if text is not None:
+        by = json.loads(text)
+        raise PromotionError(
+            f"{checkpoint} was replaced by a fork after epoch {by['epoch']}: {by['by']} goes on with its sink.\n"
+            "Fork it (ss.fork), or take the promotion back: ss.Promotion.of(…).undo()."
+        )
+
+
+def kept_beside(over: str, epoch: int) -> str:
+    """Where a promotion keeps the old checkpoint."""
+    return f"{over}.before-promotion-{epoch}"
+
+
+def _work(over: str) -> str:
+    return f"{over}.promotion"
+
+
+def _journal(over: str) -> str:
+    return f"{_work(over)}/journal.json"
+
+
+def _renames(switch: Switch) -> list[tuple[str, str]]:
+    aside = f"{_work(switch.over)}/aside"
+    return [(switch.over, aside), (switch.staged, switch.over), (aside, switch.staged)]
