@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from streamstate.operations.advice import RescaleAdvice, rescale_advice
+    from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
     from streamstate.operations.rescale import RescaleReport, rescale
     from streamstate.operations.restart_policy import BackOff
@@ -57,6 +58,7 @@ __all__ = [
     "Capture",
     "CaptureReport",
     "CaptureStatus",
+    "CheckReport",
     "Comparison",
     "Cut",
     "DebugSession",
@@ -84,6 +86,7 @@ __all__ = [
     "Supervised",
     "audit",
     "capture",
+    "check",
     "check_audit_record",
     "compact",
     "cut",
@@ -117,6 +120,7 @@ _HOMES = {
     "describe": "streamstate.snapshots.query_plans.describe",
     "Running": "streamstate.running",
     "start": "streamstate.starting",
+    **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
     **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.advice"),
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
     "BackOff": "streamstate.operations.restart_policy",

@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.launch import MODES
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
@@ -23,6 +22,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import describe
 from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
 
