@@ -106,9 +106,10 @@ PAGES = {
         ),
     ),
     "recovery": Page(
-        "Scaling and recovery",
-        "Change the number of partitions, restart after a failure, and rehearse failures.",
+        "Changes, scaling and recovery",
+        "Check changed code, change the number of partitions, restart after a failure, and rehearse failures.",
         (
+            *("check", "CheckReport", f"{_CORE}.operations.code_check.report.Finding"),
             *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "supervise", "Supervised", "BackOff"),
             *("drill", "DrillReport"),
         ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
+from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
@@ -219,6 +220,7 @@ _VERBS = (
     Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop),
     Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
     Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
+    CHECK,
     RESCALE,
     *REPLAY_VERBS,
 )

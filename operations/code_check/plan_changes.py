@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from streamstate.operations.code_check.report import Finding
@@ -11,6 +12,11 @@ from streamstate.snapshots.query_plans.plan_record import QueryPlan, StateInput
 
 _MIXED = "Rows from before and after are merged as if they were alike."
 _MIGRATE = "If it is meant, ss.migrate can convert the old state, or start over with another checkpoint."
+_WINDOW = re.compile(
+    r"named_struct\('start', knownnullable\(precisetimestamp.* % (?P<slide>\d+)L\) .*\+ (?P<width>\d+)L\)\)\)$",
+    re.DOTALL,
+)
+_LONGEST = 200
 _OPAQUE = (
     "FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark",
 )  # fmt: skip
@@ -81,32 +87,34 @@ def _mode(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
 
 
 def _inputs(table: str, before: StateInput, after: StateInput) -> Iterator[Finding]:
-    parts = (
-        ("key_expression", "key", before.keys, after.keys, f"The same key means something else. {_MIXED}"),
-        (
-            "value_expression",
-            "state",
-            before.values,
-            after.values,
-            f"Spark starts, and goes on from old values. {_MIXED}",
-        ),
-    )
-    for kind, what, old, new, effect in parts:
-        if old != new:
-            yield Finding(kind, f"The {what} of {table} was made of {_only(old, new)}; now of {_only(new, old)}.", effect,
-                          _MIGRATE)  # fmt: skip
+    if before.keys != after.keys:
+        change = (
+            f"The key of {table} was made of {_only(before.keys, after.keys)}; now of {_only(after.keys, before.keys)}."
+        )
+        yield Finding("key_expression", change, f"The same key means something else. {_MIXED}", _MIGRATE)
+    if before.values != after.values:
+        old, new = before.values, after.values
+        change = f"The state of {table} was made of {_only(old, new)}; now of {_only(new, old)}."
+        yield Finding("value_expression", change, f"Spark starts, and goes on from the old values. {_MIXED}", _MIGRATE)
     if before.conditions != after.conditions:
         old, new = before.conditions, after.conditions
         change = f"What reaches {table} was decided by {_only(old, new)}; now by {_only(new, old)}."
-        yield Finding(
-            "condition", change, "The state holds rows by the old rule and from now on by the new one.", _MIGRATE
-        )
+        effect = "The state holds rows by the old rule and from now on by the new one."
+        yield Finding("condition", change, effect, _MIGRATE)
 
 
 def _only(texts: Sequence[str], others: Iterable[str]) -> str:
     """The texts that are different; all of them if only their order or number is."""
     different = [text for text in texts if text not in {*others}] or texts
-    return ", ".join(different) or "nothing"
+    return ", ".join(map(_readable, different)) or "nothing"
+
+
+def _readable(text: str) -> str:
+    """An expression for people: windows as they are written, and the beginning of a long one."""
+    if (window := _WINDOW.match(text)) is not None:
+        width, slide = (int(window[part]) / 1_000_000 for part in ("width", "slide"))
+        return f"windows of {width:,g} s" + ("" if width == slide else f" every {slide:,g} s")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _results(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:

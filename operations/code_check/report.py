@@ -33,7 +33,6 @@ KINDS: Mapping[str, Level] = {
     "source_moved": "changed",
     "time_zone": "changed",
     "setting": "changed",
-    "checkpoint_format": "changed",
     "variable_removed": "changed",
     "replay_differs": "changed",
     "names_only": "note",

@@ -60,10 +60,8 @@ class Total(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the variables."""
-        if self._kind == "value":
-            self.total = handle.getValueState("total", self._total)
-        else:
-            self.total = handle.getListState("total", self._total)
+        made = handle.getValueState if self._kind == "value" else handle.getListState
+        self.total: Any = made("total", self._total)
         if self._kept:
             self.kept = handle.getListState("kept", "v long")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from code_check.changes import BASES, CHANGES, Build, Change, Inputs
 from input_files import in_turn
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import streamstate as ss
+from code_check.changes import BASES, CHANGES, Build, Change, Inputs
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.query_plans.plan_table import record_plan
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
@@ -45,14 +45,13 @@ def add_input(folder: Path, epoch: int) -> None:
 @contextmanager
 def settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Settings of the session for the duration of the block."""
-    before = {name: spark.conf.get(name) for name in conf}
+    before = {name: str(spark.conf.get(name)) for name in conf}
     for name, value in conf.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            assert value is not None
             spark.conf.set(name, value)
 
 

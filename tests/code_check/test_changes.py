@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from code_check.changes import BASES, CHANGES
-from code_check.started import Oracle, Started, settings
 from pyspark.sql import SparkSession
 
 import streamstate as ss
+from code_check.changes import BASES, CHANGES
+from code_check.started import Oracle, Started, settings
 
+QUICK = ("aggregate", "window")
+"""The queries whose changes always run."""
 PYTHON = ("processor", "groups")
-USUAL = ("max(v) to max(2 * v)", "keys swapped", "source added", "more shuffle partitions")
+STARTED = ("max(v) to max(2 * v)", "keys swapped", "source added", "more shuffle partitions")
+"""The changes that are always started for real."""
+NOT_SEEN = ("processor: only Python code",)
+"""Changes that only a rehearsal finds."""
 
 
 @pytest.fixture(scope="module")
-def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Started:
     """The queries before the change."""
     return Started(spark, tmp_path_factory.mktemp("checked"))
 
@@ -42,11 +46,11 @@ def kinds(report: ss.CheckReport, *levels: str) -> list[str]:
 
 
 def cases() -> list[object]:
-    """All changes; those of Python functions take longer."""
-    return [
-        pytest.param(name, marks=pytest.mark.slow) if change.base in PYTHON else name
-        for name, change in CHANGES.items()
-    ]
+    """All changes: of the first queries always, of others where time does not matter."""
+    marks = {name: () if change.base in QUICK else (pytest.mark.slow,) for name, change in CHANGES.items()}
+    python = [name for name, change in CHANGES.items() if change.base in PYTHON]
+    marks |= dict.fromkeys(python[2:], (pytest.mark.exhaustive,))
+    return [pytest.param(name, marks=marks[name]) for name in CHANGES]
 
 
 @pytest.mark.parametrize("name", cases())
@@ -56,3 +60,29 @@ def test_each_change_is_found(started: Started, name: str) -> None:
     assert kinds(report, "refused", "changed") == sorted(CHANGES[name].kinds), report
     assert {*CHANGES[name].notes} <= {*kinds(report, "note")}, report
     assert report.ok == (not CHANGES[name].kinds)
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if CHANGES[name].no_store is not None][::4])
+def test_without_a_record(started: Started, name: str) -> None:
+    """Without a store, other names of the state's columns are found, and that expressions are not compared."""
+    report = checked(started, name, with_store=False)
+    assert kinds(report, "refused", "changed") == sorted(CHANGES[name].no_store or ()), report
+    assert "no_recorded_plan" in kinds(report, "note")
+
+
+def really() -> list[object]:
+    """All changes; a few are started in the slow tests, the others in the exhaustive ones."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in STARTED else pytest.mark.exhaustive) for name in CHANGES
+    ]
+
+
+@pytest.mark.parametrize("name", really())
+def test_spark_does_what_the_check_says(started: Started, tmp_path: Path, name: str) -> None:
+    """The changed query, started on a copy, fails if it was refused, and else means the same if it was found to."""
+    report = checked(started, name)
+    levels = [finding.level for finding in report.findings]
+    said = "refused" if "refused" in levels else "changed" if "changed" in levels else "same"
+    if name in NOT_SEEN:
+        said = "changed"
+    assert Oracle(started, CHANGES[name], tmp_path).level() == said, report
