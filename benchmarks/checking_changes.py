@@ -33,8 +33,8 @@ class Total(StatefulProcessor):
         """Add an epoch's values."""
         import pandas as pd
 
-        before = self.total.get()[0] if self.total.exists() else 0.0
-        total = before + sum(float(frame["x"].sum()) for frame in rows)
+        before = self.total.get()
+        total = (before[0] if before else 0.0) + sum(float(frame["x"].sum()) for frame in rows)
         self.total.update((total,))
         yield pd.DataFrame({"key": [key[0]], "total": [total]})
 
@@ -83,10 +83,8 @@ def _input(spark: SparkSession, folder: Path) -> DataFrame:
 
 def _cold(name: str, folder: Path) -> None:
     """Time the first check of this process; the start of Spark does not count."""
-    from benchmarks import checking_changes as module
-
     spark = ss.session()
-    build = getattr(module, name)
+    build = _QUERIES[name]
     print(timed(lambda: ss.check(lambda: build(spark, folder), folder / name, spark=spark)))
 
 

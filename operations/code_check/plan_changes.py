@@ -52,8 +52,8 @@ def _variables(verdict: SparkVerdict) -> Iterator[Finding]:
     for number, before in verdict.before.variables.items():
         after = verdict.after.variables.get(number, frozenset())
         for name in sorted(before - after):
-            effect = "Spark starts, and what the variable held is no longer read."
-            advice = "If that is not meant, declare it again in init()."
+            effect = "Spark starts without it, and what it held is lost."
+            advice = "If that is not meant, declare it in init()."
             yield Finding("variable_removed", f"The processor op{number} lacks the variable {name}.", effect, advice)
         for name in sorted(after - before):
             change = f"The processor op{number} has the new variable {name}."

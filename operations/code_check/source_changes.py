@@ -26,8 +26,8 @@ _ADVICE = (
     " the sources (readStream.name) before the first start."
 )
 _EFFECT = "Spark fails at its first epoch: it finds offsets by a source's place in the query, or by its name."
-_MOVED = "The state stays, but later rows come from elsewhere, and what was read before counts as unread there."
-_MOVED_ADVICE = "Restore the place or the order, or, if the move is meant, fork first: ss.fork."
+_MOVED = "Spark fails when it starts: it looks in the new place for the files that its last epoch read."
+_MOVED_ADVICE = "Restore the place, or the order of the sources; or start over with another checkpoint: ss.migrate."
 _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 
 
@@ -72,7 +72,8 @@ def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: 
         yield from _moved_files(source, place, planned.logs[place], batch, checkpoint)
     elif lost := _lost_topics(source, offset):
         change = f"Source {place} no longer subscribes to {choices(lost)}, of which the checkpoint has offsets."
-        yield Finding("source_moved", change, _MOVED, _MOVED_ADVICE)
+        effect = "The state keeps what it got from them, but gets no more."
+        yield Finding("topics", change, effect, "If it is meant, nothing; else subscribe to them again.")
 
 
 def _moved_files(source: QuerySource, place: int, log: str, batch: int, checkpoint: Checkpoint) -> Iterator[Finding]:

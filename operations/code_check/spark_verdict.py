@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamstate.operations.code_check.empty_batches import with_empty_batches
 from streamstate.operations.code_check.report import Finding
 from streamstate.operations.code_check.schema_changes import SchemaChange, StateSchemas, schema_changes, schemas_or_none
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
@@ -106,7 +107,7 @@ class _Planner:
         java: Any = self.session._jsparkSession
         planned = self.planned
         clock = EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
-        analyzed = at_time(jvm, self.frame._jdf.queryExecution().analyzed(), clock)
+        analyzed = at_time(jvm, with_empty_batches(jvm, self.frame._jdf.queryExecution().analyzed()), clock)
         before = clock if epoch else None
         made = incremental(
             self.session, analyzed, self.mode, epoch=epoch, before=before, now=clock, state=state, restart_from=ids

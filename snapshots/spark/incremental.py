@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
-_METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def incremental(
 
 def _metadata(spark: SparkSession, clock: EpochClock) -> Any:
     java: Any = spark._jsparkSession
-    made = scala_object(spark._jvm, _METADATA)
+    made = scala_object(spark._jvm, METADATA)
     said = json.loads(made.apply(clock.watermark, clock.began_at, java.conf()).json())
     # Settings that nobody set come out as null, and planning fails on them.
     conf = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.spark.catalyst import scala_object
+from streamstate.snapshots.spark.incremental import METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +30,10 @@ def pinned_session(spark: SparkSession, checkpoint: Checkpoint, epoch: int, conf
 
     java: Any = spark._jsparkSession
     session = Session(spark.sparkContext, java.cloneSession())
+    # Spark also knows which values the settings had that an older version did not pin yet.
+    metadata = scala_object(spark._jvm, METADATA)
+    pinned = metadata.apply(json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}))
+    metadata.setSessionConf(pinned, cast("Any", session._jsparkSession).sessionState().conf())
     # As Spark sets it for streams.
     settings = {**conf, FORMAT: checkpoint.format_version(epoch), "spark.sql.adaptive.enabled": "false"}
     for name, value in settings.items():

@@ -37,6 +37,11 @@ class Inputs:
         """The usual stream with a watermark."""
         return self.one.withWatermark("t", "10 minutes")
 
+    @property
+    def very_late(self) -> DataFrame:
+        """With a watermark that removes nothing."""
+        return self.one.withWatermark("t", "1 day")
+
     def stream(self, name: str, schema: str = SCHEMA) -> DataFrame:
         """One of the streams."""
         reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
@@ -163,9 +168,9 @@ BASES: Mapping[str, Base] = {
     "two sources": Base(lambda inputs: counted(inputs.one.union(inputs.stream("two")))),
     "dates": Base(lambda inputs: inputs.one.groupBy(F.to_date("t").alias("day")).count()),
     "two operators": Base(
-        lambda inputs: inputs.late.dropDuplicates(["k", "t"]).groupBy(F.window("t", "1 hour")).count(), "append"
+        lambda inputs: inputs.very_late.dropDuplicates(["k", "t"]).groupBy(F.window("t", "1 hour")).count(), "append"
     ),
-    "limit": Base(lambda inputs: inputs.one.limit(50), "append"),
+    "limit": Base(lambda inputs: inputs.one.limit(20), "append"),
     "HDFS": Base(counted_base, conf={f"{STORE}.providerClass": HDFS, f"{STORE}.checkpointFormatVersion": "1"}),
     "processor": Base(total()),
     "groups": Base(groups),
@@ -232,7 +237,7 @@ CHANGES: Mapping[str, Change] = {
     "result computed otherwise": Change("aggregate", ("result",), aggregated("max(v) + 1 AS most", COUNT), no_store=()),
     "filter added": Change("aggregate", ("condition",), over(lambda one: one.where("v > 10")), no_store=()),
     "filter of the result added": Change(
-        "aggregate", ("result",), lambda inputs: counted(inputs.one).where("n > 2"), no_store=()
+        "aggregate", ("result",), lambda inputs: counted(inputs.one).where("n > 100"), no_store=()
     ),
     "rows multiplied": Change(
         "aggregate",
@@ -312,7 +317,7 @@ CHANGES: Mapping[str, Change] = {
     "join: another interval": Change("join", ("value_expression",), joined(within="2 hours"), no_store=()),
     "join: inner to left outer": Change("join", ("value_expression", "condition"), joined("left_outer"), no_store=()),
     "join: filter": Change("join", ("condition",), joined(also=lambda left: left.where("v % 2 = 0")), no_store=()),
-    "limit raised": Change("limit", ("value_expression",), lambda inputs: inputs.one.limit(60), "append", no_store=()),
+    "limit raised": Change("limit", ("value_expression",), lambda inputs: inputs.one.limit(25), "append", no_store=()),
     "sources swapped": Change(
         "two sources", ("source_moved", "source_moved"), lambda inputs: counted(inputs.stream("two").union(inputs.one))
     ),
@@ -321,19 +326,19 @@ CHANGES: Mapping[str, Change] = {
         "dates", ("time_zone",), conf={"spark.sql.session.timeZone": "Asia/Tokyo"}, no_store=()
     ),
     "upper operator removed": Change(
-        "two operators", ("operators",), lambda inputs: inputs.late.dropDuplicates(["k", "t"])
+        "two operators", ("operators",), lambda inputs: inputs.very_late.dropDuplicates(["k", "t"])
     ),
     "upper operator changed": Change(
         "two operators",
         ("key_expression",),
-        lambda inputs: inputs.late.dropDuplicates(["k", "t"]).groupBy(F.window("t", "2 hours")).count(),
+        lambda inputs: inputs.very_late.dropDuplicates(["k", "t"]).groupBy(F.window("t", "2 hours")).count(),
         no_store=(),
     ),
     "lower operator changed": Change(
         "two operators",
         ("key_expression",),
         lambda inputs: (
-            inputs.late.withColumn("k", F.upper("k"))
+            inputs.very_late.withColumn("k", F.upper("k"))
             .dropDuplicates(["k", "t"])
             .groupBy(F.window("t", "1 hour"))
             .count()
@@ -343,7 +348,7 @@ CHANGES: Mapping[str, Change] = {
     # Python
     "processor: value to list": Change("processor", ("variable_kind",), total(kind="list")),
     "processor: wider value": Change("processor", ("value_schema",), total(total="n double")),
-    "processor: variable removed": Change("processor", ("variable_removed",), total(kept=False)),
+    "processor: variable removed": Change("processor", build=total(kept=False), notes=("variable_removed",)),
     "processor: time mode": Change("processor", ("processor_setting",), total("ProcessingTime")),
     "processor: key": Change("processor", ("key_expression",), total(key="c"), no_store=("key_names",)),
     "processor: only Python code": Change("processor", build=total(times=2), notes=("python_code",)),
