@@ -27,12 +27,6 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "checking_changes.md"
 UPGRADES = [f"{version} {provider} {name}" for version in VERSIONS for name, provider in recorded(version)]
 
 
-@pytest.fixture(scope="module")
-def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Started:
-    """The queries before the change."""
-    return Started(spark, tmp_path_factory.mktemp("checked"))
-
-
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     """The bytes and the modification time of all files."""
     files = (path for path in folder.rglob("*") if path.is_file())
@@ -189,7 +183,7 @@ def test_the_changes_cover_the_kinds() -> None:
     covered = {kind for change in CHANGES.values() for kind in (*change.kinds, *change.notes, *(change.no_store or ()))}
     elsewhere = {
         "query_unsupported", "nullability", "refused_by_spark", "replay_failed", "replay_differs", "replay_shorter",
-        "plan", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned",
+        "plan", "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned",
     }  # fmt: skip
     assert KINDS.keys() - covered == elsewhere
     assert len(CHANGES) >= 40
