@@ -15,6 +15,7 @@ from benchmarks.alone import alone, syncing
 from benchmarks.behind_a_change import behind_a_change
 from benchmarks.beside import back_to_back, paced
 from benchmarks.change_feed import change_feed
+from benchmarks.checking_changes import checking_changes
 from benchmarks.following import follower_memory, freshness
 from benchmarks.gets import gets
 from benchmarks.growth import growth
@@ -75,6 +76,7 @@ _ALL = {
     "results": _Benchmark(results, Size(1_000_000, 50_000, 20)),
     "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
     "recording": _Benchmark(recording, Size(100_000, 50_000, 15)),
+    "checking_changes": _Benchmark(checking_changes, Size(100_000, 100_000, 1)),
     "sharing_variables": _Benchmark(sharing_variables, Size(100_000, 5_000, 25)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }

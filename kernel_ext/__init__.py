@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from streamstate.operations.advice import RescaleAdvice, rescale_advice
+    from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap
     from streamstate.operations.new_checkpoint.mapping import Proposal
@@ -63,6 +64,7 @@ __all__ = [
     "Capture",
     "CaptureReport",
     "CaptureStatus",
+    "CheckReport",
     "Comparison",
     "Cut",
     "DebugSession",
@@ -94,6 +96,7 @@ __all__ = [
     "audit",
     "bootstrap",
     "capture",
+    "check",
     "check_audit_record",
     "compact",
     "cut",
@@ -131,6 +134,7 @@ _HOMES = {
     "describe": "streamstate.snapshots.query_plans.describe",
     "Running": "streamstate.running",
     "start": "streamstate.starting",
+    **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
     **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.advice"),
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
     "BackOff": "streamstate.operations.restart_policy",

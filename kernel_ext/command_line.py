@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from streamstate import __version__
 from streamstate.commands.capture import CAPTURE
+from streamstate.commands.check import CHECK
 from streamstate.commands.command import FAILED, FINE, INTERRUPTED, STATUSES
 from streamstate.commands.diff import DIFF
 from streamstate.commands.doctor import DOCTOR
@@ -21,7 +22,7 @@ from streamstate.commands.show import SHOW
 from streamstate.commands.sql import SQL
 from streamstate.errors import StreamStateError
 
-COMMANDS = (DOCTOR, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, KEEP, EXPORT, SERVE)
+COMMANDS = (DOCTOR, CHECK, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, KEEP, EXPORT, SERVE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

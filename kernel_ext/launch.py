@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+from streamstate.snapshots.spark.output_modes import MODES, first_line, known_mode, mode_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from streamstate.operations.restart_policy import BackOff
     from streamstate.snapshots.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
-
-MODES = ("update", "append", "complete")
 
 # Streaming operators that keep no state. A query is refused only if it has no others: an operator that a later Spark
 # adds is let through, and the first epoch shows whether it keeps state.
@@ -182,10 +181,8 @@ def check_state(frame: DataFrame) -> None:
 
 def check_mode(frame: DataFrame, mode: str) -> None:
     """Refuse an output mode that Spark would refuse, or a query that Spark cannot run at all."""
-    if mode not in MODES:
-        raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
-    refusals = {name: _refusal(frame, name) for name in MODES}
-    if not refusals[mode]:
+    refusals = mode_refusals(frame)
+    if not refusals[known_mode(mode)]:
         return
     accepted = [name for name in MODES if not refusals[name]]
     if not accepted:
@@ -213,23 +210,3 @@ def _is_stateless(node: Any) -> bool:
         # A stream-static join keeps no state: the static side is read again in each epoch.
         return not (node.left().isStreaming() and node.right().isStreaming())
     return name in _STATELESS
-
-
-def _refusal(frame: DataFrame, mode: str) -> str:
-    """Why Spark refuses the mode; empty if it accepts it."""
-    from pyspark.errors import AnalysisException
-
-    jvm: Any = frame.sparkSession._jvm
-    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    try:
-        checker.checkForStreaming(_analyzed(frame), output_mode)
-    except AnalysisException as error:
-        return first_line(error)
-    return ""
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a Spark error, without SQLSTATE, plan and stack trace."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0].rstrip(";")

@@ -31,6 +31,17 @@ _MOST_IN_ZIP = 64 << 20
 """Spark lists a few hundred bytes for each of RocksDB's files."""
 
 
+def described(original: Checkpoint, files: Files, epoch: int) -> ForkContents:
+    """What says how the state at an epoch is made, but none of its rows: a few kilobytes."""
+    copied = [
+        f"offsets/{epoch - 1}",
+        f"offsets/{epoch}",
+        f"commits/{epoch}",
+        *_operator_metadata(files, original, epoch),
+    ]
+    return ForkContents([*_schema_files(files, original, most=1)], copied, {}, [])
+
+
 @dataclass(frozen=True)
 class ForkContents:
     """What a fork takes over, as paths inside the checkpoint."""
@@ -214,12 +225,12 @@ def _missing_metadata(original: Checkpoint) -> dict[str, str]:
     return {f"state/{operator.number}/_metadata/metadata": operator.metadata() for operator in operators}
 
 
-def _schema_files(files: Files, original: Checkpoint) -> Iterator[str]:
-    """The files with the schemas of the state, each of which is written once."""
+def _schema_files(files: Files, original: Checkpoint, most: int | None = None) -> Iterator[str]:
+    """The files with the schemas of the state, each of which is written once; of all partitions, or the first ones."""
     for operator in original.operators():
         folder = f"state/{operator}"
         yield from _files_below(files, original.path, f"{folder}/_stateSchema")
-        for partition in _numbers(files.names(f"{original.path}/{folder}")):
+        for partition in _numbers(files.names(f"{original.path}/{folder}"))[:most]:
             yield from _files_below(files, original.path, f"{folder}/{partition}/_metadata")
             for name in filter(_may_be_store, files.names(f"{original.path}/{folder}/{partition}")):
                 yield from _files_below(files, original.path, f"{folder}/{partition}/{name}/_metadata")

@@ -111,9 +111,10 @@ PAGES = {
         ),
     ),
     "recovery": Page(
-        "Scaling and recovery",
-        "Change the number of partitions, let a fork take over, restart after a failure, and rehearse failures.",
+        "Changes, scaling and recovery",
+        "Check changed code, change the number of partitions, let a fork take over, restart, and rehearse failures.",
         (
+            *("check", "CheckReport", f"{_CORE}.operations.code_check.report.Finding"),
             *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "promote", "Promotion"),
             *("supervise", "Supervised", "BackOff", "drill", "DrillReport"),
         ),

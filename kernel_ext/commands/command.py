@@ -12,7 +12,7 @@ FINE, FAILED, USAGE, WARNINGS, INTERRUPTED = 0, 1, 2, 3, 130
 STATUSES = f"""\
 Exit status:
   {FINE}    done
-  {FAILED}    an error, explained on standard error
+  {FAILED}    an error, explained on standard error; check: the code does not go on, or means something else
   {USAGE}    invalid options or arguments
   {WARNINGS}    doctor: the query can be captured, but there are warnings
   {INTERRUPTED}  interrupted with Ctrl+C"""

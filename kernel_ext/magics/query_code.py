@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreError, QueryError, UnknownQueryError
-from streamstate.launch import MODES, Launch
+from streamstate.launch import Launch
 from streamstate.magics.arguments import MagicParser, count, identifier
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.registry import Branch, Lineage
+from streamstate.snapshots.spark.output_modes import MODES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

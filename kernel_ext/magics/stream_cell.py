@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, QueryError
-from streamstate.launch import MODES, Launch, Sink, first_line
+from streamstate.launch import Launch, Sink
 from streamstate.magics.arguments import MagicParser, add_output, add_store, count, every
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
@@ -18,6 +18,7 @@ from streamstate.running import Running
 from streamstate.shared_launch import chosen_variables, with_shared_variables
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.spark.output_modes import MODES, first_line
 from streamstate.starting import EXAMPLE, check_launch, check_options, checkpoint_beside, start_launch, streaming_frame
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.launch import MODES
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
+from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
@@ -24,6 +24,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import describe
 from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
 
@@ -220,6 +221,7 @@ _VERBS = (
     Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop),
     Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
     Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
+    CHECK,
     RESCALE,
     PROMOTE,
     *REPLAY_VERBS,

@@ -75,7 +75,7 @@ def examine(
     return Checkup(
         checkpoint=opened.path,
         query_id=query_id,
-        spark=next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown"),
+        spark=spark_of(conf),
         provider=_PROVIDERS.get(provider, provider or "unknown"),
         checkpoint_format=opened.format_version(newest) if newest is not None else "unknown",
         encoding=conf.get(f"{_STORE}.encodingFormat", "unsaferow"),
@@ -89,6 +89,11 @@ def examine(
         store=there,
         findings=tuple(sorted(findings, key=lambda finding: _LEVELS.index(finding.level))),
     )
+
+
+def spark_of(conf: Mapping[str, str]) -> str:
+    """Which Spark planned an epoch, by the settings that it pinned the query to: ``4.2``, ``4.0 or 4.1``."""
+    return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 
 def _tables(checkpoint: Checkpoint, epoch: int | None) -> tuple[Sequence[TableReading], list[Finding]]:

@@ -9,7 +9,7 @@ record is code: a store may come from anywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -61,6 +61,20 @@ class TablePlan:
 
 
 @dataclass(frozen=True)
+class StateInput:
+    """What goes into the state of one operator, as SQL over the sources' columns."""
+
+    operator: str
+    """Spark's name of the operator's logical node, such as ``Aggregate``."""
+    keys: tuple[str, ...]
+    """The key's expressions; empty for a join."""
+    values: tuple[str, ...]
+    """Aggregate functions; for a join, its type, its condition and the columns of both sides."""
+    conditions: tuple[str, ...]
+    """What decides which rows reach the operator: filters, and operations that make other rows of the sources'."""
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """The plan of one or more runs of a query."""
 
@@ -75,9 +89,18 @@ class QueryPlan:
     fingerprint: str = ""
     """A hash of the whole plan's text, with filters and expressions below the state; empty in older records."""
 
+    inputs: tuple[StateInput, ...] | None = None
+    """What goes into the state, by operator; None in older records."""
+    watermarks: tuple[str, ...] = ()
+    """The event-time column and the delay of each watermark."""
+
     def is_like(self, recorded: QueryPlan) -> bool:
         """Whether it is a recorded plan, as far as the record says."""
-        return self == (recorded if recorded.fingerprint else replace(recorded, fingerprint=self.fingerprint))
+        if not recorded.fingerprint:
+            recorded = replace(recorded, fingerprint=self.fingerprint)
+        if recorded.inputs is None:
+            recorded = replace(recorded, inputs=self.inputs, watermarks=self.watermarks)
+        return self == recorded
 
     def to_json(self) -> str:
         """The record as text; equal plans have equal texts."""
@@ -97,11 +120,26 @@ class QueryPlan:
             if data["format"] > FORMAT:
                 raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
             tables = {name: _table_plan(table) for name, table in data["tables"].items()}
+            inputs = data.get("inputs")
             return cls(
-                str(data["mode"]), str(data["spark"]), dict(data["settings"]), tables, str(data.get("fingerprint", ""))
+                str(data["mode"]),
+                str(data["spark"]),
+                dict(data["settings"]),
+                tables,
+                str(data.get("fingerprint", "")),
+                None if inputs is None else tuple(_state_input(operator) for operator in inputs),
+                _texts(data.get("watermarks", ())),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error
+
+
+def _state_input(data: Mapping[str, Any]) -> StateInput:
+    return StateInput(str(data["operator"]), _texts(data["keys"]), _texts(data["values"]), _texts(data["conditions"]))
+
+
+def _texts(items: Iterable[object]) -> tuple[str, ...]:
+    return tuple(str(item) for item in items)
 
 
 def _table_plan(data: Mapping[str, Any]) -> TablePlan:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
+from streamstate.snapshots.query_plans.state_inputs import state_inputs, watermarks
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
 from streamstate.snapshots.spark.current_time import at_time, has_current_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
@@ -75,18 +76,22 @@ def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     jvm: Any = spark._jvm
 
-    def planned_at(clock: EpochClock) -> dict[str, TablePlan]:
-        return _tables(incremental(spark, at_time(jvm, analyzed, clock), mode, now=clock).sparkPlan())
+    def planned_at(clock: EpochClock) -> Any:
+        return incremental(spark, at_time(jvm, analyzed, clock), mode, now=clock)
 
-    tables = planned_at(EpochClock())
+    execution = planned_at(EpochClock())
+    tables = _tables(execution.sparkPlan())
     if has_current_time(jvm, analyzed):
         # What depends on the time, two times tell.
-        later = planned_at(EpochClock(began_at=_ANOTHER_TIME))
+        later = _tables(planned_at(EpochClock(began_at=_ANOTHER_TIME)).sparkPlan())
         tables = {name: _without_time(table, later[name]) for name, table in tables.items()}
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"
     made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
-    return PlannedQuery(spark, analyzed, QueryPlan(mode.lower(), spark.version, settings, made, fingerprint(analyzed)))
+    optimized = execution.optimizedPlan()
+    inputs = state_inputs(jvm, optimized), watermarks(optimized)
+    plan = QueryPlan(mode.lower(), spark.version, settings, made, fingerprint(analyzed), *inputs)
+    return PlannedQuery(spark, analyzed, plan)
 
 
 def _tables(physical: Any) -> dict[str, TablePlan]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
-_METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ def pinned_settings(spark: SparkSession) -> dict[str, str]:
 def _metadata(spark: SparkSession, clock: EpochClock) -> Any:
     said = _described(spark, clock)
     said["conf"] |= {name: value for name, value in clock.conf.items() if name in said["conf"]}
-    return scala_object(spark._jvm, _METADATA).apply(json.dumps(said))
+    return scala_object(spark._jvm, METADATA).apply(json.dumps(said))
 
 
 def _described(spark: SparkSession, clock: EpochClock) -> dict[str, Any]:
     java: Any = spark._jsparkSession
-    made = scala_object(spark._jvm, _METADATA)
+    made = scala_object(spark._jvm, METADATA)
     said: dict[str, Any] = json.loads(made.apply(clock.watermark, clock.began_at, java.conf()).json())
     # Settings that nobody set come out as null, and planning fails on them.
     said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}

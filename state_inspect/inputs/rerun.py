@@ -21,6 +21,7 @@ from streamstate.snapshots.query_plans.spark_plan import STATEFUL
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.snapshots.spark.restarting import pinned_session, state_ids
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
@@ -31,9 +32,6 @@ from streamstate.state_inspect.inputs.epoch_plan import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_COMMIT_LOG_IS_READ_ONLY = True
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def rerun(
     with temporary_folder("input") as folder:
         if epoch:
             _copy(spark, checkpoint, epoch - 1, folder)
-        session = _session(spark, checkpoint, max(epoch - 1, 0), now)
+        session = pinned_session(spark, checkpoint, max(epoch - 1, 0), now.conf)
         made = incremental(
             session,
             at_time(jvm, with_leaves(jvm, planned.analyzed, batches), now),
@@ -78,7 +76,7 @@ def rerun(
             before=before,
             now=now,
             state=f"{folder}/state",
-            restart_from=_state_ids(spark, checkpoint, epoch - 1),
+            restart_from=state_ids(spark, checkpoint, epoch - 1),
         )
         try:
             yield physical_operators(made)
@@ -165,30 +163,3 @@ def _copy(spark: SparkSession, checkpoint: Checkpoint, epoch: int, folder: str) 
             "Ask about the state table of the lower operator, or raise spark.sql.streaming.minBatchesToRetain before"
             " the query starts, to keep more epochs."
         ) from error
-
-
-def _session(spark: SparkSession, checkpoint: Checkpoint, epoch: int, now: EpochClock) -> SparkSession:
-    """A separate session with the settings of the query."""
-    from pyspark.sql import SparkSession as Session
-
-    java: Any = spark._jsparkSession
-    session = Session(spark.sparkContext, java.cloneSession())
-    # As Spark sets it for streams.
-    settings = {**now.conf, _FORMAT: checkpoint.format_version(epoch), "spark.sql.adaptive.enabled": "false"}
-    for name, value in settings.items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, value)
-    return session
-
-
-def _state_ids(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> Any:
-    """The unique ids of the state's files at an epoch, by operator; empty in format 1, and before the first epoch."""
-    jvm: Any = spark._jvm
-    found = jvm.scala.collection.mutable.HashMap()
-    if epoch >= 0:
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        log = package.CommitLog(spark._jsparkSession, f"{checkpoint.path}/commits", _COMMIT_LOG_IS_READ_ONLY)
-        committed = log.get(epoch)
-        if committed.isDefined() and committed.get().stateUniqueIds().isDefined():
-            found.addAll(committed.get().stateUniqueIds().get())
-    return found

@@ -73,6 +73,7 @@ SPARK_CALLS = [
     "ss.fork('checkpoint', 'fork', at=1)",
     "ss.step(lambda: None, 'fork')",
     "ss.rescale('checkpoint', 2)",
+    "ss.check(lambda: None, 'checkpoint')",
     "ss.supervise(lambda: None)",
     "ss.drill(lambda: None)",
     "ss.open_store('store').sql('SELECT 1', engine='spark')",

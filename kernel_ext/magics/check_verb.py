@@ -1,0 +1,55 @@
+"""``%stream check``: whether changed code goes on from a query's checkpoint, and means the same."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from streamstate.magics.arguments import MagicParser, Verb, add_output, count, identifier
+from streamstate.magics.notebook_context import NotebookContext
+from streamstate.magics.query_code import code_of, known_query
+from streamstate.snapshots.spark.output_modes import MODES
+
+if TYPE_CHECKING:
+    from streamstate.operations.code_check import CheckReport
+
+
+def _arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query; it may be running, and is only read")
+    parser.add(
+        "code",
+        metavar="FRAME_OR_FUNCTION",
+        type=identifier,
+        completes="code",
+        help="the changed code: a streaming DataFrame, or a function that returns it",
+    )
+    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
+    parser.add(
+        "--replay", metavar="N", type=count, default=0, help="run the last N epochs again, and compare the states"
+    )
+    add_output(parser, "keep the report in a variable")
+
+
+def _check(notebook: NotebookContext, args: argparse.Namespace) -> CheckReport:
+    """Check changed code, before the query is restarted with it."""
+    from streamstate.operations.code_check import check
+
+    __tracebackhide__ = True
+    query = known_query(notebook, args.name)
+    code = code_of(notebook, query, args.code, args.mode)
+    with notebook.working(stays=f"{query.name} is unchanged.") as progress:
+        report = check(
+            code.build,
+            query.checkpoint,
+            mode=code.mode,
+            store=notebook.open(query.store),
+            replay=args.replay,
+            spark=notebook.spark(),
+            progress=progress.of(query.name),
+        )
+        progress.line = f"{query.name} was checked."
+    notebook.assign(args.output, report)
+    return report
+
+
+CHECK = Verb("check", "say whether changed code goes on from the checkpoint, and means the same", _arguments, _check)

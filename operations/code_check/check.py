@@ -1,0 +1,174 @@
+"""Checking changed code against a checkpoint: :func:`check`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import CheckpointError, UnknownQueryError
+from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
+from streamstate.operations.code_check.rehearsal import Rehearsal
+from streamstate.operations.code_check.report import CheckReport, Finding, Level
+from streamstate.operations.code_check.settings_changes import (
+    pinned_findings,
+    recorded_setting_findings,
+    version_findings,
+)
+from streamstate.operations.code_check.source_changes import source_findings
+from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.query_plans.plan_table import Plans
+from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.registry import name_of
+from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamstate.state_inspect import Store
+
+_ORDER: tuple[Level, ...] = ("refused", "changed", "note")
+
+
+def check(
+    build_query: Callable[[], DataFrame] | DataFrame,
+    checkpoint: str | os.PathLike[str],
+    *,
+    mode: str = "update",
+    store: Store | str | Path | None = None,
+    replay: int = 0,
+    spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,
+) -> CheckReport:
+    """Before a deploy: whether code starts from a checkpoint, and whether the state then means the same.
+
+    Spark itself plans the code's next epoch, over a copy of the schemas: that shows what it would refuse. What it
+    accepts silently is compared too: names and order of the state's columns, sources, settings and, with a store, every
+    expression and condition that the state depends on. The checkpoint is only read, and its query may be running.
+
+    Args:
+        build_query: the query's streaming DataFrame, not started, or a function that returns it.
+        checkpoint: the query's ``checkpointLocation``; a :class:`Fork` is one too.
+        mode: the output mode that the code will start with.
+        store: the store that the query is captured into, for the plan recorded there.
+        replay: how many of the last epochs to rehearse: run again in a temporary fork with the code, and compare the
+            states. 0: none.
+        spark: the session; by default the running one, or an embedded one.
+        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
+
+    Returns:
+        The findings; true if the code starts and means the same.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        CheckpointError: it has no committed epoch.
+        UnknownQueryError: the store does not have the query.
+        EpochGoneError: there is no epoch to rehearse from.
+        NotReplayableError: the input of a rehearsed epoch is gone.
+        InvalidArgumentError: an argument is invalid.
+
+    Example:
+        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> if not report:
+        ...     print(report)  # doctest: +SKIP
+    """
+    from streamstate.replay.stepping.query_sources import check_streaming
+    from streamstate.snapshots.spark.session import session
+
+    began = time.monotonic()
+    known_mode(mode)
+    whole_number(replay, "replay", least=0)
+    build = build_query if callable(build_query) else lambda: build_query
+    spark = spark or session()
+    opened = Checkpoint(checkpoint, spark)
+    query_id, committed = opened.query_id, opened.committed()
+    if not committed:
+        raise CheckpointError(
+            f"{opened.path} has no committed epoch, so there is no state to check against.\n"
+            "Check again once its query has committed one."
+        )
+    checking = _Checking(spark, opened, committed[-1], mode, _recorded(store, query_id, committed[-1]))
+    report = progress or silent
+    report("planning the code's next epoch", 0.0)
+    findings = list(checking.findings(check_streaming(build())))
+    rehearsal = Rehearsal(spark, opened, build, mode, report)
+    if replay and not any(finding.level == "refused" for finding in findings):
+        findings += rehearsal.findings(committed[-1], replay)
+    report("done", 1.0)
+    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
+    seconds = time.monotonic() - began
+    return CheckReport(opened.path, committed[-1], tuple(ordered), tuple(rehearsal.replayed), seconds)
+
+
+def _recorded(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
+    """The plan that a store has of the query's epoch."""
+    if store is None:
+        return None
+    layout = Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
+    name = name_of(layout, query_id)
+    if name is None:
+        raise UnknownQueryError(
+            f"{layout.root} does not have the query with the id {query_id}.\n"
+            "Pass the store that the query is captured into, or check without one."
+        )
+    return Plans(layout, name).at(epoch)
+
+
+@dataclass(frozen=True)
+class _Checking:
+    """One check, after its arguments."""
+
+    spark: SparkSession
+    checkpoint: Checkpoint
+    epoch: int
+    mode: str
+    recorded: QueryPlan | None
+
+    def findings(self, frame: DataFrame) -> Iterator[Finding]:
+        """All findings but those of a rehearsal."""
+        planned = self.checkpoint.planned(self.epoch)
+        conf = {} if planned is None else planned.conf
+        yield from version_findings(self.spark, conf, self.recorded)
+        yield from pinned_findings(self.spark, conf)
+        sources = list(source_findings(frame, self.checkpoint, self.epoch))
+        yield from sources
+        refusals = mode_refusals(frame)
+        if refusals[self.mode]:
+            yield _unsupported(refusals, self.mode)
+            return
+        verdict = spark_verdict(self.spark, frame, self.checkpoint, self.epoch, self.mode)
+        if (refused := refusal(verdict)) is not None:
+            yield refused
+            return
+        if any(finding.level == "refused" for finding in sources):
+            return
+        explained = self.recorded is not None and self.recorded.inputs is not None
+        yield from name_findings(verdict, explained=explained)
+        yield from self._against_the_record(frame)
+
+    def _against_the_record(self, frame: DataFrame) -> Iterator[Finding]:
+        plan = plan_of_frame(frame, self.mode).plan
+        yield from code_note(plan)
+        if self.recorded is None:
+            effect = "Changed expressions and conditions leave no trace in a checkpoint, so they are not compared."
+            advice = "Pass store=…, or rehearse the change: replay=3."
+            yield Finding("no_recorded_plan", "There is no recorded plan to compare with.", effect, advice)
+            return
+        yield from plan_findings(self.recorded, plan)
+        yield from recorded_setting_findings(frame, self.recorded, plan)
+
+
+def _unsupported(refusals: dict[str, str], mode: str) -> Finding:
+    accepted = [name for name, why in refusals.items() if not why]
+    effect, says = "Spark does not start.", f"Spark says: {refusals[mode]}"
+    if not accepted:
+        return Finding("query_unsupported", says, effect, "Change the query.")
+    return Finding("mode_unsupported", says, effect, f"Use mode {' or '.join(accepted)}.")

@@ -1,0 +1,77 @@
+"""A rehearsal: the code runs the last epochs again in a fork, and its states are compared with the original's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from streamstate.errors import EpochGoneError, QueryError, first_line
+from streamstate.operations.code_check.report import Finding
+from streamstate.replay.forks.fork import fork_for_now
+from streamstate.replay.stepping.fork_runner import BuildQuery
+from streamstate.replay.stepping.step import step
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.temporary_folder import temporary_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHOWN = 2
+
+
+class Rehearsal:
+    """Runs the last epochs of a query again with changed code.
+
+    Attributes:
+        replayed: the epochs that were run.
+    """
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: Checkpoint, build: BuildQuery, mode: str, progress: ProgressCallback
+    ) -> None:
+        self._spark, self._checkpoint, self._build, self._mode = spark, checkpoint, build, mode
+        self._progress = progress
+        self.replayed: list[int] = []
+
+    def findings(self, last: int, epochs: int) -> Iterator[Finding]:
+        """Run the epochs up to the last one; the first epoch whose state differs ends the rehearsal."""
+        committed = self._checkpoint.committed()
+        first = max(last - epochs, committed[0])
+        if first == last:
+            raise EpochGoneError(
+                f"{self._checkpoint.path} has only epoch {last}, so no epoch can be rehearsed.\n"
+                "Check without replay, or once the query has committed another epoch."
+            )
+        if last - first < epochs:
+            change = f"Only {last - first} of {epochs} epochs can be rehearsed."
+            yield Finding("replay_shorter", change, "The checkpoint holds no earlier epoch to begin at.", "Nothing.")
+        with temporary_folder("rehearsal") as folder:
+            target = f"{folder}/fork"
+            fork_for_now(self._checkpoint.path, target, at=first, partitions=None, spark=self._spark)
+            for epoch in range(first + 1, last + 1):
+                self._progress(f"rehearsing epoch {epoch}", (epoch - first - 1) / (last - first))
+                found = list(self._run(target, epoch))
+                yield from found
+                if found:
+                    return
+
+    def _run(self, target: str, epoch: int) -> Iterator[Finding]:
+        try:
+            step(self._build, target, mode=self._mode, spark=self._spark)
+        except QueryError as error:
+            change = f"Epoch {epoch}, run again with this code, failed: {first_line(error)}"
+            yield Finding("replay_failed", change, "The query would fail in the same way.", "Change the code.")
+            return
+        self.replayed.append(epoch)
+        states = StateAt(self._checkpoint.path, epoch), StateAt(target, epoch)
+        for difference in state_differences(self._spark, *states, limit=_SHOWN):
+            rows = [f"was {row}" for row in difference.of_one] + [f"now {row}" for row in difference.of_other]
+            examples = f" For example: {'; '.join(rows)}." if rows else ""
+            yield Finding(
+                "replay_differs",
+                f"In epoch {epoch}, run again with this code, {difference.table} differs: {difference.why}.",
+                f"From the same input the code makes another state.{examples}",
+                "If it is meant, ss.migrate can convert the old state; ss.fork keeps both apart.",
+            )

@@ -1,0 +1,138 @@
+"""What a check found, as data, text and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+Level = Literal["refused", "changed", "note"]
+
+KINDS: Mapping[str, Level] = {
+    "mode_unsupported": "refused",
+    "query_unsupported": "refused",
+    "sources": "refused",
+    "source_moved": "refused",
+    "operators": "refused",
+    "key_schema": "refused",
+    "value_schema": "refused",
+    "nullability": "refused",
+    "variable_kind": "refused",
+    "processor_setting": "refused",
+    "refused_by_spark": "refused",
+    "replay_failed": "refused",
+    "key_names": "changed",
+    "value_names": "changed",
+    "key_expression": "changed",
+    "value_expression": "changed",
+    "condition": "changed",
+    "watermark": "changed",
+    "result": "changed",
+    "plan": "changed",
+    "mode": "changed",
+    "topics": "changed",
+    "time_zone": "changed",
+    "setting": "changed",
+    "replay_differs": "changed",
+    "names_only": "note",
+    "variable_added": "note",
+    "variable_removed": "note",
+    "partitions_pinned": "note",
+    "provider_pinned": "note",
+    "setting_pinned": "note",
+    "time_zone_unused": "note",
+    "spark_version": "note",
+    "python_code": "note",
+    "no_recorded_plan": "note",
+    "replay_shorter": "note",
+}
+"""The level of each kind of finding."""
+
+_MARKS = {"refused": "✗", "changed": "±", "note": "·"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference between the code and the checkpoint."""
+
+    kind: str
+    """A stable identifier; :data:`KINDS` lists all."""
+    change: str
+    """What is different, in a sentence."""
+    effect: str
+    """What that does to the state, or to the results."""
+    advice: str
+    """What to do."""
+
+    @property
+    def level(self) -> Level:
+        """How serious it is.
+
+        ``refused``: Spark will not start, or will fail. ``changed``: it starts, but the state or the results then mean
+        something else. ``note``: no effect, worth knowing.
+        """
+        return KINDS[self.kind]
+
+    def __str__(self) -> str:
+        return f"{self.level} ({self.kind}): {self.change}\n    {self.effect}\n    {self.advice}"
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What :func:`streamstate.check` found; true if the code starts from the checkpoint and means the same.
+
+    Example:
+        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> report.ok, [finding.kind for finding in report.findings]  # doctest: +SKIP
+        (False, ['value_expression'])
+    """
+
+    checkpoint: str
+    """The query's checkpoint."""
+    epoch: int
+    """Its newest committed epoch, from which the code would go on."""
+    findings: tuple[Finding, ...]
+    """What is different, the most serious first."""
+    replayed: tuple[int, ...] = ()
+    """The epochs that were rehearsed."""
+    seconds: float = 0.0
+    """How long the check took."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is of the levels ``refused`` and ``changed``."""
+        return all(finding.level == "note" for finding in self.findings)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        lines = (f"  {_MARKS[finding.level]} {finding}" for finding in self.findings)
+        return "\n".join([f"CheckReport: {self._headline}", *lines])
+
+    def _repr_html_(self) -> str:
+        items = "".join(_item(finding) for finding in self.findings)
+        return f"<p>{escape(self._headline)}</p>" + (f"<ul>{items}</ul>" if items else "")
+
+    @property
+    def _headline(self) -> str:
+        levels = {finding.level for finding in self.findings}
+        if "refused" in levels:
+            verdict = "this code does not go on from"
+        elif "changed" in levels:
+            verdict = "this code starts, but does not mean the same, from"
+        else:
+            verdict = "this code goes on from"
+        return f"{verdict} epoch {self.epoch} of {self.checkpoint}{''.join(self._rehearsed())}."
+
+    def _rehearsed(self) -> Iterator[str]:
+        if self.replayed:
+            span = f"{self.replayed[0]} to {self.replayed[-1]}" if len(self.replayed) > 1 else f"{self.replayed[0]}"
+            yield f"; rehearsed: {'epochs' if len(self.replayed) > 1 else 'epoch'} {span}"
+
+
+def _item(finding: Finding) -> str:
+    title = f"{_MARKS[finding.level]} {finding.level} ({finding.kind})"
+    texts = "".join(f"<br>{escape(text)}" for text in (finding.effect, finding.advice))
+    return f"<li><strong>{escape(title)}</strong>: {escape(finding.change)}{texts}</li>"

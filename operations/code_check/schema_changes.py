@@ -1,0 +1,129 @@
+"""Differences between the state that a checkpoint has and the state that the code would make in an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streamstate.snapshots.changelog.failures import ChangelogError
+from streamstate.snapshots.changelog.operator_metadata import recorded_stores
+from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, family_schemas
+from streamstate.snapshots.checkpoint import Checkpoint
+
+Part = Literal["key", "value"]
+Fields = Sequence[tuple[str, Any, bool]]
+"""The name, the type and the nullability of each column."""
+Place = tuple[int, str, str]
+"""An operator's number, a store and a column family."""
+
+
+@dataclass(frozen=True)
+class StateSchemas:
+    """The operators of a checkpoint, and the columns of their state."""
+
+    operators: Mapping[int, str]
+    """Spark's names of the operators, by number."""
+    columns: Mapping[Place, Mapping[Part, Fields]]
+    variables: Mapping[int, frozenset[str]]
+    """The variables of each processor."""
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, epoch: int) -> StateSchemas:
+        """Those of a checkpoint at an epoch."""
+        stores = recorded_stores(checkpoint, epoch)
+        columns: dict[Place, Mapping[Part, Fields]] = {}
+        for store in stores:
+            content = checkpoint.files.content(store.schema_path)
+            for family, schema in family_schemas(content, store.schema_path).items() if content else ():
+                columns[store.operator, store.name, family] = {
+                    "key": _fields(schema.key),
+                    "value": _fields(schema.value),
+                }
+        variables = {
+            store.operator: frozenset(str(variable["stateName"]) for variable in store.properties["stateVariables"])
+            for store in stores
+            if store.properties.get("stateVariables")
+        }
+        return cls({store.operator: store.kind for store in stores}, columns, variables)
+
+
+def schemas_or_none(checkpoint: Checkpoint, epoch: int) -> StateSchemas | None:
+    """The operators and columns of a checkpoint; None if they cannot be read without Spark."""
+    try:
+        return StateSchemas.of(checkpoint, epoch)
+    except ChangelogError:
+        return None
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """How the key or the value of one state differs."""
+
+    place: Place
+    part: Part
+    kind: Literal["fields", "types", "nullability", "order", "names"]
+    """``fields``: another number; ``order``: the same names in another order; ``names``: other names, same types."""
+    before: Fields
+    after: Fields
+
+    @property
+    def table(self) -> str:
+        """The state, as text: ``op0``, ``op0 left-keyWithIndexToValue``, ``op0 total``."""
+        operator, store, family = self.place
+        names = [name for name in (store, family) if name not in (DEFAULT_FAMILY, "")]
+        return " ".join([f"op{operator}", *names])
+
+    def __str__(self) -> str:
+        show_types = self.kind not in ("order", "names")
+        show_nulls = self.kind == "nullability"
+        texts = [_shown(fields, types=show_types, nulls=show_nulls) for fields in (self.before, self.after)]
+        return f"the {self.part} of {self.table} has {texts[0]}; with this code: {texts[1]}"
+
+
+def schema_changes(before: StateSchemas, after: StateSchemas) -> Iterator[SchemaChange]:
+    """The states of both whose columns differ."""
+    for place in sorted(before.columns.keys() & after.columns.keys()):
+        for part in ("key", "value"):
+            old, new = before.columns[place][part], after.columns[place][part]
+            if (kind := _difference(old, new)) is not None:
+                yield SchemaChange(place, part, kind, old, new)
+
+
+def _difference(old: Fields, new: Fields) -> Literal["fields", "types", "nullability", "order", "names"] | None:
+    if len(old) != len(new):
+        return "fields"
+    if [_plain(kind) for _, kind, _ in old] != [_plain(kind) for _, kind, _ in new]:
+        return "types"
+    names, new_names = ([name for name, _, _ in fields] for fields in (old, new))
+    if names != new_names:
+        return "order" if sorted(names) == sorted(new_names) else "names"
+    nulls = [(nullable, kind) for _, kind, nullable in old] != [(nullable, kind) for _, kind, nullable in new]
+    return "nullability" if nulls else None
+
+
+def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+    return [(str(field["name"]), field["type"], bool(field.get("nullable", True))) for field in schema["fields"]]
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what Spark does not compare: nullability, metadata, and the names of nested fields."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind.get("type") == "struct":
+        return [_plain(field["type"]) for field in kind["fields"]]
+    return {name: _plain(value) for name, value in kind.items() if not name.startswith(("contains", "valueContains"))}
+
+
+def _shown(fields: Fields, *, types: bool, nulls: bool) -> str:
+    if not fields:
+        return "no columns"
+    shown = []
+    for name, kind, nullable in fields:
+        text = name
+        if types:
+            text += f" {kind if isinstance(kind, str) else kind.get('type', 'struct')}"
+        if nulls:
+            text += "" if nullable else " not null"
+        shown.append(text)
+    return ", ".join(shown)

@@ -1,0 +1,171 @@
+"""Spark's own verdict: the code's next epoch is planned over a copy of what describes the state. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streamstate.operations.code_check.empty_batches import with_empty_batches
+from streamstate.operations.code_check.report import Finding
+from streamstate.operations.code_check.schema_changes import SchemaChange, StateSchemas, schema_changes, schemas_or_none
+from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint_copy import bring
+from streamstate.snapshots.checkpoint_files import described
+from streamstate.snapshots.filesystem import files_for
+from streamstate.snapshots.spark.current_time import at_time
+from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.snapshots.spark.output_modes import first_line
+from streamstate.snapshots.spark.restarting import pinned_session, state_ids
+from streamstate.snapshots.temporary_folder import temporary_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MIGRATE = "ss.migrate carries the state over into a new checkpoint; or start over with another one."
+_RESTORE = "Change the code, or start over with another checkpoint."
+_BRACKETED = re.compile(r"\[([A-Z][A-Z_.]+)\]")
+_OF_CLASS = {
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "key_schema",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE": "value_schema",
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION": "value_schema",
+    "STATE_STORE_VALUE_SCHEMA_EVOLUTION_THRESHOLD_EXCEEDED": "value_schema",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA": "operators",
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": "variable_kind",
+    "STATE_STORE_INVALID_CONFIG_AFTER_RESTART": "processor_setting",
+}
+
+
+@dataclass(frozen=True)
+class SparkVerdict:
+    """What Spark says of the code's next epoch."""
+
+    error: BaseException | None
+    """Why Spark would not plan it; None if it would."""
+    before: StateSchemas | None
+    """The state of the checkpoint; None if it cannot be read without Spark."""
+    after: StateSchemas | None
+    """The state that the code would make in an empty checkpoint; None if Spark cannot plan that either."""
+
+    @property
+    def changes(self) -> list[SchemaChange]:
+        """How the columns of the two differ."""
+        if self.before is None or self.after is None:
+            return []
+        return list(schema_changes(self.before, self.after))
+
+
+def spark_verdict(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint, epoch: int, mode: str) -> SparkVerdict:
+    """Plan the epoch after a checkpoint's epoch, and the first epoch of an empty checkpoint, in temporary folders."""
+    planned = checkpoint.planned(epoch)
+    assert planned is not None
+    with temporary_folder("check") as folder:
+        copy, empty = Checkpoint(f"{folder}/copy"), Checkpoint(f"{folder}/empty")
+        _copy(spark, checkpoint, epoch, copy.path)
+        before = schemas_or_none(copy, epoch)
+        planner = _Planner(pinned_session(spark, checkpoint, epoch, planned.conf), frame, mode, planned)
+        error = planner.error(epoch + 1, f"{copy.path}/state", state_ids(spark, checkpoint, epoch))
+        files = files_for(None, empty.path)
+        files.write(f"{empty.path}/offsets/0", files.text(f"{copy.path}/offsets/{epoch}") or "")
+        after = None
+        if planner.error(0, f"{empty.path}/state", state_ids(spark, checkpoint, -1)) is None:
+            after = schemas_or_none(empty, 0)
+    return SparkVerdict(error, before, after)
+
+
+def _copy(spark: SparkSession, checkpoint: Checkpoint, epoch: int, target: str) -> None:
+    """Copy what describes the state, and plan the next epoch as a query that restarts would have by then."""
+    files = files_for(spark, checkpoint.path, target)
+    bring(described(checkpoint, files, epoch), checkpoint, epoch, target, files=files)
+    text = files.text(f"{checkpoint.path}/offsets/{epoch}")
+    assert text is not None
+    files.write(f"{target}/offsets/{epoch + 1}", text)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Plans the first epoch after a restart.
+
+    Args:
+        session: one with the settings that the query is pinned to.
+        planned: the newest committed epoch.
+    """
+
+    session: SparkSession
+    frame: DataFrame
+    mode: str
+    planned: PlannedEpoch
+
+    def error(self, epoch: int, state: str, ids: Any) -> Exception | None:
+        """What Spark raises when it plans an epoch over a state with some unique ids."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        jvm: Any = self.session._jvm
+        java: Any = self.session._jsparkSession
+        planned = self.planned
+        clock = EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
+        analyzed = at_time(jvm, with_empty_batches(jvm, self.frame._jdf.queryExecution().analyzed()), clock)
+        before = clock if epoch else None
+        made = incremental(
+            self.session, analyzed, self.mode, epoch=epoch, before=before, now=clock, state=state, restart_from=ids
+        )
+        try:
+            made.executedPlan()
+        except (PySparkException, Py4JError) as error:
+            return error
+        finally:
+            # Otherwise Spark would go on maintaining the copy.
+            java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
+        return None
+
+
+def _milliseconds(moment: datetime | None) -> int:
+    return 0 if moment is None else round(moment.timestamp() * 1000)
+
+
+def refusal(verdict: SparkVerdict) -> Finding | None:
+    """The finding that says why Spark refuses the code; None if it does not."""
+    if verdict.error is None:
+        return None
+    says = f"Spark says: {first_line(verdict.error)}".rstrip(".") + "."
+    kind = _OF_CLASS.get(_condition(verdict.error), "refused_by_spark")
+    changes = [change for change in verdict.changes if kind.startswith(change.part)]
+    if kind == "operators":
+        advice = f"Keep the stateful operators and their order. Otherwise {_MIGRATE}"
+        return Finding(
+            kind, _operators(verdict), "Spark does not start: each operator has to find its own state.", advice
+        )
+    if changes and all(change.kind == "nullability" for change in changes):
+        advice = "ss.migrate carries the state over into a new checkpoint, without a mapping."
+        return Finding(
+            "nullability", sentences(changes), f"Spark does not start, although all rows fit. {says}", advice
+        )
+    change = sentences(changes) if changes else says
+    effect = "Spark does not start." if change == says else f"Spark does not start. {says}"
+    advice = _RESTORE if kind == "refused_by_spark" else f"{_MIGRATE[0].upper()}{_MIGRATE[1:]}"
+    return Finding(kind, change, effect, advice)
+
+
+def sentences(changes: Sequence[object]) -> str:
+    """Differences as sentences."""
+    return " ".join(f"{str(change)[0].upper()}{str(change)[1:]}." for change in changes)
+
+
+def _condition(error: BaseException) -> str:
+    """Spark's name of an error; of its cause, if the error itself has none."""
+    condition = getattr(error, "getCondition", lambda: None)()
+    found = _BRACKETED.search(str(error))
+    return str(condition or (found[1] if found else ""))
+
+
+def _operators(verdict: SparkVerdict) -> str:
+    if verdict.before is None or verdict.after is None:
+        return "The stateful operators differ."
+    names = [
+        ", ".join(schemas.operators[number] for number in sorted(schemas.operators)) or "none"
+        for schemas in (verdict.before, verdict.after)
+    ]
+    return f"The checkpoint has the stateful operators {names[0]}; the code has {names[1]}."

@@ -1,0 +1,1 @@
+"""Changes of code, and what a check, and Spark itself, make of them."""
