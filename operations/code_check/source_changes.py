@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ADVICE = (
-    "Keep the sources and their order. A new source needs a new checkpoint: ss.migrate carries the state over; or name"
-    " the sources (readStream.name) before the first start."
+    "Keep the sources and their order. A new source needs a new checkpoint, such as one of ss.bootstrap; or name the"
+    " sources (readStream.name) before the first start."
 )
 _EFFECT = "Spark fails at its first epoch: it finds offsets by a source's place in the query, or by its name."
 _MOVED = "Spark fails when it starts: it looks in the new place for the files that its last epoch read."
-_MOVED_ADVICE = "Restore the place, or the order of the sources; or start over with another checkpoint: ss.migrate."
+_MOVED_ADVICE = "Restore the place, or the order of the sources; or start over with another checkpoint: ss.bootstrap."
 _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 
 
