@@ -113,7 +113,7 @@ def migrate(
         report("running an epoch of a copy", 0.7)
         try_an_epoch(query, folder, files)
         report("done", 1.0)
-    return WrittenCheckpoint(target, query.spark, epoch, counts, time.monotonic() - began)
+    return WrittenCheckpoint(target, epoch, counts, time.monotonic() - began)
 
 
 def propose_mapping(

@@ -90,7 +90,7 @@ def restore(
         }
         counts = new.write(rows)
         report("done", 1.0)
-    return WrittenCheckpoint(target, spark, taken.epoch, counts, time.monotonic() - began)
+    return WrittenCheckpoint(target, taken.epoch, counts, time.monotonic() - began)
 
 
 def _describe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any
 
 from operators.running import Query, Run, with_settings
@@ -15,7 +15,7 @@ from streamstate.snapshots.state_comparison import StateAt, state_differences
 from streamstate.snapshots.state_reader import StateReader
 
 
-def stored(spark: SparkSession, checkpoint: Path | Checkpoint, epoch: int) -> dict[str, list[Any]]:
+def stored(spark: SparkSession, checkpoint: str | PathLike[str], epoch: int) -> dict[str, list[Any]]:
     """Every row of every state store, as bytes, with its column family and its partition."""
     opened = Checkpoint(checkpoint, spark)
     session = StateReader(spark, opened).session(epoch)
@@ -31,16 +31,16 @@ def stored(spark: SparkSession, checkpoint: Path | Checkpoint, epoch: int) -> di
     return found
 
 
-def gone_on(run: Run, query: Query, checkpoint: Checkpoint, *settings: Mapping[str, str]) -> int:
+def gone_on(run: Run, query: Query, checkpoint: PathLike[str], *settings: Mapping[str, str]) -> int:
     """Run the query from a checkpoint over the rest of the input; returns its newest epoch."""
     session = with_settings(run.spark, query.conf, *settings)
     writer = query.build(run.inputs.stream(session)).writeStream.format("noop").outputMode(query.mode)
-    writer.option("checkpointLocation", checkpoint.path).trigger(availableNow=True).start().awaitTermination()
+    writer.option("checkpointLocation", fspath(checkpoint)).trigger(availableNow=True).start().awaitTermination()
     return Checkpoint(checkpoint, run.spark).committed()[-1]
 
 
-def check_goes_on(run: Run, query: Query, checkpoint: Checkpoint, *settings: Mapping[str, str]) -> None:
+def check_goes_on(run: Run, query: Query, checkpoint: PathLike[str], *settings: Mapping[str, str]) -> None:
     """After the rest of the input, the state is that of the run that the checkpoint continues."""
     newest = gone_on(run, query, checkpoint, *settings)
     original = StateAt(str(run.checkpoint), newest)
-    assert not state_differences(run.spark, original, StateAt(checkpoint.path, newest))
+    assert not state_differences(run.spark, original, StateAt(fspath(checkpoint), newest))

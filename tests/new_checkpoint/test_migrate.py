@@ -148,7 +148,7 @@ def check(spark: SparkSession, folder: Path, change: Change) -> None:
     whole = Run(spark, folder / "whole")
     whole.start(change.after, epochs=range(4))
     gone_on(found.run, change.after, new)
-    states = (StateAt(path, Checkpoint(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
+    states = (StateAt(path, Checkpoint(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
     assert not state_differences(spark, *states)
 
 
@@ -233,7 +233,7 @@ def test_another_store_needs_no_mapping(spark: SparkSession, tmp_path: Path, pro
     change = Change(aggregated("count(v) AS rows"), aggregated("count(v) AS rows"))
     found = migrating(spark, tmp_path, change, provider, {"spark.sql.shuffle.partitions": "5"})
     new = found.migrate()
-    assert new.partitions(1) == 2
-    assert new.format_version(1) == "2"
+    assert Checkpoint(new).partitions(1) == 2
+    assert Checkpoint(new).format_version(1) == "2"
     found.run.start(change.before, provider, epochs=range(2, 3))
     check_goes_on(found.run, change.after, new)
