@@ -21,7 +21,7 @@ _STATEFUL = (
 )  # fmt: skip
 # Nodes that hand on the rows and columns of their child.
 _PASSES = (
-    "CollectMetrics", "EventTimeWatermark", "RebalancePartitions", "Repartition", "RepartitionByExpression",
+    "CollectMetrics", "EventTimeWatermark", "LocalLimit", "RebalancePartitions", "Repartition", "RepartitionByExpression",
     "SubqueryAlias", "UpdateEventTimeWatermarkColumn",
 )  # fmt: skip
 _LONGEST = 2_000
