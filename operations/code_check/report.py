@@ -57,7 +57,7 @@ class Finding:
     """One difference between the code and the checkpoint."""
 
     kind: str
-    """A stable identifier; ``KINDS`` lists all."""
+    """A stable identifier; the guide lists all."""
     change: str
     """What is different, in a sentence."""
     effect: str

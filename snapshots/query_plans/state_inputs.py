@@ -21,8 +21,8 @@ _STATEFUL = (
 )  # fmt: skip
 # Nodes that hand on the rows and columns of their child.
 _PASSES = (
-    "CollectMetrics", "EventTimeWatermark", "RebalancePartitions", "Repartition", "RepartitionByExpression",
-    "SubqueryAlias", "UpdateEventTimeWatermarkColumn",
+    "CollectMetrics", "EventTimeWatermark", "LocalLimit", "RebalancePartitions", "Repartition",
+    "RepartitionByExpression", "SubqueryAlias", "UpdateEventTimeWatermarkColumn",
 )  # fmt: skip
 _LONGEST = 2_000
 _MOST_FIELDS = 100

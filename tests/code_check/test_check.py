@@ -15,7 +15,7 @@ from recorded.unpacked import VERSIONS, copied, unpacked
 from sampling import sampled
 
 import streamstate as ss
-from code_check.changes import BASES, CHANGES, total
+from code_check.changes import BASES, CHANGES, Inputs, total
 from code_check.started import Started, add_input, settings
 from streamstate.command_line import main
 from streamstate.errors import CheckpointError, EpochGoneError, InvalidArgumentError, UnknownQueryError
@@ -78,11 +78,11 @@ def test_a_rehearsal(started: Started, tmp_path: Path) -> None:
     differs = next(finding for finding in report.findings if finding.kind == "replay_differs")
     assert "In epoch 1, run again with this code, op0 differs" in differs.change
     assert {finding.kind for finding in report.findings} >= {"replay_shorter", "replay_differs"}
-    add_input(tmp_path / "input", 0)
-    one = Started(started.spark, tmp_path / "short")
-    one.run(BASES["aggregate"].build(type(inputs)(started.spark, tmp_path / "input")), tmp_path / "one", "update")
+    add_input(tmp_path, 0)
+    built = BASES["aggregate"].build(Inputs(started.spark, tmp_path))
+    started.run(built, tmp_path / "checkpoint", "update")
     with pytest.raises(EpochGoneError, match="has only epoch 0"):
-        ss.check(BASES["aggregate"].build(inputs), tmp_path / "one", replay=1)
+        ss.check(built, tmp_path / "checkpoint", replay=1)
 
 
 @pytest.mark.exhaustive
