@@ -31,7 +31,7 @@ PYTHON = {
 PROVED = "join, left_outer"
 
 
-@pytest.mark.parametrize("provider", sampled(PROVIDERS, 2))
+@pytest.mark.parametrize("provider", sampled(PROVIDERS, 1))
 def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provider: str) -> None:
     """The states at three epochs are equal, key by key, with every state store provider and format."""
     run, query = Run(spark, tmp_path), BUILT_IN[PROVED]
@@ -39,7 +39,7 @@ def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provide
     check_steps(spark, run, query, PROVIDERS[provider])
 
 
-@pytest.mark.parametrize("name", sampled([name for name in BUILT_IN if name != PROVED], 2))
+@pytest.mark.parametrize("name", sampled([name for name in BUILT_IN if name != PROVED], 1))
 def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Windows, deduplication, limits, joins, self-joins and several operators in one query can be stepped."""
     run, query = Run(spark, tmp_path), BUILT_IN[name]
@@ -47,7 +47,7 @@ def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) ->
     check_steps(spark, run, query, at=0, steps=2)
 
 
-@pytest.mark.parametrize("name", sampled(PYTHON, 2))
+@pytest.mark.parametrize("name", sampled(PYTHON, 1))
 def test_python_state_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Variables, timers and timeouts have the processing time of the original's epoch."""
     run, query = Run(spark, tmp_path), PYTHON[name]

@@ -51,7 +51,7 @@ def test_the_state_is_the_same_byte_for_byte(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(sorted({*QUERIES} - {*QUICK, "limit"}), 3))
+@pytest.mark.parametrize("name", sampled(sorted({*QUERIES} - {*QUICK, "limit"}), 1))
 def test_the_state_of_every_operator_and_type(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """The same for every operator, and for keys and values of every type; or a refusal that names the column."""
     try:

@@ -25,7 +25,7 @@ SETTINGS = {
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"
 
 
-@pytest.mark.parametrize("name", sampled(SETTINGS, 3))
+@pytest.mark.parametrize("name", sampled(SETTINGS, 1))
 def test_providers_and_formats(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each equals Spark's reader. The report advises changelog checkpointing if it is off."""
     run = checked(spark, WINDOWS["sliding window"], tmp_path, SETTINGS[name])
