@@ -40,7 +40,7 @@ def kinds(report: ss.CheckReport, *levels: str) -> list[str]:
 def cases() -> list[object]:
     """All changes: those of one query always, some of the others in the slow tests."""
     others = [name for name, change in CHANGES.items() if change.base != "aggregate"]
-    slow = {others[0], "join: column added", "dedup key added", "another time zone", "processor: value to list"}
+    slow = {others[0], "join: column added", "dedup key added", "another time zone"}
     marks = dict.fromkeys(others, (pytest.mark.exhaustive,)) | dict.fromkeys(slow, (pytest.mark.slow,))
     return [pytest.param(name, marks=marks.get(name, ())) for name in CHANGES]
 

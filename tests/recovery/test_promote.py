@@ -149,10 +149,10 @@ CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
     "HDFS": (WINDOWS["sliding window"], HDFS),
     "format 1": (OTHERS["two aggregations"], FORMAT_1),
     "deduplication": (OTHERS["dropDuplicatesWithinWatermark"], {}),
-    "session window": (WINDOWS["session window"], {}),
+    "transformWithState": (TRANSFORM["rows, event time and timers"], {}),
     "join": (JOINS["full_outer"], {}),
     "self-join": (JOINS["self"], {}),
-    "transformWithState": (TRANSFORM["rows, event time and timers"], {}),
+    "session window": (WINDOWS["session window"], {}),
 }
 
 
