@@ -10,13 +10,12 @@ from streamstate.errors import InvalidArgumentError, QueryError, first_line
 from streamstate.replay.stepping.query_sources import QuerySource, check_streaming, sources_of
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.spark.incremental import EpochClock, incremental, pinned_settings
+from streamstate.snapshots.spark.restarting import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BuildQuery = Callable[[], "DataFrame"]
-FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-"""The setting for the checkpoint format of state stores."""
 MODES = ("append", "update", "complete")
 
 
@@ -49,7 +48,7 @@ class PlannedQuery:
     @property
     def format_version(self) -> str:
         """The checkpoint format of its state stores."""
-        return self.spark.conf.get(FORMAT_VERSION, None) or "1"
+        return self.spark.conf.get(FORMAT, None) or "1"
 
     def sources(self) -> list[QuerySource]:
         """Its sources in the order in which Spark numbers them."""

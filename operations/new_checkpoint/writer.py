@@ -21,7 +21,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
-from streamstate.operations.new_checkpoint.planned_query import FORMAT_VERSION
 from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
@@ -33,6 +32,7 @@ from streamstate.snapshots.changelog.schema_files import family_schemas
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.filesystem import Files, local_path
+from streamstate.snapshots.spark.restarting import FORMAT
 from streamstate.snapshots.state_comparison import StateAt, differences_from
 from streamstate.snapshots.state_reader import StateReader
 
@@ -114,7 +114,7 @@ class NewCheckpoint:
         """
         self._check_tables(rows)
         rewriter = StateRewriter(self.spark, self._checkpoint, self.epoch)
-        rewriter.session.conf.set(FORMAT_VERSION, self.format_version)
+        rewriter.session.conf.set(FORMAT, self.format_version)
         writing = _Writing(self, rewriter, rows, RowEncoder.probed(rewriter.session))
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
