@@ -61,8 +61,9 @@ class RecordingPage:
         self.shown: list[tuple[float, int, bool]] = []
 
     def send(self, content: Mapping[str, Any]) -> None:
-        """Record the message."""
-        self.shown.append((time.monotonic(), content["at"], content["whole"]))
+        """Record a drawing."""
+        if content["kind"] == "show":
+            self.shown.append((time.monotonic(), content["at"], content["whole"]))
 
     def close(self) -> None:
         """There is no connection to close."""
@@ -70,6 +71,14 @@ class RecordingPage:
     def drawn(self) -> list[tuple[int, bool]]:
         """The recorded messages without their times."""
         return [(at, whole) for _, at, whole in self.shown]
+
+
+class GonePage(RecordingPage):
+    """A page whose server dropped it without a word."""
+
+    def send(self, content: Mapping[str, Any]) -> None:
+        """There is nobody any more."""
+        raise AttributeError(content["kind"])
 
 
 @pytest.fixture
@@ -104,3 +113,16 @@ def test_continuous_changes_still_get_complete_drawings() -> None:
     for at in range(2 * UNFINISHED + 2):
         assert live._draw_news(at, Place(at), [(page, 0)])
     assert [at for at, whole in page.drawn() if whole] == [UNFINISHED, 2 * UNFINISHED + 1]
+
+
+def test_a_page_that_is_gone_is_dropped_and_the_others_are_drawn(watched: tuple[Live[Place], RecordingPage]) -> None:
+    """Its error ends neither the thread nor the drawings of another page."""
+    live, page = watched
+    wait_until(lambda: len(page.shown) == 2, "both drawings")
+    live.left(page)
+    live.joined(GonePage())
+    live.joined(page)
+    live.received(page, {"do": "go", "value": 5})
+    wait_until(lambda: page.drawn()[-1:] == [(5, True)], "the selection after the lost page")
+    live.left(page)
+    assert not live.watched

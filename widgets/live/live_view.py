@@ -256,7 +256,10 @@ class Live(Generic[S]):
             return
         self._problem = problem
         for page, handled in pages:
-            page.send({"kind": "problem", "text": problem, "handled": handled})
+            try:
+                page.send({"kind": "problem", "text": problem, "handled": handled})
+            except Exception:  # noqa: BLE001 (the line is broken, as when a server drops a session while it is drawn)
+                self.left(page)
 
     def _rest(self) -> None:
         """Stop the thread, which may still be drawing, and drop what is kept, because nobody watches."""
