@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from streamstate.errors import UnknownEpochError, choices
 from streamstate.snapshots.canonical_rows import canonical_text, column_named, text_digest
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
-from streamstate.snapshots.state_reader import StateFrame, StateReader
+from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, POSITION
+from streamstate.snapshots.state_reader import StateFrame, StateReader, with_list_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -235,17 +235,6 @@ def _count(sides: Sequence[_Side]) -> None:
     ]
     for at, name, partition, *sums in reduce(lambda left, right: left.unionAll(right), frames).collect():
         sides[at].tables[name].counted[partition] = tuple(sums)
-
-
-def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    # Spark returns a key's elements in the list's order, all in one partition.
-    key = canonical_text(state.schema, keys)
-    position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
-    return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
 
 
 def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple[str, str]) -> TableDifference:

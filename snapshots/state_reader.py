@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamstate.errors import NoStateError
-from streamstate.snapshots.canonical_rows import column_named
+from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.operator_metadata import recorded_sources
 from streamstate.snapshots.changelog.state_schema import UnsupportedTable, table_formats
@@ -213,6 +213,12 @@ class StateReader:
         """The whole state at an epoch as Spark returns it, not fetched."""
         return self._load(source, epoch, {"batchId": str(epoch)})
 
+    def table(self, source: StateSource, epoch: int) -> DataFrame:
+        """The whole state at an epoch with the columns of the state table, not fetched."""
+        state = self.state(source, epoch)
+        frame = state.frame.drop(EPOCH, CHANGE, PARTITION)
+        return with_list_positions(frame, state.columns.spark_keys) if source.shape is Shape.LIST else frame
+
     def counters(self, epoch: int) -> list[StateSource]:
         """The counters that joins keep beside their rows: not state tables, but part of the state."""
         return join_counters(self.session(epoch), self.checkpoint, epoch)
@@ -260,6 +266,17 @@ class StateReader:
                     self._session.conf.set(key, value)
             self._pinned = pinned
         return self._session
+
+
+def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    # Spark returns a key's elements in the list's order, all in one partition.
+    key = canonical_text(state.schema, keys)
+    position = F.row_number().over(Window.partitionBy(key).orderBy(ORDER)) - F.lit(1)
+    return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
 
 
 def no_state(checkpoint: str) -> NoStateError:

@@ -34,10 +34,8 @@ from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import ForkContents
 from streamstate.snapshots.filesystem import LocalFiles, files_for, location, refuse_links_out
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION, Shape
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.spark.incremental import EpochClock
-from streamstate.snapshots.state_comparison import with_list_positions
 from streamstate.snapshots.state_reader import StateReader, no_state
 
 if TYPE_CHECKING:
@@ -263,9 +261,5 @@ def _old_state(old: Checkpoint, query: PlannedQuery, epoch: int) -> tuple[dict[s
     tables, frames = {}, {}
     for source in reader.sources(epoch):
         tables[source.table] = TargetTable.of(source, reader.frame(source, epoch))
-        state = reader.state(source, epoch)
-        frame = state.frame.drop(EPOCH, CHANGE, PARTITION)
-        if source.shape is Shape.LIST:
-            frame = with_list_positions(frame, state.columns.spark_keys)
-        frames[source.table] = frame
+        frames[source.table] = reader.table(source, epoch)
     return tables, frames

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from streamstate.errors import StateWriteError
-from streamstate.replay.forks.state_values import fitted
+from streamstate.replay.state_writing.state_values import fitted
 from streamstate.snapshots.canonical_rows import column_named
 from streamstate.snapshots.operators import POSITION
 from streamstate.state_inspect.inputs.inputs import kept_with, rows_of

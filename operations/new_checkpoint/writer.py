@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,14 +21,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
-from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
 from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.replay.forks.rewritten_state import with_state_ids
-from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
-from streamstate.snapshots.changelog.operator_metadata import recorded_stores
-from streamstate.snapshots.changelog.schema_files import family_schemas
+from streamstate.replay.state_writing.operator_stores import OperatorStores
+from streamstate.replay.state_writing.state_rewriter import RewritableOperator, StateRewriter
+from streamstate.replay.state_writing.store_rows import TableRows
+from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.filesystem import Files, local_path
@@ -115,11 +114,17 @@ class NewCheckpoint:
         self._check_tables(rows)
         rewriter = StateRewriter(self.spark, self._checkpoint, self.epoch)
         rewriter.session.conf.set(FORMAT, self.format_version)
-        writing = _Writing(self, rewriter, rows, RowEncoder.probed(rewriter.session))
+        stores = OperatorStores(
+            self._checkpoint,
+            self.epoch,
+            self._checkpoint.partitions(self.epoch) or 1,
+            lambda operator, group: self._table_rows(operator, group, rows),
+            RowEncoder.probed(rewriter.session),
+        )
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
         try:
-            ids = rewriter.run(self.folder, rewriter.operators(), writing.rewritten)
+            ids = rewriter.run(self.folder, rewriter.operators(), stores.rewritten)
         except (PySparkException, Py4JJavaError) as error:
             raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
         if ids:
@@ -137,6 +142,15 @@ class NewCheckpoint:
         reader = self._reader
         return {name: reader.frame(table.source, self.epoch).count() for name, table in self.tables.items()}
 
+    def _table_rows(
+        self, operator: RewritableOperator, group: StructType, rows: Mapping[str, DataFrame]
+    ) -> list[TableRows]:
+        return [
+            TableRows.of(table.source, table.schema, group, rows[name])
+            for name, table in self.tables.items()
+            if table.source.options["operatorId"] == str(operator.number)
+        ]
+
     def _check_tables(self, rows: Mapping[str, DataFrame]) -> None:
         for name in {*rows} - {*self.tables}:
             raise UnknownTableError.among("state table", name, self.tables)
@@ -145,44 +159,6 @@ class NewCheckpoint:
                 raise StateWriteError.lacks_table(name, rows)
             if {*rows[name].columns} != {*table.types}:
                 raise StateWriteError.other_columns(name, rows[name].columns, table.types)
-
-
-@dataclass
-class _Writing:
-    """Makes the rows of each store of a new checkpoint."""
-
-    new: NewCheckpoint
-    rewriter: StateRewriter
-    rows: Mapping[str, DataFrame]
-    encoder: RowEncoder
-
-    def rewritten(self, operator: RewritableOperator, store: str, stored: DataFrame) -> DataFrame:
-        """The rows of a store; those that it has, none, are ignored."""
-        group = stored.schema[PARTITION_KEY].dataType
-        assert isinstance(group, StructType)
-        tables = [
-            TableRows.of(table.source, table.schema, group, self.rows[name])
-            for name, table in self.new.tables.items()
-            if table.source.options["operatorId"] == str(operator.number)
-        ]
-        partitions = 1 if operator.single_partition else self._partitions
-        described = Store(store, self._families(operator, store), group, partitions)
-        return store_rows(described, tables, self.encoder)
-
-    @property
-    def _partitions(self) -> int:
-        count = Checkpoint(self.new.folder, self.new.spark).partitions(self.new.epoch)
-        assert count is not None
-        return count
-
-    def _families(self, operator: RewritableOperator, store: str) -> Sequence[str]:
-        checkpoint = Checkpoint(self.new.folder, self.new.spark)
-        for listed in recorded_stores(checkpoint, self.new.epoch):
-            if (listed.operator, listed.name) == (operator.number, store):
-                content = checkpoint.files.content(listed.schema_path)
-                if content is not None:
-                    return [*family_schemas(content, listed.schema_path)]
-        raise UnsupportedStateError(f"The state store {store} of operator {operator.number} has no schema.")
 
 
 @contextmanager

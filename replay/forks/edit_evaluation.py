@@ -1,4 +1,4 @@
-"""Evaluating edits: Spark reads the state, applies them to its rows, and returns the rows that they touched."""
+"""Evaluating edits: Spark reads a state table, and applies them to its rows."""
 
 from __future__ import annotations
 
@@ -7,83 +7,100 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType
 from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnsupportedStateError
 from streamstate.replay.forks.edits import Edit, ParsedEdit, SqlEdit
-from streamstate.replay.forks.state_values import (
+from streamstate.replay.state_writing.state_values import (
     StateField,
     fitted,
-    key_and_value,
     literal,
-    rebuilt_struct,
+    rebuilt,
     state_fields,
-    struct_type,
     to_state_type,
 )
 from streamstate.snapshots.canonical_rows import canonical_text, column_named
-from streamstate.snapshots.operators import KEY_PARTS, NO_KEY, VALUE_PARTS, Columns, StateSource, flatten
+from streamstate.snapshots.operators import (
+    KEY_PARTS,
+    NO_KEY,
+    ORDER,
+    POSITION,
+    VALUE_PARTS,
+    Columns,
+    Shape,
+    StateSource,
+    flatten,
+)
+from streamstate.snapshots.state_reader import with_list_positions
 
+JOIN = "symmetricHashJoin"
+"""Spark's name of a join's operator."""
 MAX_EDITS = 60
 """How many edits a table may have: each is a bit of a number, and a level of Spark's plan."""
 
 # Columns beside the table's own; the leading blank avoids clashes with a user's names.
-_KEY, _VALUE, _OLD = " key", " value", " old"
-_EXISTED, _DELETED, _EDITS, _FALLBACK = " existed", " deleted", " edits", " fallback"
+OLD, EXISTED, EDITS = " old", " existed", " edits"
+"""The row as text before the edits; whether the original has it; the sum of 2 to the power of the number of each edit
+that touched it."""
+_DELETED, _FALLBACK = " deleted", " fallback"
+LIVE = f"NOT `{_DELETED}`"
+"""Whether a row is part of the edited table, as SQL."""
 
 
-def apply_edits(source: StateSource, state: DataFrame, edits: Sequence[ParsedEdit]) -> DataFrame:
-    """Apply edits, in their order, to a state table as Spark's state reader returns it, and return the touched rows.
+ROW, KEY = " row as text", " key as text"
+"""A row, and its key, as text."""
 
-    Columns: ``key`` and ``value`` (Spark's structs), ``existed`` (the original has the row), ``deleted``, ``fallback``
-    (it was added in case its key does not exist yet), ``edits`` (the sum of 2 to the power of the number of each edit
-    that touched it), ``old`` and ``new`` (the row as text).
-    """
+
+def apply_edits(source: StateSource, state: DataFrame, edits: Sequence[ParsedEdit]) -> EditedRows:
+    """Apply edits, in their order, to a state table as Spark's state reader returns it."""
     if len(edits) > MAX_EDITS:
         raise InvalidArgumentError(
             f"{source.table} has {len(edits)} edits; at most {MAX_EDITS} are supported.\nCombine several into one"
             " statement: UPDATE with CASE and IN, INSERT with several rows of VALUES."
         )
-    table = _Table.of(source, state)
+    table = EditedRows.of(source, state)
     for number, edit in enumerate(edits):
         table = table.edited(edit, number)
-    return table.touched()
+    return table
 
 
 @dataclass(frozen=True)
-class _Table:
+class EditedRows:
     """A state table's rows with the edits so far."""
 
     source: StateSource
     frame: DataFrame
     columns: Columns
     kinds: Mapping[str, DataType]
+    parts: Mapping[str, DataType]
+    """The columns of Spark's state reader; those of the frame have a blank before their name."""
     fields: tuple[StateField, ...]
-    key: StructType
-    value: StructType
     changed: frozenset[str] = frozenset()
     """Columns that an edit gave new values."""
     added: bool = False
     """Whether rows were added."""
+    removed: bool = False
+    """Whether rows were deleted."""
 
     @classmethod
-    def of(cls, source: StateSource, state: DataFrame) -> _Table:
+    def of(cls, source: StateSource, state: DataFrame) -> EditedRows:
+        """The rows as Spark's state reader returns them."""
         columns = flatten(state.schema, source.shape)
-        names = [*columns.keys, *columns.values]
-        key, value = key_and_value(state)
-        flags = {_EXISTED: "true", _DELETED: "false", _FALLBACK: "false", _EDITS: "cast(0 AS bigint)"}
-        fixed = [key.alias(_KEY), value.alias(_VALUE), *(F.expr(text).alias(name) for name, text in flags.items())]
+        parts = {part: state.schema[part].dataType for part in (*KEY_PARTS, *VALUE_PARTS) if part in state.columns}
+        flags = {EXISTED: "true", _DELETED: "false", _FALLBACK: "false", EDITS: "cast(0 AS bigint)"}
+        fixed = [*(F.col(part).alias(f" {part}") for part in parts)]
+        fixed += [F.expr(text).alias(name) for name, text in flags.items()]
         flat = state.select(*fixed, *columns.select)
-        kinds = {name: flat.schema[name].dataType for name in names}
-        flat = flat.withColumn(_OLD, canonical_text(flat.schema, names))
-        fields = tuple(state_fields(state.schema, columns))
-        key_type, value_type = struct_type(flat.schema, _KEY), struct_type(flat.schema, _VALUE)
-        return cls(source, flat, columns, kinds, fields, key_type, value_type)
+        if source.shape is Shape.LIST:
+            flat = with_list_positions(flat.withColumn(ORDER, F.monotonically_increasing_id()), columns.spark_keys)
+        kinds = {name: flat.schema[name].dataType for name in columns.names}
+        flat = flat.withColumn(OLD, canonical_text(flat.schema, columns.names))
+        return cls(source, flat, columns, kinds, parts, tuple(state_fields(state.schema, columns)))
 
-    def edited(self, edit: ParsedEdit, number: int) -> _Table:
+    def edited(self, edit: ParsedEdit, number: int) -> EditedRows:
         """The table after one more edit."""
         if isinstance(edit, Edit):
             return self._by_key(edit, number)
@@ -94,7 +111,7 @@ class _Table:
             return self._without(where, number)
         return self._set({name: self._expression(edit, value) for name, value in edit.set}, where, number)
 
-    def _by_key(self, edit: Edit, number: int) -> _Table:
+    def _by_key(self, edit: Edit, number: int) -> EditedRows:
         for name in edit.key:
             if name not in self.columns.keys:
                 raise UnknownColumnError.among("key column", name, self.columns.keys, where=f"in {self.source.table}")
@@ -112,7 +129,7 @@ class _Table:
         values = {name: literal(value, self.kinds[name]) for name, value in edit.key.items()} | new
         return self._set(new, where, number).plus(self._rows_of([values], number, fallback=True))
 
-    def _set(self, new: Mapping[str, Column], where: Column | None, number: int) -> _Table:
+    def _set(self, new: Mapping[str, Column], where: Column | None, number: int) -> EditedRows:
         matches = self._matches(where)
         values = {
             (known := self._value(name)): fitted(value, known, self.kinds[known], self.frame)
@@ -123,17 +140,24 @@ class _Table:
             old = column_named(name)
             columns.append(F.when(matches, values[name]).otherwise(old).alias(name) if name in values else old)
         frame = self.frame.select(
-            _KEY, _VALUE, _EXISTED, _DELETED, _OLD, _FALLBACK, self._marked(matches, number), *columns
+            *(f" {part}" for part in self.parts),
+            EXISTED,
+            _DELETED,
+            OLD,
+            _FALLBACK,
+            self._marked(matches, number),
+            *columns,
         )
         return replace(self, frame=frame, changed=self.changed | {*values})
 
-    def _without(self, where: Column | None, number: int) -> _Table:
+    def _without(self, where: Column | None, number: int) -> EditedRows:
         matches = self._matches(where)
-        unchanged = [column_named(name) for name in self.frame.columns if name not in (_DELETED, _EDITS)]
+        unchanged = [column_named(name) for name in self.frame.columns if name not in (_DELETED, EDITS)]
         deleted = (F.col(_DELETED) | matches).alias(_DELETED)
-        return replace(self, frame=self.frame.select(*unchanged, deleted, self._marked(matches, number)))
+        frame = self.frame.select(*unchanged, deleted, self._marked(matches, number))
+        return replace(self, frame=frame, removed=True)
 
-    def _with_rows(self, edit: SqlEdit, number: int) -> _Table:
+    def _with_rows(self, edit: SqlEdit, number: int) -> EditedRows:
         names = [*self.columns.keys, *self.columns.values]
         given = [self._known(name, names) for name in edit.columns] or names
         if self.columns.keys == (NO_KEY,):
@@ -157,17 +181,17 @@ class _Table:
             F.struct(*(fitted(row[name], name, self.kinds[name], single).alias(name) for name in names)) for row in rows
         ]
         given = single.select(F.explode(F.array(*structs)).alias("row")).select("row.*")
-        absent = {_KEY: self.key, _VALUE: self.value, _OLD: "string"}
-        fixed = [F.lit(None).cast(kind).alias(name) for name, kind in absent.items()]  # type: ignore[arg-type]
+        absent: dict[str, DataType] = {**{f" {part}": kind for part, kind in self.parts.items()}, OLD: StringType()}
+        fixed = [F.lit(None).cast(kind).alias(name) for name, kind in absent.items()]
         flags = {
-            _EXISTED: "false",
+            EXISTED: "false",
             _DELETED: "false",
             _FALLBACK: "true" if fallback else "false",
-            _EDITS: f"cast({1 << number} AS bigint)",
+            EDITS: f"cast({1 << number} AS bigint)",
         }
         return given.select("*", *fixed, *(F.expr(text).alias(name) for name, text in flags.items()))
 
-    def plus(self, rows: DataFrame) -> _Table:
+    def plus(self, rows: DataFrame) -> EditedRows:
         """The table with more rows."""
         for field in self.fields:
             self._check_convertible(field)
@@ -178,7 +202,7 @@ class _Table:
         return present if where is None else present & F.coalesce(where, F.expr("false"))
 
     def _marked(self, matches: Column, number: int) -> Column:
-        return (F.col(_EDITS) + F.when(matches, F.lit(1 << number)).otherwise(F.lit(0))).alias(_EDITS)
+        return (F.col(EDITS) + F.when(matches, F.lit(1 << number)).otherwise(F.lit(0))).alias(EDITS)
 
     def _expression(self, edit: SqlEdit, node: Any) -> Column:
         """An expression of an edit over the table's columns."""
@@ -223,20 +247,51 @@ class _Table:
                 " stores it as another type, from which it cannot be restored.\nEdit other columns, or delete rows."
             )
 
-    def touched(self) -> DataFrame:
-        """The rows that an edit touched."""
-        names = [*self.columns.keys, *self.columns.values]
-        return self.frame.where(f"`{_EDITS}` > 0").select(
-            self._struct(_KEY, self.key).alias("key"),
-            self._struct(_VALUE, self.value).alias("value"),
-            *(F.col(name).alias(name.strip()) for name in (_EXISTED, _DELETED, _EDITS, _OLD, _FALLBACK)),
-            canonical_text(self.frame.schema, names).alias("new"),
-        )
+    def texted(self) -> DataFrame:
+        """All rows and those that were deleted, with their key and themselves as text."""
+        row, key = (canonical_text(self.frame.schema, names) for names in (self.columns.names, self.columns.keys))
+        rows = self.frame.withColumns({ROW: row, KEY: key})
+        if not self.added:
+            return rows
+        # A row that was added in case its key does not exist yet.
+        spare = rows.where(F.col(_FALLBACK) & F.expr(LIVE))
+        others = rows.where(~F.col(_FALLBACK))
+        taken = others.where(LIVE).join(F.broadcast(spare.select(KEY)), KEY, "left_semi").select(KEY)
+        new = spare.join(F.broadcast(taken), KEY, "left_anti").dropDuplicates([KEY])
+        return others.unionByName(new)
 
-    def _struct(self, column: str, kind: StructType) -> Column:
-        """A key or value struct: the original one, except for changed columns and added rows."""
-        parts = KEY_PARTS if column == _KEY else VALUE_PARTS
-        fields = [field for field in self.fields if field.part in parts]
+    def numbered(self, rows: DataFrame) -> EditedRows:
+        """The table with these rows only, and with numbers without gaps where the state numbers the rows of a key."""
+        number = self._number
+        if number is None or not (self.added or self.removed):
+            return replace(self, frame=rows)
+        key = canonical_text(rows.schema, [name for name in self.columns.keys if name != number])
+        at = F.row_number().over(Window.partitionBy(key).orderBy(column_named(number))) - F.lit(1)
+        renumbered = rows.withColumn(number, at.cast(self.kinds[number]))
+        return replace(self, frame=renumbered, changed=self.changed | {number})
+
+    @property
+    def _number(self) -> str | None:
+        """The key column that numbers the rows of a key from 0: in a list, and in a side of a join."""
+        if self.source.shape is Shape.LIST:
+            return POSITION
+        return self.columns.keys[-1] if self.source.operator == JOIN else None
+
+    @property
+    def state(self) -> DataFrame:
+        """The rows as Spark's state reader returns them; those of a list in a column for their order."""
+        order = [column_named(POSITION).alias(ORDER)] if self.source.shape is Shape.LIST else []
+        return self.frame.select(*(self._part(part, kind).alias(part) for part, kind in self.parts.items()), *order)
+
+    @property
+    def flat(self) -> DataFrame:
+        """The rows with the columns of the state table."""
+        return self.frame.select(*map(column_named, self.columns.names))
+
+    def _part(self, part: str, kind: DataType) -> Column:
+        """A column of the state reader: the original one, except for changed columns and added rows."""
+        fields = [field for field in self.fields if field.part == part]
+        whole = column_named(f" {part}")
         if not self.added and not self.changed & {field.name for field in fields}:
-            return column_named(column)
-        return rebuilt_struct(column_named(column), kind, fields, self.changed, column_named(_EXISTED))
+            return whole
+        return rebuilt(whole, kind, fields, self.changed, column_named(EXISTED))

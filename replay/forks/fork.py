@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError, ForkError
-from streamstate.replay.forks.edit_encoding import MAX_EDITED_ROWS
 from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
-from streamstate.replay.forks.state_rewriter import StateRewriter
+from streamstate.replay.state_writing.state_rewriter import StateRewriter
 from streamstate.snapshots.bindings import binding_in
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
@@ -49,7 +48,6 @@ from streamstate.snapshots.state_comparison import StateAt, state_differences
 if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable
 
-_SHOWN_DIFFERENCES = 10
 _UNFINISHED = "streamstate-fork.unfinished"
 _BEFORE_FIRST_EPOCH = -1
 
@@ -114,10 +112,9 @@ def fork(
             for RocksDB state stores. Operators that always work in a single partition (a limit, an aggregation without
             keys) stay as they are.
         edit: changes to the fork's state: SQL (``UPDATE``, ``DELETE``, ``INSERT … VALUES``) over the columns of a state
-            table, an :class:`Edit`, or a sequence of these, applied in order. At most 20,000 rows per table; times
-            without a zone are UTC. Supported for aggregations, windows, session windows, deduplication,
-            ``applyInPandasWithState``, and value and map variables without TTL, in RocksDB state stores. All other
-            rows are compared with the original's.
+            table, an :class:`Edit`, or a sequence of these, applied in order. Times without a zone are UTC. Spark's
+            executors evaluate and write them, and the fork is compared with what they make of the original, row by
+            row. Supported for all operators but a limit and joins in state format 4, in RocksDB state stores.
         shared: shared variables that the fork begins with, where the original has none: its next epoch is bound to
             their newest versions. Start it with the same variables: ``ss.start(…, shared=…)``.
         verify: how the fork is compared with the original before it is returned. ``"files"``: the same files, with the
@@ -241,6 +238,13 @@ class ForkBuilder:
 
     def build(self, at: int | None, verify: str) -> Fork:
         """Make the fork, or leave nothing behind."""
+        try:
+            return self._built(at, verify)
+        finally:
+            if self._rewritten is not None:
+                self._rewritten.release()
+
+    def _built(self, at: int | None, verify: str) -> Fork:
         began = time.monotonic()
         parent_id = self.original.query_id
         refuse_links_out(self.original.path)
@@ -352,13 +356,14 @@ class ForkBuilder:
 
     def _verify_rows(self, epoch: int) -> None:
         assert self.spark is not None
-        states = StateAt(self.original.path, epoch), StateAt(self.target, epoch)
-        limit = 2 * MAX_EDITED_ROWS if self.edit is not None else _SHOWN_DIFFERENCES
-        differences = state_differences(self.spark, *states, limit=limit)
-        as_intended = not differences if self._rewritten is None else self._rewritten.is_intended(differences)
-        if not as_intended:
+        fork = StateAt(self.target, epoch)
+        if self._rewritten is None:
+            differences = state_differences(self.spark, StateAt(self.original.path, epoch), fork)
+        else:
+            differences = self._rewritten.differences(fork)
+        if differences:
             names = ", ".join(difference.table for difference in differences)
-            raise self._differs(f"{names} differ" if names else "the edits are missing from it")
+            raise self._differs(f"{names} differ")
 
     def _differs(self, why: str) -> ForkError:
         return ForkError(

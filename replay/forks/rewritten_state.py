@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from streamstate.replay.forks.edit_encoding import EditedTable, encode_edits
+from streamstate.replay.forks.edited_tables import EditedTable, edited_tables
 from streamstate.replay.forks.edits import EditInput
-from streamstate.replay.forks.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
+from streamstate.replay.state_writing.operator_stores import OperatorStores
+from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
+from streamstate.replay.state_writing.store_rows import TableRows
+from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, as_json, split_text
 from streamstate.snapshots.checkpoint_files import ForkContents
 from streamstate.snapshots.filesystem import Files
-from streamstate.snapshots.state_comparison import TableDifference
+from streamstate.snapshots.operators import ORDER, StateSource
+from streamstate.snapshots.state_comparison import StateAt, TableDifference, differences_from, state_differences
+from streamstate.snapshots.state_reader import StateReader
 
 _OFFSETS = re.compile(r"offsets/\d+")
 
@@ -43,15 +49,21 @@ class RewrittenState:
         Operators without edits keep their files if the number of partitions stays the same, or if they always work in
         a single partition.
         """
-        edited = [] if edit is None else encode_edits(rewriter, edit, partitions)
+        every = rewriter.operators()
+        edited = [] if edit is None else edited_tables(rewriter, edit)
         repartitioned = partitions != rewriter.original.partitions(rewriter.epoch)
-        with_edits = {table.operator.number for table in edited}
+        with_edits = {table.operator for table in edited}
         operators = [
             operator
-            for operator in rewriter.operators()
+            for operator in every
             if operator.number in with_edits or (repartitioned and not operator.single_partition)
         ]
         return cls(rewriter, partitions, operators, edited)
+
+    def release(self) -> None:
+        """Let the executors drop the edited rows."""
+        for table in self.edited:
+            table.release()
 
     def phases(self, contents: ForkContents) -> tuple[ForkContents, ForkContents]:
         """What Spark needs to write the state, and what may only be added afterwards.
@@ -80,20 +92,44 @@ class RewrittenState:
         if self.operators:
             self._ids = self.rewriter.run(target, list(self.operators), self._rewrite)
 
-    def _rewrite(self, operator: RewritableOperator, _store: str, rows: DataFrame) -> DataFrame:
-        edited = [table for table in self.edited if table.operator.number == operator.number]
-        if edited:
-            return _with_edits(rows, edited, self.partitions)
+    def _rewrite(self, operator: RewritableOperator, store: str, rows: DataFrame) -> DataFrame:
+        if any(table.operator == operator.number for table in self.edited):
+            return self._stores.rewritten(operator, store, rows)
         return rows.coalesce(1) if operator.single_partition else rows.repartition(self.partitions, PARTITION_KEY)
 
-    def is_intended(self, differences: Sequence[TableDifference]) -> bool:
-        """Whether the fork differs from its original in exactly the edited rows."""
-        edited = {table.source.table: table for table in self.edited if table.removed or table.added}
-        return {found.table for found in differences} == {*edited} and all(
-            (Counter(found.of_one), Counter(found.of_other)) == (edited[found.table].removed, edited[found.table].added)
-            and (found.only_one, found.only_other) == (len(found.of_one), len(found.of_other))
-            for found in differences
-        )
+    @cached_property
+    def _stores(self) -> OperatorStores:
+        encoder = RowEncoder.probed(self.rewriter.session)
+        return OperatorStores(self.rewriter.original, self.rewriter.epoch, self.partitions, self._tables, encoder)
+
+    def _tables(self, operator: RewritableOperator, group: StructType) -> list[TableRows]:
+        """The rows of an operator's state tables with their edits."""
+        states = {table.source.table: table.state for table in self.edited}
+        return [
+            TableRows.of_state(source, group, states.get(source.table, self._stored(source)))
+            for source in self._reader.sources(self.rewriter.epoch)
+            if source.options["operatorId"] == str(operator.number)
+        ]
+
+    def _stored(self, source: StateSource) -> DataFrame:
+        """A table's rows as Spark's state reader returns them; those of a list have their order."""
+        return self._reader.frame(source, self.rewriter.epoch).withColumn(ORDER, F.monotonically_increasing_id())
+
+    def differences(self, fork: StateAt) -> list[TableDifference]:
+        """How the fork differs from its original, apart from the edits."""
+        spark, epoch = self.rewriter.spark, self.rewriter.epoch
+        if not self.edited:
+            return state_differences(spark, StateAt(self.rewriter.original.path, epoch), fork)
+        rows = {table.source.table: table.rows for table in self.edited}
+        meant = {
+            source.table: rows.get(source.table, self._reader.table(source, epoch))
+            for source in self._reader.sources(epoch)
+        }
+        return differences_from(spark, fork, meant)[0]
+
+    @cached_property
+    def _reader(self) -> StateReader:
+        return StateReader(self.rewriter.spark, self.rewriter.original)
 
     @property
     def edited_rows(self) -> int:
@@ -110,22 +146,6 @@ class RewrittenState:
         """The size of the state that was written."""
         folders = (f"{target}/state/{operator.number}" for operator in self.operators)
         return sum(files.size(path) for folder in folders for path in _state_below(files, folder))
-
-
-def _with_edits(rows: DataFrame, edited: Sequence[EditedTable], partitions: int) -> DataFrame:
-    """The rows of an operator's store with the edits of its tables, each row in its partition."""
-    schema = "column_family_name string, key_bytes binary, value_bytes binary, partition int"
-    ours = rows.sparkSession.createDataFrame([row for table in edited for row in table.encoded()], schema)
-    place = ["column_family_name", "key_bytes"]
-    columns = [PARTITION_KEY, "key_bytes", "value_bytes", "column_family_name"]
-    hashed = F.pmod(F.hash(PARTITION_KEY), F.lit(partitions)).alias("partition")
-    kept = rows.join(F.broadcast(ours.select(*place)), place, "left_anti").select(*columns, hashed)
-    partition_key = F.lit(None).cast(rows.schema[PARTITION_KEY].dataType)
-    new = ours.where("value_bytes IS NOT NULL").withColumn(PARTITION_KEY, partition_key)
-    together = kept.unionAll(new.select(*columns, "partition"))
-    if edited[0].operator.single_partition:
-        return together.select(*columns).coalesce(1)
-    return together.repartitionById(partitions, F.col("partition")).select(*columns)
 
 
 def _operator_of(path: str) -> str | None:

@@ -17,7 +17,7 @@ import streamstate as ss
 from new_checkpoint.restored import check_goes_on, gone_on, stored
 from streamstate.errors import EpochGoneError, NotACheckpointError, StateWriteError, UnsupportedStateError
 from streamstate.operations.new_checkpoint import writer
-from streamstate.replay.forks import state_rewriter
+from streamstate.replay.state_writing import state_rewriter
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructField, StructType
 
 from streamstate.errors import UnsupportedStateError
-from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
-from streamstate.replay.forks.state_rewriter import PARTITION_KEY
-from streamstate.replay.forks.state_values import struct_type, to_state_type
+from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY
+from streamstate.replay.state_writing.state_values import struct_type, to_state_type
+from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.canonical_rows import column_named
-from streamstate.snapshots.operators import KEY_PARTS, POSITION, VALUE_PARTS, Shape, StateSource, flatten
+from streamstate.snapshots.operators import KEY_PARTS, ORDER, POSITION, VALUE_PARTS, Shape, StateSource, flatten
 
 _FAMILY = "column_family_name"
 _GROUP, _KEY, _VALUE, _ORDER = "_group", "_key", "_value", "_order"
@@ -61,8 +61,18 @@ class TableRows:
             if part in schema.names
         ]
         order = column_named(POSITION) if source.shape is Shape.LIST else F.lit(0)
-        rows = table.select(*parts, order.cast("long").alias(_ORDER))
-        key = [f"key.`{field.name}`" for field in struct_type(schema, "key").fields[: len(group.fields)]]
+        return cls._grouped(source, group, table.select(*parts, order.cast("long").alias(_ORDER)))
+
+    @classmethod
+    def of_state(cls, source: StateSource, group: StructType, state: DataFrame) -> TableRows:
+        """Take the rows from a frame of Spark's state reader; that of a list also has a column for the order."""
+        parts = [part for part in (*KEY_PARTS, *VALUE_PARTS) if part in state.columns]
+        order = F.col(ORDER) if source.shape is Shape.LIST else F.lit(0)
+        return cls._grouped(source, group, state.select(*parts, order.cast("long").alias(_ORDER)))
+
+    @classmethod
+    def _grouped(cls, source: StateSource, group: StructType, rows: DataFrame) -> TableRows:
+        key = [f"key.`{field.name}`" for field in struct_type(rows.schema, "key").fields[: len(group.fields)]]
         return cls(source, rows.select("*", F.struct(*key).alias(_GROUP)))
 
     @property

@@ -85,20 +85,13 @@ class StateField:
 
 def state_fields(schema: StructType, columns: Columns) -> Iterator[StateField]:
     """The fields of the key and value structs, with their columns in the table."""
-    names = iter([*(name for name in columns.keys if name != NO_KEY), *columns.values])
+    names = iter([*(name for name in columns.spark_keys if name != NO_KEY), *columns.values])
     for part in (*KEY_PARTS, *VALUE_PARTS):
         if part not in schema.names:
             continue
-        for field in struct_type(schema, part).fields:
-            yield StateField(part, field.dataType, None if isinstance(field.dataType, NullType) else next(names))
-
-
-def key_and_value(state: DataFrame) -> tuple[Column, Column]:
-    """The key and value structs of a frame of Spark's state reader."""
-    parts = [part for part in KEY_PARTS if part in state.columns]
-    key = F.col(parts[0]) if len(parts) == 1 else F.struct(*parts)
-    (value,) = (F.col(part) for part in VALUE_PARTS if part in state.columns)
-    return key, value
+        whole = schema[part].dataType
+        for kind in [field.dataType for field in whole.fields] if isinstance(whole, StructType) else [whole]:
+            yield StateField(part, kind, None if isinstance(kind, NullType) else next(names))
 
 
 def struct_type(schema: StructType, name: str) -> StructType:
@@ -106,37 +99,33 @@ def struct_type(schema: StructType, name: str) -> StructType:
     kind = schema[name].dataType
     if not isinstance(kind, StructType):
         raise UnsupportedStateError(
-            f"The state's {name} is a {kind.simpleString()}, not a struct: it cannot be edited."
+            f"The state's {name} is a {kind.simpleString()}, not a struct: it cannot be written."
         )
     return kind
 
 
-def rebuilt_struct(
-    whole: Column, kind: StructType, fields: Sequence[StateField], changed: Collection[str], existed: Column
+def rebuilt(
+    whole: Column, kind: DataType, fields: Sequence[StateField], changed: Collection[str], existed: Column
 ) -> Column:
-    """A key or value struct from the table's columns; in a row that existed, only the changed columns are replaced.
+    """A column of the state reader from the table's columns; in a row that existed, only what changed is replaced.
 
-    The original struct is ``whole``, null in an added row; ``fields`` are those of all its parts, one after the other.
+    Args:
+        whole: the original column, null in an added row.
+        kind: its type.
+        fields: its fields; one, if it is not a struct.
+        changed: the columns of the table that have new values.
+        existed: whether the original has the row.
     """
-    if len({field.part for field in fields}) == 1:
-        return F.struct(*_members(whole, kind, fields, changed, existed))
-    parts = []
-    for part, inner in zip(kind.fields, by_position(whole, kind), strict=True):
-        own = [field for field in fields if field.part == part.name]
-        members = _members(inner, struct_type(kind, part.name), own, changed, existed)
-        parts.append(F.struct(*members).alias(part.name))
-    return F.struct(*parts)
+    if not isinstance(kind, StructType):
+        return _rebuilt_field(whole, fields[0], changed, existed)
+    members = zip(fields, kind.fields, by_position(whole, kind), strict=True)
+    return F.struct(
+        *(_rebuilt_field(before, field, changed, existed).alias(member.name) for field, member, before in members)
+    )
 
 
-def _members(
-    whole: Column, kind: StructType, fields: Sequence[StateField], changed: Collection[str], existed: Column
-) -> Iterator[Column]:
-    for field, member, before in zip(fields, kind.fields, by_position(whole, kind), strict=True):
-        column = F.lit(None) if field.name is None else column_named(field.name)
-        now = to_state_type(column, field.kind)
-        if now is None:
-            yield before.alias(member.name)
-        elif field.name in changed:
-            yield now.alias(member.name)
-        else:
-            yield F.when(existed, before).otherwise(now).alias(member.name)
+def _rebuilt_field(before: Column, field: StateField, changed: Collection[str], existed: Column) -> Column:
+    now = to_state_type(F.lit(None) if field.name is None else column_named(field.name), field.kind)
+    if now is None:
+        return before
+    return now if field.name in changed else F.when(existed, before).otherwise(now)
