@@ -33,6 +33,7 @@ from benchmarks.size import Size
 from benchmarks.soak import soak
 from benchmarks.spilling import spilling
 from benchmarks.storage import storage
+from benchmarks.writing_state import writing_state
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ _ALL = {
     "behind_a_change": _Benchmark(behind_a_change, Size(1_000_000, 50_000, 9)),
     "recording": _Benchmark(recording, Size(100_000, 50_000, 15)),
     "checking_changes": _Benchmark(checking_changes, Size(100_000, 100_000, 1)),
+    "writing_state": _Benchmark(writing_state, Size(1_000_000, 1, 1)),
     "sharing_variables": _Benchmark(sharing_variables, Size(100_000, 5_000, 25)),
     "hostile_viewer": _Benchmark(hostile_viewer, Size(100_000, 1_000, 20), needs_spark=False),
 }

@@ -158,26 +158,40 @@ def test_a_fork_can_be_edited_and_repartitioned_at_once(spark: SparkSession, tmp
 
 
 def test_variables_of_a_processor_can_be_edited(spark: SparkSession, tmp_path: Path) -> None:
-    """Value and map variables are edited. Other variables are unchanged; lists and timers cannot be edited."""
-    query = TRANSFORM["rows, event time and timers"]
+    """Values, maps, lists, timers and what has a TTL are edited; the next epoch goes on from there."""
+    query = TRANSFORM["rows, processing time, TTL and timers"]
     run, fork = Run(spark, tmp_path), tmp_path / "fork"
-    run.start(query, epochs=range(2))
+    run.start(query, epochs=range(3))
     edits = [
         "UPDATE op0_total SET n = 0, last = 'edited' WHERE k = 'k1'",
         "DELETE FROM op0_by_kind WHERE k = 'k1'",
         "INSERT INTO op0_by_kind (k, kind, even, n) VALUES ('k1', 'r9', true, 77)",
+        "DELETE FROM op0_seen WHERE k = 'k1' AND _position = 0",
+        "UPDATE op0_seen SET v = -v WHERE k = 'k1' AND _position = 1",
+        "INSERT INTO op0_seen (k, _position, v, tags) VALUES ('new', 0, 1, array('a')), ('new', 7, 2, array('b'))",
+        "UPDATE op0_kept SET ttlExpirationMs = ttlExpirationMs + 1 WHERE k = 'k2'",
+        "DELETE FROM op0_map_ttl WHERE k = 'k2'",
+        "DELETE FROM op0_timers WHERE k = 'k0'",
     ]
+    before = {table: [*spark_rows(spark, run.checkpoint, table, 1).elements()] for table in query.tables}
     ss.fork(run.checkpoint, fork, at=1, edit=edits, spark=spark)
     _, (total,) = changes(spark, run.checkpoint, fork, "op0_total", 1)
     assert total[:3] == ["k1", 0, "edited"]
     removed, added = changes(spark, run.checkpoint, fork, "op0_by_kind", 1)
     assert added == [["k1", "r9", True, 77]]
     assert {row[0] for row in removed} == {"k1"}
-    for table in ("op0_seen", "op0_timers"):
-        assert changes(spark, run.checkpoint, fork, table, 1) == ([], [])
-    for table in ("op0_seen", "op0_timers"):
-        with pytest.raises(UnsupportedStateError, match="Edits work on"):
-            ss.fork(run.checkpoint, tmp_path / "other", at=1, edit=f"DELETE FROM {table}", spark=spark)
+    seen = {table: [json.loads(row) for row in spark_rows(spark, fork, table, 1).elements()] for table in query.tables}
+    was = sorted(row for row in map(json.loads, before["op0_seen"]) if row[0] == "k1")
+    now = sorted(row for row in seen["op0_seen"] if row[0] == "k1")
+    assert now == [["k1", 0, -was[1][2], was[1][3]], *([key, at - 1, *rest] for key, at, *rest in was[2:])]
+    assert sorted(row for row in seen["op0_seen"] if row[0] == "new") == [["new", 0, 1, ["a"]], ["new", 1, 2, ["b"]]]
+    (kept,), (later,) = changes(spark, run.checkpoint, fork, "op0_kept", 1)
+    assert later == [*kept[:-1], kept[-1] + 1]
+    for table, key in (("op0_map_ttl", "k2"), ("op0_timers", "k0")):
+        removed, added = changes(spark, run.checkpoint, fork, table, 1)
+        assert removed == sorted(row for row in map(json.loads, before[table]) if row[0] == key) != []
+        assert not added
+    step(run, fork, query, 2, {})
 
 
 def test_edited_rows_of_operators_with_special_keys(spark: SparkSession, tmp_path: Path) -> None:
@@ -247,9 +261,46 @@ def test_an_incomplete_edit_is_rejected() -> None:
         Edit("op0", delete=True)
 
 
-def test_a_join_cannot_be_edited(spark: SparkSession, tmp_path: Path) -> None:
-    """Joins keep counts and positions of their rows in other state stores."""
+def test_sides_of_a_join_can_be_edited(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of a key are numbered without gaps and counted again, so that the next epoch joins what is left."""
+    query = JOINS["left_outer"]
+    run, fork = Run(spark, tmp_path), tmp_path / "fork"
+    run.start(query, epochs=range(3))
+    edit = "DELETE FROM op0_left WHERE k = 'k0' AND index = 0; UPDATE op0_right SET v2 = 0 WHERE k2 = 'k3'"
+    ss.fork(run.checkpoint, fork, at=1, edit=edit, spark=spark)
+    rows = {path: sorted(map(json.loads, spark_rows(spark, path, "op0_left", 1))) for path in (run.checkpoint, fork)}
+    was, now = ([row for row in rows[path] if row[0] == "k0"] for path in (run.checkpoint, fork))
+    assert [row[1] for row in now] == [*range(len(was) - 1)]
+    assert [row[2:] for row in now] == [row[2:] for row in was[1:]]
+    assert [row for row in rows[fork] if row[0] != "k0"] == [row for row in rows[run.checkpoint] if row[0] != "k0"]
+    step(run, fork, query, 2, {})
+    removed, added = changes(spark, run.checkpoint, fork, "op0_right", 2)
+    assert removed
+    assert {row[0] for row in (*removed, *added)} <= {"k0", "k3"}
+    assert {row[3] for row in added if row[0] == "k3"} == {0}
+
+
+def test_all_rows_of_a_large_state_can_be_edited(spark: SparkSession, tmp_path: Path) -> None:
+    """Their number has no limit: the rows stay with the executors."""
+    stream = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 30_000).option("numPartitions", 2).load()
+    )
+    counted = stream.groupBy("value").count().writeStream.format("noop").outputMode("update")
+    checkpoint, fork = tmp_path / "checkpoint", tmp_path / "fork"
+    counted.option("checkpointLocation", str(checkpoint)).trigger(once=True).start().awaitTermination()
+    report = ss.fork(checkpoint, fork, edit="UPDATE op0 SET count = value + 7", spark=spark)
+    assert report.edited_rows == 30_000
+    rows = {tuple(json.loads(row)) for row in spark_rows(spark, fork, "op0", 0)}
+    assert rows == {(at, at + 7) for at in range(30_000)}
+
+
+@pytest.mark.parametrize(
+    "query", [Query(lambda s: s.limit(5), ("op0",), "append"), JOINS["inner"]], ids=["limit", "join"]
+)
+def test_what_cannot_be_edited_is_refused(spark: SparkSession, tmp_path: Path, query: Query) -> None:
+    """Spark records no schema of a limit; joins in state format 4 also order their rows by time."""
     run = Run(spark, tmp_path)
-    run.start(JOINS["inner"], epochs=range(2))
-    with pytest.raises(UnsupportedStateError, match="also counts and orders"):
-        ss.fork(run.checkpoint, tmp_path / "fork", edit="DELETE FROM op0_left", spark=spark)
+    run.start(query, in_format(4), epochs=range(1))
+    with pytest.raises(UnsupportedStateError, match="cannot be edited"):
+        ss.fork(run.checkpoint, tmp_path / "fork", edit=f"DELETE FROM {query.tables[0]}", spark=spark)
+    assert not (tmp_path / "fork").exists()
