@@ -107,12 +107,11 @@ def _written(
     else:
         assert state is not None
         given = {new.only_table: state}
-    return new.write(
-        {
-            name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
-            for name, frame in given.items()
-        }
-    )
+    rows = {
+        name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
+        for name, frame in given.items()
+    }
+    return new.write(rows, begins=True)
 
 
 def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from streamstate.errors import StateWriteError
 from streamstate.replay.state_writing.state_values import fitted
+from streamstate.replay.state_writing.store_rows import TIME, TTL
 from streamstate.snapshots.canonical_rows import column_named
-from streamstate.snapshots.operators import POSITION
+from streamstate.snapshots.operators import POSITION, Shape
 from streamstate.state_inspect.inputs.inputs import kept_with, rows_of
 
 if TYPE_CHECKING:
@@ -50,4 +53,21 @@ def check_distinct(frame: DataFrame, table: TargetTable) -> None:
         raise StateWriteError(
             f"Several rows for {table.source.table} have the key {key}.\nA state table has one row per key: aggregate"
             " them, or leave out all but one."
+        )
+
+
+def check_not_past(frame: DataFrame, table: TargetTable) -> None:
+    """Refuse rows whose time to live is over, and timers in processing time that would expire at once."""
+    timed = table.source.shape is Shape.TIMERS and table.source.time_mode == "ProcessingTime"
+    column = TTL if TTL in table.types else TIME if timed else None
+    if column is None:
+        return
+    now = int(time.time() * 1000)
+    past, first = frame.where(F.col(column) <= now).agg(F.count("*"), F.min(column)).first() or (0, 0)
+    if past:
+        moment = datetime.fromtimestamp(first / 1000, UTC).isoformat(" ", "seconds")
+        raise StateWriteError(
+            f"{past:,} rows for {table.source.table} are in the past: their {column} is {moment} or later, and it is"
+            f" now {datetime.now(UTC).isoformat(' ', 'seconds')}.\nLeave them out, or give them a later time"
+            " (milliseconds since 1970)."
         )

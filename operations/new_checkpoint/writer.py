@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.user_rows import check_distinct
+from streamstate.operations.new_checkpoint.user_rows import check_distinct, check_not_past
 from streamstate.replay.forks.rewritten_state import with_state_ids
 from streamstate.replay.state_writing.operator_stores import OperatorStores
 from streamstate.replay.state_writing.state_rewriter import RewritableOperator, StateRewriter
@@ -98,11 +98,12 @@ class NewCheckpoint:
             )
         return next(iter(self.tables))
 
-    def write(self, rows: Mapping[str, DataFrame]) -> dict[str, int]:
+    def write(self, rows: Mapping[str, DataFrame], *, begins: bool = False) -> dict[str, int]:
         """Write the state, and compare what Spark reads of it with the rows.
 
         Args:
             rows: for each state table a frame with its columns.
+            begins: whether the state begins now, so that none of it may have expired.
 
         Returns:
             The number of rows of each table.
@@ -124,6 +125,9 @@ class NewCheckpoint:
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
         try:
+            if begins:
+                for name, table in self.tables.items():
+                    check_not_past(rows[name], table)
             ids = rewriter.run(self.folder, rewriter.operators(), stores.rewritten)
         except (PySparkException, Py4JJavaError) as error:
             raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
@@ -132,8 +136,8 @@ class NewCheckpoint:
             self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
         differences, counts = differences_from(self.spark, StateAt(self.folder, self.epoch), rows, limit=_SHOWN)
         if differences:
-            for table in differences:
-                check_distinct(rows[table.table], self.tables[table.table])
+            for found in differences:
+                check_distinct(rows[found.table], self.tables[found.table])
             raise StateWriteError.differs(differences)
         return counts
 

@@ -25,7 +25,8 @@ from streamstate.snapshots.operators import KEY_PARTS, ORDER, POSITION, VALUE_PA
 
 _FAMILY = "column_family_name"
 _GROUP, _KEY, _VALUE, _ORDER = "_group", "_key", "_value", "_order"
-_USER_KEY, _TIME, _TTL = "user_map_key", "expiration_timestamp_ms", "ttlExpirationMs"
+TIME, TTL = "expiration_timestamp_ms", "ttlExpirationMs"
+"""Spark's names of the time of a timer, and of the time at which a row of a variable with a TTL expires."""
 _OF_A_VARIABLE = re.compile(r"\$(rowCounter|count|min|ttl)_(.+)")
 _OF_A_SIDE = re.compile(r"(left|right)-(keyToNumValues|keyWithIndexToValue)")
 _TIMERS_BY_TIME = re.compile(r"\$\w+_timestampToKey")
@@ -90,7 +91,7 @@ class TableRows:
     @property
     def expires(self) -> Column:
         """When a row of a variable with a TTL expires."""
-        return self.value.getField(_TTL)
+        return self.value.getField(TTL)
 
     def rows(self, key: Column, value: Column) -> DataFrame:
         """A row for each of the table's."""
@@ -107,7 +108,7 @@ class TableRows:
     def has_ttl(self) -> bool:
         """Whether it is a variable with a TTL."""
         kind = self.frame.select(self.value.alias("value")).schema["value"].dataType
-        return _TTL in getattr(kind, "names", ())
+        return TTL in getattr(kind, "names", ())
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
     if "timers" in by_option:
         timers = by_option["timers"]
         by_time = _TIMERS_BY_TIME.fullmatch(own) is not None
-        return timers.rows(F.struct(_TIME, "key") if by_time else timers.key, _nothing())
+        return timers.rows(F.struct(TIME, "key") if by_time else timers.key, _nothing())
     raise UnsupportedStateError(
         f"The state store {store!r} has the column family {family!r}, whose content is not known."
     )

@@ -268,11 +268,12 @@ def test_sides_of_a_join_can_be_edited(spark: SparkSession, tmp_path: Path) -> N
     run.start(query, epochs=range(3))
     edit = "DELETE FROM op0_left WHERE k = 'k0' AND index = 0; UPDATE op0_right SET v2 = 0 WHERE k2 = 'k3'"
     ss.fork(run.checkpoint, fork, at=1, edit=edit, spark=spark)
-    rows = {path: sorted(map(json.loads, spark_rows(spark, path, "op0_left", 1))) for path in (run.checkpoint, fork)}
-    was, now = ([row for row in rows[path] if row[0] == "k0"] for path in (run.checkpoint, fork))
+    every = [[*map(json.loads, sorted(spark_rows(spark, path, "op0_left", 1)))] for path in (run.checkpoint, fork)]
+    was, now = ([row for row in rows if row[0] == "k0"] for rows in every)
     assert [row[1] for row in now] == [*range(len(was) - 1)]
     assert [row[2:] for row in now] == [row[2:] for row in was[1:]]
-    assert [row for row in rows[fork] if row[0] != "k0"] == [row for row in rows[run.checkpoint] if row[0] != "k0"]
+    others = [[row for row in rows if row[0] != "k0"] for rows in every]
+    assert others[0] == others[1]
     step(run, fork, query, 2, {})
     removed, added = changes(spark, run.checkpoint, fork, "op0_right", 2)
     assert removed

@@ -10,12 +10,16 @@ from operators.queries import JOINS, WINDOWS, aggregated
 from operators.running import Query, Run, rows, with_settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructType
 from sampling import sampled
 
 import streamstate as ss
 from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
+from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.user_rows import check_not_past
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.operators import Shape, StateSource
 from streamstate.snapshots.state_comparison import StateAt, state_differences
 
 COUNTED = aggregated("count(v) AS rows", "max(v) AS most")
@@ -102,3 +106,14 @@ def test_bad_input_writes_nothing(history: History) -> None:
         with pytest.raises(error, match=message):
             ss.bootstrap(lambda: history.build(COUNTED), history.folder / "made", **options)
     assert sorted(path.name for path in history.folder.iterdir()) == ["input"]
+
+
+def test_what_has_expired_is_refused(spark: SparkSession) -> None:
+    """Timers in processing time and rows of a variable with a TTL: they would be gone with the first epoch."""
+    kinds = {"k": StringType(), "value": LongType(), "ttlExpirationMs": LongType()}
+    source = StateSource("op0_kept", Shape.KEYED, {}, "transformWithStateInPandasExec", "ProcessingTime")
+    kept = TargetTable(source, StructType(), ("k",), kinds)
+    check_not_past(spark.sql("SELECT 'a' AS k, 1L AS value, 1L << 60 AS ttlExpirationMs"), kept)
+    past = spark.sql("SELECT * FROM VALUES ('a', 1L, 1000L), ('b', 2L, 1L << 60) AS rows (k, value, ttlExpirationMs)")
+    with pytest.raises(StateWriteError, match=r"1 rows for op0_kept .* ttlExpirationMs is 1970-01-01 00:00:01"):
+        check_not_past(past, kept)
