@@ -20,20 +20,21 @@ DOCS = ROOT / "docs"
 
 
 def built(factory: pytest.TempPathFactory) -> Path:
-    """The site, built from scratch and without warnings, as ``make docs`` does: once, whichever worker asks first."""
+    """The site, where and as ``make docs`` builds it, of which only what changed since is built again."""
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # the workers'
-    folder /= "docs"
-    with (folder.with_name("docs.lock")).open("w") as lock:
+    done = folder / "docs.done"
+    with (folder / "docs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _build(folder)
-    return folder / "site"
+        if not done.exists():
+            _build(ROOT / "build")
+            done.touch()
+    return ROOT / "build" / "site"
 
 
 def _build(folder: Path) -> None:
-    options = ["--builder", "html", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env"]
+    options = ["--builder", "html", "--quiet", "--fail-on-warning", "--keep-going"]
     process = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, "--doctree-dir", folder / "doctrees", DOCS, folder / "site"],
         cwd=ROOT,
@@ -43,7 +44,7 @@ def _build(folder: Path) -> None:
         check=False,
     )
     if process.returncode or process.stderr:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder / "doctrees", ignore_errors=True)  # so that the next build warns again
         raise AssertionError(process.stderr)
 
 

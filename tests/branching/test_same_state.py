@@ -66,7 +66,7 @@ def test_differences_of_every_operator(spark: SparkSession, tmp_path: Path, name
             assert (len(found.of_one), len(found.of_other)) == (len(set(found.of_one)), len(set(found.of_other)))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_providers_may_differ(spark: SparkSession, tmp_path: Path) -> None:
     """Each state is read with the settings of its query. States in RocksDB and HDFS stores can be equal."""
     runs = [Run(spark, tmp_path / name) for name in ("rocksdb", "hdfs")]

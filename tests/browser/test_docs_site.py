@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from docs_site import built
 from playwright.sync_api import Browser, Page, expect
+from sampling import sampled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -60,7 +61,7 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", sampled(PAGES, 4))
 def test_a_page_loads_nothing_from_other_hosts_and_logs_nothing(opened: OpenedSite, address: str) -> None:
     """All requests are for files of the site, and the console stays empty."""
     opened.go(address)
@@ -69,7 +70,7 @@ def test_a_page_loads_nothing_from_other_hosts_and_logs_nothing(opened: OpenedSi
     assert opened.messages == []
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", sampled(PAGES, 2))
 def test_a_page_fits_a_narrow_window(opened: OpenedSite, address: str) -> None:
     """At a phone's width no page scrolls sideways; wide elements scroll on their own."""
     opened.page.set_viewport_size({"width": 360, "height": 700})
@@ -77,7 +78,7 @@ def test_a_page_fits_a_narrow_window(opened: OpenedSite, address: str) -> None:
     assert opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", sampled(PAGES, 2))
 def test_a_page_can_be_read_with_a_keyboard_and_a_screen_reader(opened: OpenedSite, address: str) -> None:
     """The audit finds no serious violation in names, contrast, scrollable regions or heading order."""
     opened.go(address)

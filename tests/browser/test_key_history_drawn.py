@@ -146,7 +146,7 @@ def test_a_plot_shows_the_cause(delays: ss.History) -> None:
     assert listed.marked == (found.page.rows[0].epoch,)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_thousands_of_changes_are_few_rows(tmp_path: Path) -> None:
     """All changes are drawn, several per mark, and the plot says so; the table has pages."""
     columns = {"key": pa.string(), **{f"c{at}": pa.int64() for at in range(8)}}

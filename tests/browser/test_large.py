@@ -52,6 +52,7 @@ def test_a_million_keys_can_be_paged_sorted_and_filtered(lab: Lab, tmp_path: Pat
     expect(shown.history).to_contain_text(key)
 
 
+@pytest.mark.exhaustive
 def test_two_hundred_columns_are_shown_in_windows(lab: Lab, tmp_path: Path) -> None:
     """The key stays visible, the other columns move, and a column can be found by name."""
     made(tmp_path / "store", keys=2_000, changes=100, epochs=3, columns=200)
@@ -64,6 +65,7 @@ def test_two_hundred_columns_are_shown_in_windows(lab: Lab, tmp_path: Path) -> N
     expect(shown.grid.get_by_role("columnheader", name="key")).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_text_keeps_its_direction(lab: Lab, tmp_path: Path) -> None:
     """Right-to-left text and joined emoji are shown unchanged, and do not affect the text around them."""
     written = Written(tmp_path, "words", {"op0": ({"word": pa.string(), "n": pa.int64()}, 1)})

@@ -80,6 +80,7 @@ def test_a_live_view_shows_each_new_epoch(lab: Lab, growing: Written, tmp_path: 
     expect(shown.view.get_by_text("The state is empty at this epoch.")).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_a_query_without_epochs_shows_a_notice_until_the_first(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """The first captured epoch replaces the notice."""
     young = Written(tmp_path / "store", "young", growing.tables)
@@ -116,6 +117,7 @@ def test_a_running_cell_does_not_block_the_view(lab: Lab, growing: Written, tmp_
     lab.wait_idle()
 
 
+@pytest.mark.exhaustive
 def test_a_read_error_is_shown_until_it_is_fixed(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """The page shows the error, and continues once the store is readable again."""
     shown = open_and_run(lab, code(tmp_path / "store"))
@@ -146,6 +148,7 @@ def test_closing_leaves_the_static_table_and_nothing_else(lab: Lab, growing: Wri
     expect(static_table).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_running_the_cell_again_leaves_one_view(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """The replaced view ends its own thread and comm."""
     shown = open_and_run(lab, code(tmp_path / "store"), "")
@@ -168,6 +171,7 @@ def test_a_reloaded_page_is_live_again(lab: Lab, growing: Written, tmp_path: Pat
     shown.at(0)
 
 
+@pytest.mark.exhaustive
 def test_a_second_view_of_the_output_is_live_as_well(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """JupyterLab can show an output twice; both follow, and closing one does not affect the other."""
     first = Shown(lab.page.locator(".jp-Notebook .streamstate-live"))
@@ -187,6 +191,7 @@ def test_a_second_view_of_the_output_is_live_as_well(lab: Lab, growing: Written,
     first.at(1)
 
 
+@pytest.mark.exhaustive
 def test_after_a_restart_the_static_table_remains(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """After a kernel restart there are no controls without effect."""
     shown = open_and_run(lab, code(tmp_path / "store"))
