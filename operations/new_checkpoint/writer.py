@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
+from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.store_rows import Store, TableRows, store_rows
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.unsafe_row_bytes import RowEncoder
@@ -121,7 +122,7 @@ class NewCheckpoint:
         try:
             ids = rewriter.run(self.folder, rewriter.operators(), writing.rewritten)
         except (PySparkException, Py4JJavaError) as error:
-            raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
+            raise StateWriteError(f"The state cannot be written: {reason(error)}") from error
         if ids:
             self.files.write(commit, with_state_ids(text, ids), replace=True)
             self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
@@ -129,7 +130,9 @@ class NewCheckpoint:
         if differences:
             for table in differences:
                 check_distinct(rows[table.table], self.tables[table.table])
-            raise StateWriteError.differs(differences)
+            raise StateWriteError.differs(
+                described(difference, self.tables[difference.table].keys) for difference in differences
+            )
         return counts
 
     def count(self) -> dict[str, int]:
@@ -235,7 +238,7 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
                 files.remove(f"{folder}/{parent}/.{name}.crc")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What went wrong in a task: the message of what it raised."""
     text = str(error)
     found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
