@@ -28,8 +28,9 @@ R caption { caption-side: top; text-align: left; padding: 2px 0; color: inherit;
 R thead th { font-weight: 600; border-bottom: 1px solid #8888; }
 R th, R td { padding: 2px 10px; text-align: left; vertical-align: top; white-space: nowrap;
   border-bottom: 1px solid #8884; }
+R td.type, R td.how { white-space: normal; overflow-wrap: anywhere; min-width: 4em; max-width: 22em; }
 R tbody tr:nth-child(n) { background: none; }
-R td.number { text-align: right; }
+R .number { text-align: right; }
 R td.null, R .faint { opacity: 0.65; }
 R td.null { font-style: italic; }
 R .right { border-left: 1px solid #8888; }
@@ -120,11 +121,11 @@ def columns_html(titles: tuple[str, str], pairs: Sequence[ColumnPair]) -> str:
 
 def _pair_html(pair: ColumnPair) -> str:
     old, new = (
-        (cell(_named(column), css), cell(column.type, "faint")) if column else (cell("", css), cell(""))
+        (cell(_named(column), css), cell(column.type, "type faint")) if column else (cell("", css), cell(""))
         for column, css in ((pair.old, ""), (pair.new, "right"))
     )
     how = value_cell(f"{_MARKS[pair.change]} {pair.how}".strip()) if pair.how else ""
-    return "".join([*old, *new, cell(how, pair.change)])
+    return "".join([*old, *new, cell(how, f"how {pair.change}".strip())])
 
 
 def _named(column: SchemaColumn) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, overload
+
+from pandas.api.types import is_numeric_dtype
 
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
 from streamstate.operations.report_html import cell, columns_html, columns_text, element, head, report, table
@@ -68,7 +70,7 @@ def _counted(preview: Preview | None) -> str:
         return ""
     before = preview.rows_before
     rows = f"more than {FEW_ROWS:,} rows" if before is None else f"{before:,} row{'s' * (before != 1)}"
-    return rows if preview.rows_after is None else f"{rows} → {preview.rows_after:,}"
+    return rows if preview.rows_after is None else f"{rows} become {preview.rows_after:,}"
 
 
 def _notes(proposal: Proposal) -> list[str]:
@@ -123,34 +125,33 @@ def _html(proposal: Proposal) -> Iterator[str]:
 
 def _rows_html(proposal: Proposal, preview: Preview) -> str:
     """New rows beside the old rows that they come from; else the first of each."""
-    titles = _titles(proposal)
-    if preview.groups is None:
-        frames = zip(titles, (preview.before, preview.after), strict=True)
-        return "".join(_frame_html(f"rows of {title}", frame) for title, frame in frames if len(frame))
     old, new = row_tuples(preview.before), row_tuples(preview.after)
-    rows, starts = list[str](), [0]
-    for count in preview.shown:
-        starts.append(starts[-1] + count)
+    if preview.groups is None:
+        sides = zip(_titles(proposal), (preview.before, preview.after), (old, new), strict=True)
+        return "".join(
+            table(f"rows of {title}", _heads(frame), ("".join(_cells(row)) for row in rows))
+            for title, frame, rows in sides
+            if rows
+        )
+    lines, starts = list[str](), [0, *accumulate(preview.shown)]
     for row, count, (start, end) in zip(new, preview.groups, pairwise(starts), strict=True):
         hidden = count - (end - start)
-        cells = _cells(row, rows=end - start + bool(hidden))
-        for at in range(start, end):
-            rows.append("".join(_cells(old[at]) + cells * (at == start)))
-        if hidden:
-            rows.append(cell(f"… and {hidden:,} more", "faint", columns=len(old[0])))
-    heads = [*map(head, preview.before.columns), *_new_heads(preview.after)]
-    return table(f"rows of {titles[0]} | what they become in {titles[1]}", heads, rows)
+        merged = _cells(row, "right", rows=end - start + bool(hidden))
+        lines += ["".join(_cells(old[at]) + merged * (at == start)) for at in range(start, end)]
+        lines += [cell(f"… and {hidden:,} more", "faint", columns=len(old[0]))] * bool(hidden)
+    heads = [*_heads(preview.before), *_heads(preview.after, "right")]
+    return table("old rows, and the new rows that they become", heads, lines)
 
 
-def _new_heads(frame: pd.DataFrame) -> list[str]:
-    return [head(str(name), "right" * (at == 0)) for at, name in enumerate(frame.columns)]
+def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
+    """The heads of a frame's columns; ``first`` is the class of the first."""
+    kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
+    return [
+        head(str(name), f"{kind} {first * (not at)}".strip())
+        for at, (name, kind) in enumerate(zip(frame.columns, kinds, strict=True))
+    ]
 
 
-def _cells(row: Sequence[object], *, rows: int = 1) -> list[str]:
-    """The cells of a row; those of a new row, which spans its old rows, are set off."""
-    return [cell(value_cell(value), rows=rows) for value in row]
-
-
-def _frame_html(caption: str, frame: pd.DataFrame) -> str:
-    rows = ("".join(map(cell, map(value_cell, row))) for row in row_tuples(frame))
-    return table(caption, [head(str(name)) for name in frame.columns], rows)
+def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[str]:
+    """The cells of a row; ``first`` is the class of the first."""
+    return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]

@@ -42,7 +42,7 @@ class WrittenCheckpoint(os.PathLike[str]):
 
     def _repr_html_(self) -> str:
         title = f"{self.checkpoint}: the state of epoch {self.epoch}"
-        verdict = "Spark reads every row as it was meant" if self.compared else "the query itself made the state"
+        verdict = "Read back by Spark: no row differs" if self.compared else "Made by the query itself from its history"
         start = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
         return report(
             f"<p>{element('strong', 'New checkpoint')} {element('span', title)}</p>",
@@ -56,7 +56,7 @@ class WrittenCheckpoint(os.PathLike[str]):
         columns = {title: counts for title, counts in both.items() if counts}
         names = dict.fromkeys(name for counts in columns.values() for name in counts)
         rows = ("".join([cell(name), *(_number(counts, name) for counts in columns.values())]) for name in names)
-        return table("", map(head, ["state table", *columns]), rows)
+        return table("", [head("state table"), *(head(title, "number") for title in columns)], rows)
 
 
 def _number(counts: Mapping[str, int | None], table: str) -> str:
