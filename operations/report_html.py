@@ -28,7 +28,7 @@ R caption { caption-side: top; text-align: left; padding: 2px 0; color: inherit;
 R thead th { font-weight: 600; border-bottom: 1px solid #8888; }
 R th, R td { padding: 2px 10px; text-align: left; vertical-align: top; white-space: nowrap;
   border-bottom: 1px solid #8884; }
-R td.type, R td.how { white-space: normal; overflow-wrap: anywhere; min-width: 4em; max-width: 22em; }
+R td.type, R td.how { white-space: normal; overflow-wrap: anywhere; min-width: 4em; max-width: 24em; }
 R tbody tr:nth-child(n) { background: none; }
 R .number { text-align: right; }
 R td.null, R .faint { opacity: 0.65; }

@@ -113,7 +113,7 @@ def _html(proposal: Proposal) -> Iterator[str]:
     counted = _counted(proposal.preview)
     yield f"<h4>{element('code', proposal.table)} {element('span', counted, 'faint')}</h4>"
     if proposal.problem:
-        yield element("p", proposal.problem, "problem")
+        yield element("p", f"✗ {proposal.problem}", "problem")
     if proposal.columns:
         yield columns_html(_titles(proposal), proposal.columns)
     if proposal.sql:
