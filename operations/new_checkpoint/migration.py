@@ -86,8 +86,8 @@ class Migration:
         """
         chosen = {**mapping}
         for proposal in self.proposals(mapping):
-            if proposal.sql is None:
-                raise StateWriteError(proposal.problem)
+            if (why := proposal.problem) is not None or proposal.sql is None:
+                raise StateWriteError(why)
             chosen[proposal.table] = proposal.sql
         return {name: self.fitted(name, self.mapped(chosen[name])) for name in self.new.tables}
 
