@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap
-    from streamstate.operations.new_checkpoint.mapping import Proposal
-    from streamstate.operations.new_checkpoint.migrate import migrate, propose_mapping
+    from streamstate.operations.new_checkpoint.migrate import migrate
+    from streamstate.operations.new_checkpoint.proposal import Proposal
+    from streamstate.operations.new_checkpoint.propose_mapping import propose_mapping
+    from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion, promote
@@ -77,6 +79,7 @@ __all__ = [
     "History",
     "Promotion",
     "Proposal",
+    "ProposedMapping",
     "RecordedFrame",
     "Recorder",
     "Replay",
@@ -142,8 +145,10 @@ _HOMES = {
     **dict.fromkeys(["Promotion", "promote"], "streamstate.operations.promotion"),
     **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
     "bootstrap": "streamstate.operations.new_checkpoint.bootstrap",
-    "Proposal": "streamstate.operations.new_checkpoint.mapping",
-    **dict.fromkeys(["migrate", "propose_mapping"], "streamstate.operations.new_checkpoint.migrate"),
+    "Proposal": "streamstate.operations.new_checkpoint.proposal",
+    "ProposedMapping": "streamstate.operations.new_checkpoint.proposed_mapping",
+    "migrate": "streamstate.operations.new_checkpoint.migrate",
+    "propose_mapping": "streamstate.operations.new_checkpoint.propose_mapping",
     "restore": "streamstate.operations.new_checkpoint.restore",
     "WrittenCheckpoint": "streamstate.operations.new_checkpoint.written",
     "CaptureReport": "streamstate.snapshots.epoch_commit",

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.values import Cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.front import resource
 from streamstate.widgets.still import figure, table, td
-from streamstate.widgets.values import Cell
 
 KIND = "charts_and_words"
 """The JavaScript module that draws it."""

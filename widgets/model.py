@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamstate.errors import UnknownTableError
 from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.widgets.values import canonical
+from streamstate.state_inspect.values import canonical
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History

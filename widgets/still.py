@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from streamstate.widgets.front import resource
 
 if TYPE_CHECKING:
+    from streamstate.state_inspect.values import Cell
     from streamstate.widgets.chart import Chart
-    from streamstate.widgets.values import Cell
 
 MARKS = {"added": "+", "changed": "~", "removed": "−"}
 """The mark of a table row, by what happened to it."""

@@ -89,7 +89,7 @@ PAGES = {
     "state_goes_back_in": Page(
         "Changing code and keeping state",
         "Make a checkpoint from rows: of the state before a change, of a table, or of a store.",
-        ("migrate", "propose_mapping", "Proposal", "bootstrap", "restore", "WrittenCheckpoint"),
+        ("migrate", "propose_mapping", "ProposedMapping", "Proposal", "bootstrap", "restore", "WrittenCheckpoint"),
     ),
     "variables": Page(
         "Shared variables",

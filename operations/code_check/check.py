@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from streamstate.operations.code_check.settings_changes import (
 )
 from streamstate.operations.code_check.source_changes import source_findings
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
+from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.layout import Layout
@@ -105,7 +106,8 @@ def check(
     report("done", 1.0)
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
     seconds = time.monotonic() - began
-    return CheckReport(opened.path, committed[-1], tuple(ordered), tuple(rehearsal.replayed), seconds)
+    replayed = tuple(rehearsal.replayed)
+    return CheckReport(opened.path, committed[-1], tuple(ordered), replayed, seconds, checking.columns)
 
 
 def _recorded(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
@@ -122,7 +124,7 @@ def _recorded(store: Store | str | Path | None, query_id: str, epoch: int) -> Qu
     return Plans(layout, name).at(epoch)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Checking:
     """One check, after its arguments."""
 
@@ -131,6 +133,8 @@ class _Checking:
     epoch: int
     mode: str
     recorded: QueryPlan | None
+    columns: Mapping[str, tuple[ColumnPair, ...]] = field(default_factory=dict)
+    """Once :meth:`findings` ran: the columns of the states that differ."""
 
     def findings(self, frame: DataFrame) -> Iterator[Finding]:
         """All findings but those of a rehearsal."""
@@ -145,6 +149,7 @@ class _Checking:
             yield _unsupported(refusals, self.mode)
             return
         verdict = spark_verdict(self.spark, frame, self.checkpoint, self.epoch, self.mode)
+        self.columns = verdict.columns
         if (refused := refusal(verdict)) is not None:
             yield refused
             return

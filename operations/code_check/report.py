@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, field
 from typing import Literal
+
+from streamstate.operations.report_html import ColumnPair, columns_html, element, report
 
 Level = Literal["refused", "changed", "note"]
 
@@ -98,6 +99,8 @@ class CheckReport:
     """The epochs that were rehearsed."""
     seconds: float = 0.0
     """How long the check took."""
+    columns: Mapping[str, tuple[ColumnPair, ...]] = field(default_factory=dict, hash=False, repr=False)
+    """For each state whose columns differ, those of the checkpoint and those of the code, side by side."""
 
     @property
     def ok(self) -> bool:
@@ -113,7 +116,12 @@ class CheckReport:
 
     def _repr_html_(self) -> str:
         items = "".join(_item(finding) for finding in self.findings)
-        return f"<p>{escape(self._headline)}</p>" + (f"<ul>{items}</ul>" if items else "")
+        title = f"<p>{element('strong', 'Check')}: {element('span', self._headline)}</p>"
+        return report(title, f"<ul>{items}</ul>" if items else "", *self._schemas())
+
+    def _schemas(self) -> Iterator[str]:
+        for state, pairs in self.columns.items():
+            yield f"<h4>{element('code', state)}</h4>{columns_html(('checkpoint', 'this code'), pairs)}"
 
     @property
     def _headline(self) -> str:
@@ -134,5 +142,5 @@ class CheckReport:
 
 def _item(finding: Finding) -> str:
     title = f"{_MARKS[finding.level]} {finding.level} ({finding.kind})"
-    texts = "".join(f"<br>{escape(text)}" for text in (finding.effect, finding.advice))
-    return f"<li><strong>{escape(title)}</strong>: {escape(finding.change)}{texts}</li>"
+    texts = "".join(element("p", text) for text in (finding.effect, finding.advice))
+    return f"<li>{element('strong', title)}: {element('span', finding.change)}{texts}</li>"

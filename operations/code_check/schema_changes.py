@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
+from streamstate.operations.report_html import ColumnPair, SchemaColumn
 from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.operator_metadata import recorded_stores
 from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, family_schemas
 from streamstate.snapshots.checkpoint import Checkpoint
 
 Part = Literal["key", "value"]
-Fields = Sequence[tuple[str, Any, bool]]
+Field = tuple[str, Any, bool]
+Fields = Sequence[Field]
 """The name, the type and the nullability of each column."""
 Place = tuple[int, str, str]
 """An operator's number, a store and a column family."""
@@ -69,16 +72,56 @@ class SchemaChange:
 
     @property
     def table(self) -> str:
-        """The state, as text: ``op0``, ``op0 left-keyWithIndexToValue``, ``op0 total``."""
-        operator, store, family = self.place
-        names = [name for name in (store, family) if name not in (DEFAULT_FAMILY, "")]
-        return " ".join([f"op{operator}", *names])
+        """The state, as text."""
+        return _state(self.place)
 
     def __str__(self) -> str:
         show_types = self.kind not in ("order", "names")
         show_nulls = self.kind == "nullability"
         texts = [_shown(fields, types=show_types, nulls=show_nulls) for fields in (self.before, self.after)]
         return f"the {self.part} of {self.table} has {texts[0]}; with this code: {texts[1]}"
+
+
+def _state(place: Place) -> str:
+    """A state as text: ``op0``, ``op0 left-keyWithIndexToValue``, ``op0 total``."""
+    operator, store, family = place
+    names = [name for name in (store, family) if name not in (DEFAULT_FAMILY, "")]
+    return " ".join([f"op{operator}", *names])
+
+
+def compared_columns(before: StateSchemas, after: StateSchemas) -> dict[str, tuple[ColumnPair, ...]]:
+    """For each state whose columns differ, all of them side by side, by their place, which is how Spark finds them."""
+    places = dict.fromkeys(change.place for change in schema_changes(before, after))
+    return {
+        _state(place): tuple(
+            _beside(part, old, new)
+            for part in ("key", "value")
+            for old, new in zip_longest(before.columns[place][part], after.columns[place][part])
+        )
+        for place in places
+    }
+
+
+def _beside(part: Part, old: Field | None, new: Field | None) -> ColumnPair:
+    if old is None or new is None:
+        how = "only in this code" if old is None else "only in the checkpoint"
+        return ColumnPair(_column(part, old), _column(part, new), how)
+    words = ["another name"] * (old[0] != new[0])
+    words += ["another type"] * (_plain(old[1]) != _plain(new[1]))
+    words += ["may be null now" if new[2] else "is never null now"] * (old[2] != new[2])
+    return ColumnPair(_column(part, old), _column(part, new), ", ".join(words))
+
+
+def _column(part: Part, field: Field | None) -> SchemaColumn | None:
+    return None if field is None else SchemaColumn(field[0], _type_text(field[1]), part == "key")
+
+
+def _type_text(kind: Any) -> str:
+    """A type of Spark's JSON as in SQL."""
+    from pyspark.sql.types import StructType
+
+    field = {"name": "column", "type": kind, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"type": "struct", "fields": [field]})[0].dataType.simpleString()
 
 
 def schema_changes(before: StateSchemas, after: StateSchemas) -> Iterator[SchemaChange]:

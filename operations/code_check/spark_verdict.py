@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.operations.code_check.empty_batches import with_empty_batches
 from streamstate.operations.code_check.report import Finding
-from streamstate.operations.code_check.schema_changes import SchemaChange, StateSchemas, schema_changes, schemas_or_none
+from streamstate.operations.code_check.schema_changes import (
+    SchemaChange,
+    StateSchemas,
+    compared_columns,
+    schema_changes,
+    schemas_or_none,
+)
+from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import described
@@ -55,6 +62,13 @@ class SparkVerdict:
         if self.before is None or self.after is None:
             return []
         return list(schema_changes(self.before, self.after))
+
+    @property
+    def columns(self) -> dict[str, tuple[ColumnPair, ...]]:
+        """The columns of the states that differ, side by side."""
+        if self.before is None or self.after is None:
+            return {}
+        return compared_columns(self.before, self.after)
 
 
 def spark_verdict(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint, epoch: int, mode: str) -> SparkVerdict:
@@ -145,7 +159,7 @@ def refusal(verdict: SparkVerdict) -> Finding | None:
         )
     change = sentences(changes) if changes else says
     effect = "Spark does not start." if change == says else f"Spark does not start. {says}"
-    advice = _RESTORE if kind == "refused_by_spark" else f"{_MIGRATE[0].upper()}{_MIGRATE[1:]}"
+    advice = _RESTORE if kind == "refused_by_spark" else _MIGRATE
     return Finding(kind, change, effect, advice)
 
 

@@ -87,7 +87,7 @@ def bootstrap(
         report("running an epoch of a copy", 0.7)
         try_an_epoch(query, folder, files)
         report("done", 1.0)
-    return WrittenCheckpoint(target, 0, rows, time.monotonic() - began)
+    return WrittenCheckpoint(target, 0, rows, time.monotonic() - began, compared=not batch)
 
 
 def _written(

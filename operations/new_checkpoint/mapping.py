@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamstate.errors import StateWriteError, choices
-from streamstate.snapshots.operators import Shape
+from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
+from streamstate.operations.new_checkpoint.proposal import Proposal
+from streamstate.snapshots.operators import NO_KEY, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -23,23 +25,25 @@ _NEW = {"sum": "NULL", "max": "NULL", "min": "NULL", "count": "0"}
 _NUMBERED = re.compile(r"(.+)_\d+")
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The mapping of one state table."""
-
-    table: str
-    sql: str
-    notes: tuple[str, ...] = ()
-    """What it does that is not a plain copy, in sentences."""
-
-
 def propose(new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> list[Proposal]:
-    """A mapping for each of the new state tables.
+    """A mapping for each of the new state tables. Where it is not obvious, ``problem`` says why."""
+    return [_or_problem(name, new, old) for name in new]
 
-    Raises:
-        StateWriteError: it is not obvious; the message says why, and which columns there are.
-    """
-    return [_proposal(table, _old_table(name, new, old)) for name, table in new.items()]
+
+def _or_problem(name: str, new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> Proposal:
+    table, source = new[name], None
+    try:
+        source = _old_table(name, new, old)
+        proposal = _proposal(table, source)
+    except StateWriteError as error:
+        proposal = Proposal(name, None, problem=str(error))
+    return proposal if source is None else beside(proposal, table, source)
+
+
+def beside(proposal: Proposal, new: TargetTable, old: TargetTable) -> Proposal:
+    """A proposal with the columns of both tables."""
+    pairs = column_pairs(new, old, origins(proposal.sql, old))
+    return replace(proposal, old=old.source.table, columns=tuple(pairs))
 
 
 def _old_table(name: str, new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> TargetTable:
@@ -86,14 +90,14 @@ def _keys(new: TargetTable, old: TargetTable) -> tuple[dict[str, str], list[str]
     missing, left = [name for name in new.keys if name not in keys], [name for name in old.keys if name not in keys]
     if len(missing) == len(left) == 1 and new.types[missing[0]] == old.types[left[0]]:
         keys[missing[0]] = left.pop()
-    elif missing and missing != ["_key"]:
+    elif missing and missing != [NO_KEY]:
         raise _not_obvious(new, old, f"nothing says what its key column {choices(missing)} was")
     return {name: keys[name] for name in new.keys if name in keys}, left
 
 
 def _copies(keys: Mapping[str, str], new: TargetTable, old: TargetTable, notes: list[str]) -> list[str]:
-    if [*new.keys] == ["_key"]:
-        return ["0 AS _key"]
+    if [*new.keys] == [NO_KEY] and not keys:
+        return [f"0 AS {NO_KEY}"]
     return [_copied(name, keys[name], new, old, notes) for name in new.keys]
 
 

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
+from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import check_distinct, check_not_past
 from streamstate.replay.forks.rewritten_state import with_state_ids
@@ -130,7 +131,7 @@ class NewCheckpoint:
                     check_not_past(rows[name], table)
             ids = rewriter.run(self.folder, rewriter.operators(), stores.rewritten)
         except (PySparkException, Py4JJavaError) as error:
-            raise StateWriteError(f"The state cannot be written: {_reason(error)}") from error
+            raise StateWriteError(f"The state cannot be written: {reason(error)}") from error
         if ids:
             self.files.write(commit, with_state_ids(text, ids), replace=True)
             self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
@@ -138,7 +139,9 @@ class NewCheckpoint:
         if differences:
             for found in differences:
                 check_distinct(rows[found.table], self.tables[found.table])
-            raise StateWriteError.differs(differences)
+            raise StateWriteError.differs(
+                described(difference, self.tables[difference.table].keys) for difference in differences
+            )
         return counts
 
     def count(self) -> dict[str, int]:
@@ -215,7 +218,7 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
                 files.remove(f"{folder}/{parent}/.{name}.crc")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What went wrong in a task: the message of what it raised."""
     text = str(error)
     found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)

@@ -6,6 +6,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from streamstate.operations.new_checkpoint.proposal import FEW_ROWS
+from streamstate.operations.report_html import cell, element, head, report, table
+from streamstate.state_inspect.values import Cell
+
 
 @dataclass(frozen=True)
 class WrittenCheckpoint(os.PathLike[str]):
@@ -16,12 +20,18 @@ class WrittenCheckpoint(os.PathLike[str]):
         epoch: the epoch whose state it has; its query runs the one after it next.
         rows: the number of rows of each state table.
         seconds: how long it took, reading back included.
+        rows_before: after :func:`migrate`, the number of rows of each old state table; None if more than 10,000, which
+            are not counted.
+        compared: whether every row that Spark reads was compared with the row that was meant; False if the query itself
+            made the state from history.
     """
 
     checkpoint: str
     epoch: int
     rows: Mapping[str, int] = field(hash=False)
     seconds: float = field(compare=False)
+    rows_before: Mapping[str, int | None] = field(default_factory=dict, compare=False)
+    compared: bool = True
 
     def __fspath__(self) -> str:
         return self.checkpoint
@@ -29,3 +39,28 @@ class WrittenCheckpoint(os.PathLike[str]):
     def __repr__(self) -> str:
         rows = ", ".join(f"{table}: {count:,} rows" for table, count in self.rows.items())
         return f"{self.checkpoint}: epoch {self.epoch} ({rows}), made and read back in {self.seconds:.1f} s"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.checkpoint}: the state of epoch {self.epoch}"
+        verdict = "Read back by Spark: no row differs" if self.compared else "Made by the query itself from its history"
+        start = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
+        return report(
+            f"<p>{element('strong', 'New checkpoint')} {element('span', title)}</p>",
+            self._tables(),
+            element("p", f"✓ {verdict}; {self.seconds:.1f} s in all."),
+            f"<p>Next: {element('code', start)}</p>",
+        )
+
+    def _tables(self) -> str:
+        both = {"rows before": self.rows_before, "rows": self.rows}
+        columns = {title: counts for title, counts in both.items() if counts}
+        names = dict.fromkeys(name for counts in columns.values() for name in counts)
+        rows = ("".join([cell(name), *(_number(counts, name) for counts in columns.values())]) for name in names)
+        return table("", [head("state table"), *(head(title, "number") for title in columns)], rows)
+
+
+def _number(counts: Mapping[str, int | None], table: str) -> str:
+    if table not in counts:
+        return cell("")
+    count = counts[table]
+    return cell(Cell(f"> {FEW_ROWS:,}" if count is None else f"{count:,}", "number"))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import Locator, expect
 
-from streamstate.widgets.values import cell, row_tuples
+from streamstate.state_inspect.values import cell, row_tuples
 
 
 class Shown:

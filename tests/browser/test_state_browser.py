@@ -13,7 +13,7 @@ from browser.conftest import Show
 from browser.lab import Lab, wait_until
 from browser.shown import Shown
 from browser.stores import HOSTILE
-from streamstate.widgets.values import cell
+from streamstate.state_inspect.values import cell
 
 pytestmark = pytest.mark.browser
 

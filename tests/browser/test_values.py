@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from streamstate.state_inspect.values import CELL, WHOLE, canonical, cell, row_tuples
 from streamstate.widgets.browser.rows import LIMIT, whole_value
-from streamstate.widgets.values import CELL, WHOLE, canonical, cell, row_tuples
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from code_check.started import Started, add_input, settings
 from streamstate.command_line import main
 from streamstate.errors import CheckpointError, EpochGoneError, InvalidArgumentError, UnknownQueryError
 from streamstate.operations.code_check import KINDS, Finding
+from streamstate.operations.code_check.schema_changes import StateSchemas, compared_columns
 from streamstate.operations.code_check.source_changes import _lost_topics
 from streamstate.replay.stepping.query_sources import QuerySource
 
@@ -49,6 +50,25 @@ def test_the_report_and_the_checkpoint(started: Started) -> None:
     html = ss.CheckReport("<i>", 1, (Finding("condition", "<b>", "<b>", "<b>"),))._repr_html_()
     assert "<b>" not in html
     assert "<i>" not in html
+
+
+def test_columns_that_differ_are_side_by_side() -> None:
+    """All columns of the state, in their order; a state that is the same is left out."""
+    place, same = (0, "default", "default"), (1, "default", "default")
+    key = [("k", "string", True), ("w", {"type": "struct", "fields": []}, True)]
+    before = StateSchemas({}, {at: {"key": key, "value": [("max", "long", True)]} for at in (place, same)}, {})
+    value = [("min", "integer", False), ("<b>", "long", True)]
+    after = StateSchemas({}, {**before.columns, place: {"key": key, "value": value}}, {})
+    columns = compared_columns(before, after)
+    assert [pair.how for pair in columns["op0"]] == [
+        *("", ""),
+        "another name, another type, is never null now",
+        "only in this code",
+    ]
+    html = ss.CheckReport("checkpoint", 1, (), columns=columns)._repr_html_()
+    assert '<td>max</td><td class="type faint">bigint</td><td class="right">min</td>' in html
+    assert "<b>" not in html
+    assert list(columns) == ["op0"]
 
 
 def test_what_cannot_be_checked(started: Started, tmp_path: Path) -> None:

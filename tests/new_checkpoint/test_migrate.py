@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,11 +175,45 @@ def counted(spark: SparkSession, tmp_path: Path) -> Migrating:
 
 
 def test_an_obvious_mapping_is_proposed(counted: Migrating) -> None:
-    """With what it does, in sentences; nothing is written."""
-    (proposal,) = ss.propose_mapping(counted.run.checkpoint, counted.build)
+    """With what it does, in sentences, and new rows beside the old rows they come from; nothing is written."""
+    proposed = ss.propose_mapping(counted.run.checkpoint, counted.build, rows=2)
+    (proposal,) = proposed
     assert (proposal.table, proposal.sql) == ("op0", CHANGES["a key rolled up"].sql)
     assert proposal.notes == ("The rows that differ only in odd become one.",)
+    preview = proposal.preview
+    assert preview is not None
+    assert (preview.rows_before, preview.rows_after) == (15, 8)
+    assert preview.before["k"].tolist() == ["k0", "k0", "k1", "k1"]
+    assert (preview.groups, preview.after["k"].tolist()) == ((2, 2), ["k0", "k1"])
+    assert preview.after["sum"].tolist() == preview.before.groupby("k")["sum"].sum().tolist()
+    for text in (
+        "op0: 15 rows become 8",
+        "\u00b1 merged: sum(sum)",
+        "odd bigint (key)                    \u2212 dropped",
+    ):
+        assert text in repr(proposed)
+    assert '<td class="right" rowspan="2">k0</td>' in proposed._repr_html_()
     assert not (counted.run.folder / "migrated").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_proposal_can_be_looked_at(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """The preview of the whole state has the rows that migrating makes, and finds nothing wrong."""
+    found = migrating(spark, tmp_path, CHANGES[name])
+    change = CHANGES[name]
+    proposed = ss.propose_mapping(
+        found.run.checkpoint, found.build, change.mapping, mode=change.after.mode, rows=1_000, whole=True
+    )
+    assert not proposed.problems
+    previews = {proposal.table: proposal.preview for proposal in proposed}
+    new = found.migrate()
+    assert {table: preview and preview.rows_after for table, preview in previews.items()} == new.rows
+    for table, before in new.rows_before.items():
+        shown = previews[table]
+        assert shown is not None
+        assert (shown.rows_before, len(shown.after)) == (before, new.rows[table])
+        assert shown.groups is None or sum(shown.groups) == before
 
 
 BAD: dict[str, tuple[object, type[StreamStateError], str]] = {
@@ -200,11 +235,15 @@ BAD: dict[str, tuple[object, type[StreamStateError], str]] = {
 
 
 def test_bad_input_writes_nothing(counted: Migrating) -> None:
-    """Each error says what would be right."""
+    """Each error says what would be right; a look beforehand says the same."""
     before = stored(counted.run.spark, counted.run.checkpoint, 1)
     for mapping, error, message in BAD.values():
         with pytest.raises(error, match=message):
             counted.migrate(mapping)
+    for name in ("a missing column", "doubled keys", "a value that does not fit"):
+        mapping, _, message = BAD[name]
+        (proposal,) = ss.propose_mapping(counted.run.checkpoint, counted.build, mapping)  # type: ignore[arg-type]
+        assert re.search(message, proposal.problem or "")
     assert sorted(path.name for path in counted.run.folder.iterdir()) == ["checkpoint", "input"]
     assert stored(counted.run.spark, counted.run.checkpoint, 1) == before
 

@@ -35,6 +35,7 @@ DOCUMENTED = {
     "History",
     "Promotion",
     "Proposal",
+    "ProposedMapping",
     "RecordedFrame",
     "Recorder",
     "Replay",

@@ -17,6 +17,7 @@ from synthetic import write
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.values import cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
@@ -25,7 +26,6 @@ from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.key_life.actions import KeySelection
 from streamstate.widgets.key_life.model import KeyLifeModel
 from streamstate.widgets.model import Drawing
-from streamstate.widgets.values import cell
 from streamstate.widgets.view import View
 from streamstate.widgets.why.panel import WhyPanel
 from streamstate.widgets.why.reader import _jobs

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from streamstate.state_inspect.values import Cell
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.marks import SliderMarks
 from streamstate.widgets.number_text import described, ranges
 from streamstate.widgets.still import frame, table, td
-from streamstate.widgets.values import Cell
 from streamstate.widgets.why.panel import WhyPanel
 
 _HINT = "Open the notebook in JupyterLab with a running kernel to browse all epochs here."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
+from streamstate.state_inspect.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.drawing import (
     BrowserColumn,
@@ -23,7 +24,6 @@ from streamstate.widgets.browser.drawing import (
 from streamstate.widgets.key_life.story import KEYFRAME, OWN, change_of
 from streamstate.widgets.model import chosen_row, first_row
 from streamstate.widgets.still import MARKS
-from streamstate.widgets.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, StateTable

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from streamstate.state_inspect.values import number
 from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, Chart
 from streamstate.widgets.front import resource
 from streamstate.widgets.still import figure
-from streamstate.widgets.values import number
 
 BINS = 200
 """The most bars; beyond that, a bar stands for several epochs and shows the largest of them."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
+from streamstate.state_inspect.values import key_text, records
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.comparison.drawing import KINDS, ComparisonDrawing, differing_chart, values_chart
 from streamstate.widgets.model import ViewModel
-from streamstate.widgets.values import key_text, records
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
 from streamstate.widgets.number_text import amount, rate, size, span, unit_for
 from streamstate.widgets.timeline.epochs import seconds_between, watermark_lag
-from streamstate.widgets.values import timestamp
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry

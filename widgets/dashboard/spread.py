@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.values import Cell, cell, records
 from streamstate.widgets.chart import ACCENT, Chart
 from streamstate.widgets.number_text import amount, percent
-from streamstate.widgets.values import Cell, cell, records
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry

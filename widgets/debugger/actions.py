@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from streamstate.state_inspect.values import key_text
 from streamstate.widgets.debugger.drawing import DebuggerDrawing
 from streamstate.widgets.debugger.tree import WINDOW
 from streamstate.widgets.debugger.worker import SessionWorker
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.diffs.actions import acted as diff_acted
-from streamstate.widgets.values import key_text
 
 STEPS = 1_000
 """The most epochs that a press of a button runs or goes back."""

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.values import Cell, key_text, timestamp
 from streamstate.widgets.debugger.session import SessionState, WatchedValue
 from streamstate.widgets.debugger.tree import Lane, Tree
 from streamstate.widgets.debugger.worker import ActionProblem, RunningAction
 from streamstate.widgets.number_text import span
 from streamstate.widgets.still import frame, table, td
-from streamstate.widgets.values import Cell, key_text, timestamp
 
 if TYPE_CHECKING:
     from streamstate.widgets.dashboard.operators import Operators

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.values import Cell, canonical, cell, number, plain
 from streamstate.widgets.diffs.rows import signed
-from streamstate.widgets.values import Cell, canonical, cell, number, plain
 
 if TYPE_CHECKING:
     from streamstate.replay.debugging.branches import Branch

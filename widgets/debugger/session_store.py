@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
+from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.dashboard.operators import Operators, from_plan, from_store
 from streamstate.widgets.diffs.model import DiffModel
-from streamstate.widgets.values import timestamp
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry

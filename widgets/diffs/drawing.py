@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.values import Cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges
 from streamstate.widgets.still import MARKS, frame, table, td
-from streamstate.widgets.values import Cell
 from streamstate.widgets.why.panel import WhyPanel
 
 _STILL_COLUMNS = 20

@@ -12,6 +12,7 @@ from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.epoch_names import relative_epoch
 from streamstate.state_inspect.results.results import state_name
+from streamstate.state_inspect.values import canonical, row_tuples, timestamp
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
 from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
@@ -34,7 +35,6 @@ from streamstate.widgets.model import (
     first_row,
     tables_shown,
 )
-from streamstate.widgets.values import canonical, row_tuples, timestamp
 from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 

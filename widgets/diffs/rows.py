@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from streamstate.state_inspect.values import canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
 from streamstate.widgets.still import MARKS
-from streamstate.widgets.values import canonical, cell
 
 DIFFERENCE = 2
 """The place of the difference among its column's places in a page, after the old and the new value."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic
 
+from streamstate.state_inspect.values import canonical
 from streamstate.widgets.chart import is_plot, still
 from streamstate.widgets.model import Drawing, S, ViewModel
-from streamstate.widgets.values import canonical
 
 _ENTRY = 24
 """About the bytes of a drawing besides its values: its number, and the numbers of its fields."""

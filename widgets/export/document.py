@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.front import bundle, resource, style
 from streamstate.widgets.model import Drawing, ViewModel
-from streamstate.widgets.values import timestamp
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.key_life.actions import KeySelection
 from streamstate.widgets.key_life.story import KeyChange, Story
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import frame, table, td
-from streamstate.widgets.values import Cell, cell
 from streamstate.widgets.why.panel import WhyPanel
 
 _STILL_COLUMNS = 20

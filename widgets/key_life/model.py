@@ -15,6 +15,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.keys import check_key, parse_value, value_text
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
+from streamstate.state_inspect.values import canonical, cell, key_text, plain, records
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
 from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
@@ -30,7 +31,6 @@ from streamstate.widgets.model import (
     first_row,
     tables_shown,
 )
-from streamstate.widgets.values import canonical, cell, key_text, plain, records
 from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 

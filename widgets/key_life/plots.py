@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from streamstate.state_inspect.values import cell
 from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart
 from streamstate.widgets.key_life.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.values import cell
 
 GAPS = 30
 """The most gaps that a plot shows; the longest are kept."""

@@ -11,8 +11,8 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamstate.state_inspect.values import canonical, number, plain, row_tuples, timestamp
 from streamstate.widgets.number_text import ranges
-from streamstate.widgets.values import canonical, number, plain, row_tuples, timestamp
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,11 +8,11 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, size, span
 from streamstate.widgets.overview.facts import QueryFacts
 from streamstate.widgets.still import frame, table, td
-from streamstate.widgets.values import Cell, timestamp
 
 ROWS = 25
 """Queries per page."""

@@ -18,8 +18,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from streamstate.state_inspect.values import plain
 from streamstate.widgets.model import Focus
-from streamstate.widgets.values import plain
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "$time": dt.datetime.fromisoformat,

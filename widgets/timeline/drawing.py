@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, span
 from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.timeline.actions import ROWS, WINDOWS, TimelineSelection
 from streamstate.widgets.timeline.charts import AXIS, charts, mark_rows, rows, shown_measures
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, ForkMark, Measure
-from streamstate.widgets.values import Cell, timestamp
 
 STILL_POINTS = 80
 """The most points of a still picture, which is stored in the notebook."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamstate.state_inspect.values import number
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart
-from streamstate.widgets.values import number
 
 HEIGHT = 90
 _AXIS = 48

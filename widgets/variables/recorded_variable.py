@@ -15,10 +15,10 @@ from streamstate.errors import InvalidArgumentError, UnknownVariableError
 from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.declared_variables import DeclaredVariables
 from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.state_inspect.values import cell
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.recorded_versions import KEY, VALUE
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.values import cell
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entries

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableConflictError, first_line
 from streamstate.state_inspect.bound_versions import BoundVersions
+from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.widgets.live import hosts
 from streamstate.widgets.live.loop import Loop
 from streamstate.widgets.settings import refresh
-from streamstate.widgets.values import cell, number, timestamp
 from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
 

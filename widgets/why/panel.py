@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.values import Cell, canonical, cell, key_text, row_tuples
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import table, td
-from streamstate.widgets.values import Cell, canonical, cell, key_text, row_tuples
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,162 @@
+"""A migration: the changed query planned into a new checkpoint's folder, and the old state as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from streamstate.errors import (
+    CheckpointError,
+    InvalidSQLError,
+    StateWriteError,
+    UnknownTableError,
+    choices,
+    first_line,
+)
+from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
+from streamstate.operations.new_checkpoint.mapping import propose
+from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
+from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.user_rows import fitted_rows
+from streamstate.operations.new_checkpoint.writer import NewCheckpoint
+from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint_copy import bring
+from streamstate.snapshots.checkpoint_files import ForkContents
+from streamstate.snapshots.filesystem import refuse_links_out
+from streamstate.snapshots.spark.incremental import EpochClock
+from streamstate.snapshots.state_reader import StateReader, no_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamstate.snapshots.filesystem import Files
+
+TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
+"""How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""
+
+
+@dataclass
+class Migration:
+    """A migration whose new query is planned into its folder."""
+
+    new: NewCheckpoint
+    old_tables: Mapping[str, TargetTable]
+    old_frames: Mapping[str, DataFrame]
+    """The rows of each old state table, in one session of their own."""
+
+    @classmethod
+    def planned(
+        cls, old: Checkpoint, query: PlannedQuery, epoch: int, folder: str, files: Files, *, sources: bool = True
+    ) -> Migration:
+        """Write the logs, the sources (unless they are not needed), and the new query's metadata and schemas."""
+        planned = old.planned(epoch)
+        assert planned is not None
+        log = EpochLog(
+            epoch,
+            planned.sources,
+            milliseconds(planned.watermark),
+            old.next_watermark(epoch) or 0,
+            milliseconds(planned.began_at),
+            query.conf,
+            planned.version,
+            query.format_version,
+        )
+        if sources:
+            _check_sources(query, planned)
+            _bring_sources(old, planned, epoch, folder, files)
+        for path, text in log.texts().items():
+            files.write(f"{folder}/{path}", text)
+        query.into(folder, EpochClock(log.watermark, log.began_at, query.conf))
+        new = NewCheckpoint(query.spark, files, folder, epoch, log.format_version)
+        return cls(new, *_old_state(old, query, epoch))
+
+    def rows(self, mapping: Mapping[str, TableMapping]) -> dict[str, DataFrame]:
+        """The rows of each new state table.
+
+        Raises:
+            StateWriteError: the mapping is not obvious, or names tables that the new query does not have.
+            InvalidSQLError: its SQL is invalid.
+        """
+        chosen = {**mapping}
+        for proposal in self.proposals(mapping):
+            if (why := proposal.problem) is not None or proposal.sql is None:
+                raise StateWriteError(why)
+            chosen[proposal.table] = proposal.sql
+        return {name: self.fitted(name, self.mapped(chosen[name])) for name in self.new.tables}
+
+    def rows_before(self) -> dict[str, int | None]:
+        """The number of rows of each old state table; None if there are many: counting takes a while."""
+        counts = {
+            name: len(frame.select(F.lit(1)).limit(FEW_ROWS + 1).collect()) for name, frame in self.old_frames.items()
+        }
+        return {name: count if count <= FEW_ROWS else None for name, count in counts.items()}
+
+    def proposals(self, mapping: Mapping[str, TableMapping]) -> list[Proposal]:
+        """What is proposed for the new state tables that a mapping leaves out."""
+        if unknown := [name for name in mapping if name not in self.new.tables]:
+            raise UnknownTableError.among("state table", unknown[0], self.new.tables, where="of the changed query")
+        return propose({name: table for name, table in self.new.tables.items() if name not in mapping}, self.old_tables)
+
+    def fitted(self, name: str, frame: DataFrame) -> DataFrame:
+        """Mapped rows in the types of a new state table."""
+        return fitted_rows(frame, self.new.tables[name], self.new.session)
+
+    def mapped(self, mapping: TableMapping) -> DataFrame:
+        """What a mapping makes of the old frames."""
+        if callable(mapping):
+            return mapping(self.old_frames)
+        for name, frame in self.old_frames.items():
+            frame.createOrReplaceTempView(name)
+        session = next(iter(self.old_frames.values())).sparkSession
+        try:
+            return session.sql(mapping)
+        except PySparkException as error:
+            raise InvalidSQLError(
+                f"The mapping is invalid: {first_line(error)}\nOld state tables: {self._described()}."
+            ) from error
+
+    def _described(self) -> str:
+        return "; ".join(f"{name} ({', '.join(table.types)})" for name, table in self.old_tables.items())
+
+
+def newest(old: Checkpoint) -> int:
+    """The newest committed epoch of a query with state."""
+    old.query_id  # noqa: B018 (raises if this is not a checkpoint)
+    if not old.has_state():
+        raise no_state(old.path)
+    if not old.committed():
+        raise CheckpointError(f"{old.path} has no committed epoch.\nRun the query until it commits one, then stop it.")
+    return old.committed()[-1]
+
+
+def _check_sources(query: PlannedQuery, planned: PlannedEpoch) -> None:
+    sources = query.sources()
+    if len(sources) != len(planned.offsets):
+        names = choices(source.name for source in sources)
+        raise StateWriteError(
+            f"The changed query has {len(sources)} sources ({names}), the checkpoint {len(planned.offsets)}: their"
+            " offsets cannot be carried over.\nKeep the sources, or make a new checkpoint with streamstate.bootstrap."
+        )
+
+
+def _bring_sources(old: Checkpoint, planned: PlannedEpoch, epoch: int, folder: str, files: Files) -> None:
+    """The logs of the sources, up to the epoch."""
+    refuse_links_out(old.path)
+    contents = ForkContents.without_state(old, files, epoch, planned)
+    texts = {path: text for path, text in contents.texts.items() if path.startswith("sources/")}
+    bring(ForkContents([], [], texts, contents.folders), old, epoch, folder, files=files)
+
+
+def _old_state(old: Checkpoint, query: PlannedQuery, epoch: int) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
+    """The old state tables, and their rows."""
+    reader = StateReader(query.spark, old)
+    tables, frames = {}, {}
+    for source in reader.sources(epoch):
+        tables[source.table] = TargetTable.of(source, reader.frame(source, epoch))
+        frames[source.table] = reader.table(source, epoch)
+    return tables, frames

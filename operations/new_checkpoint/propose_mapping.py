@@ -1,0 +1,80 @@
+"""Proposing a mapping, and showing what it does before anything is written."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping
+
+from streamstate.operations.new_checkpoint.column_pairs import tables_in
+from streamstate.operations.new_checkpoint.mapping import beside
+from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
+from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.preview import Previewing, sampled
+from streamstate.operations.new_checkpoint.proposal import Proposal
+from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.filesystem import LocalFiles
+from streamstate.snapshots.temporary_folder import temporary_folder
+
+
+def propose_mapping(
+    checkpoint: str | os.PathLike[str],
+    build_query: BuildQuery,
+    mapping: Mapping[str, TableMapping] | None = None,
+    *,
+    mode: str = "update",
+    rows: int = 5,
+    whole: bool = False,
+) -> ProposedMapping:
+    """What :func:`migrate` would do, for each state table of the changed query. Nothing is written.
+
+    A notebook shows the old and the new columns side by side, the SQL, and a few old rows with what becomes of them.
+    Unless ``whole`` is set, at most 10,000 rows of each old table are read, so a preview of a large state is quick.
+
+    Args:
+        checkpoint: as for :func:`migrate`; the query may be running.
+        build_query: as for :func:`migrate`.
+        mapping: as for :func:`migrate`. It is shown in place of a proposal, with what is wrong with it.
+        mode: as for :func:`migrate`.
+        rows: how many new rows to show, 0 to read no state at all.
+        whole: read the whole state: count its rows, look for doubled keys in all of it, and show rows that many old
+            rows become with all of these.
+
+    Returns:
+        A proposal for each table, in a sequence. Where the mapping is not obvious, its ``problem`` says why.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        QueryError: Spark cannot run the changed query.
+        UnknownTableError: the mapping names a state table that the changed query does not have.
+
+    Example:
+        >>> ss.propose_mapping("checkpoints/by_route", build_by_carrier)[0].sql  # doctest: +SKIP
+        'SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier'
+    """
+    whole_number(rows, "rows", least=0)
+    given = mapping or {}
+    query = PlannedQuery.of(build_query, mode)
+    old = Checkpoint(checkpoint, query.spark)
+    epoch = newest(old)
+    with temporary_folder("migrate") as folder:
+        migration = Migration.planned(old, query, epoch, folder, LocalFiles(), sources=False)
+        proposed = {proposal.table: proposal for proposal in migration.proposals(given)}
+        proposals = [
+            _given(name, given[name], migration) if name in given else proposed[name] for name in migration.new.tables
+        ]
+        if rows:
+            with sampled(migration, whole=whole) as (sample, counts):
+                previewing = Previewing(sample, counts, rows, given)
+                proposals = [previewing.of(proposal) for proposal in proposals]
+    return ProposedMapping(old.path, epoch, tuple(proposals))
+
+
+def _given(name: str, mapping: TableMapping, migration: Migration) -> Proposal:
+    """The mapping that a user gives, beside the old table that it reads."""
+    sql = None if callable(mapping) else textwrap.dedent(mapping).strip()
+    read = [] if sql is None else tables_in(sql)
+    candidates = [table for table in (*read, name, *migration.old_tables) if table in migration.old_tables]
+    return beside(Proposal(name, sql), migration.new.tables[name], migration.old_tables[candidates[0]])

@@ -1,0 +1,157 @@
+"""How the state tables of a changed query follow from the old ones, to be looked at before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, overload
+
+from pandas.api.types import is_numeric_dtype
+
+from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
+from streamstate.operations.report_html import cell, columns_html, columns_text, element, head, report, table
+from streamstate.state_inspect.values import cell as value_cell
+from streamstate.state_inspect.values import row_tuples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class ProposedMapping(Sequence[Proposal]):
+    """What :func:`propose_mapping` returns: a :class:`Proposal` for each state table of the changed query.
+
+    Example:
+        >>> proposed = ss.propose_mapping("checkpoints/by_route", build_by_carrier)  # doctest: +SKIP
+        >>> [(proposal.table, proposal.problem) for proposal in proposed]  # doctest: +SKIP
+        [('op0', None)]
+    """
+
+    checkpoint: str
+    """The old checkpoint."""
+    epoch: int
+    """The epoch whose state would be migrated."""
+    proposals: tuple[Proposal, ...]
+
+    @overload
+    def __getitem__(self, at: int) -> Proposal: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Proposal]: ...
+    def __getitem__(self, at: int | slice) -> Proposal | Sequence[Proposal]:
+        return self.proposals[at]
+
+    def __len__(self) -> int:
+        return len(self.proposals)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why :func:`migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
+        return [proposal.problem for proposal in self.proposals if proposal.problem]
+
+    @property
+    def _headline(self) -> str:
+        tables = ", ".join(proposal.table for proposal in self.proposals if proposal.problem)
+        verdict = f"ss.migrate would refuse it, because of {tables}" if tables else "nothing is written yet"
+        return f"epoch {self.epoch} of {self.checkpoint}; {verdict}"
+
+    def __repr__(self) -> str:
+        lines = [f"ProposedMapping: {self._headline}"]
+        return "\n".join([*lines, *(line for proposal in self.proposals for line in _text(proposal))])
+
+    def _repr_html_(self) -> str:
+        title = f"<p>{element('strong', 'Proposed mapping')}: {element('span', self._headline)}</p>"
+        return report(title, *(part for proposal in self.proposals for part in _html(proposal)))
+
+
+def _counted(preview: Preview | None) -> str:
+    """How many rows become how many."""
+    if preview is None:
+        return ""
+    before = preview.rows_before
+    rows = f"more than {FEW_ROWS:,} rows" if before is None else f"{before:,} row{'s' * (before != 1)}"
+    return rows if preview.rows_after is None else f"{rows} become {preview.rows_after:,}"
+
+
+def _notes(proposal: Proposal) -> list[str]:
+    preview = proposal.preview
+    if preview is None or preview.rows_before is not None:
+        return [*proposal.notes]
+    part = f"The rows below are made of the first {FEW_ROWS:,} old rows alone; whole=True reads and counts all."
+    return [*proposal.notes, part]
+
+
+def _titles(proposal: Proposal) -> tuple[str, str]:
+    return f"old {proposal.old}", f"new {proposal.table}"
+
+
+def _text(proposal: Proposal) -> Iterator[str]:
+    counted = _counted(proposal.preview)
+    yield f"\n{proposal.table}{': ' * bool(counted)}{counted}"
+    if proposal.problem:
+        yield f"  ✗ {proposal.problem}".replace("\n", "\n    ")
+    if proposal.sql:
+        yield f"  {proposal.sql}".replace("\n", "\n  ")
+    yield from (f"  · {note}" for note in _notes(proposal))
+    if proposal.columns:
+        yield from (f"  {line}" for line in columns_text(_titles(proposal), proposal.columns))
+    if proposal.preview is not None:
+        for title, frame in zip(_titles(proposal), (proposal.preview.before, proposal.preview.after), strict=True):
+            if len(frame):
+                yield f"  rows of {title}:"
+                yield "    " + _as_text(frame).replace("\n", "\n    ")
+
+
+def _as_text(frame: pd.DataFrame) -> str:
+    texts = frame.astype(object)
+    for at, column in enumerate(zip(*row_tuples(frame), strict=True)):
+        texts.isetitem(at, [value_cell(value).text for value in column])
+    return str(texts.to_string(index=False))
+
+
+def _html(proposal: Proposal) -> Iterator[str]:
+    counted = _counted(proposal.preview)
+    yield f"<h4>{element('code', proposal.table)} {element('span', counted, 'faint')}</h4>"
+    if proposal.problem:
+        yield element("p", f"✗ {proposal.problem}", "problem")
+    if proposal.columns:
+        yield columns_html(_titles(proposal), proposal.columns)
+    if proposal.sql:
+        yield element("pre", proposal.sql)
+    yield from (element("p", note) for note in _notes(proposal))
+    if proposal.preview is not None:
+        yield _rows_html(proposal, proposal.preview)
+
+
+def _rows_html(proposal: Proposal, preview: Preview) -> str:
+    """New rows beside the old rows that they come from; else the first of each."""
+    old, new = row_tuples(preview.before), row_tuples(preview.after)
+    if preview.groups is None:
+        sides = zip(_titles(proposal), (preview.before, preview.after), (old, new), strict=True)
+        return "".join(
+            table(f"rows of {title}", _heads(frame), ("".join(_cells(row)) for row in rows))
+            for title, frame, rows in sides
+            if rows
+        )
+    lines, starts = list[str](), [0, *accumulate(preview.shown)]
+    for row, count, (start, end) in zip(new, preview.groups, pairwise(starts), strict=True):
+        hidden = count - (end - start)
+        merged = _cells(row, "right", rows=end - start + bool(hidden))
+        lines += ["".join(_cells(old[at]) + merged * (at == start)) for at in range(start, end)]
+        lines += [cell(f"… and {hidden:,} more", "faint", columns=len(old[0]))] * bool(hidden)
+    heads = [*_heads(preview.before), *_heads(preview.after, "right")]
+    return table("old rows, and the new rows that they become", heads, lines)
+
+
+def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
+    """The heads of a frame's columns; ``first`` is the class of the first."""
+    kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
+    return [
+        head(str(name), f"{kind} {first * (not at)}".strip())
+        for at, (name, kind) in enumerate(zip(frame.columns, kinds, strict=True))
+    ]
+
+
+def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[str]:
+    """The cells of a row; ``first`` is the class of the first."""
+    return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]
