@@ -145,7 +145,7 @@ def refusal(verdict: SparkVerdict) -> Finding | None:
         )
     change = sentences(changes) if changes else says
     effect = "Spark does not start." if change == says else f"Spark does not start. {says}"
-    advice = _RESTORE if kind == "refused_by_spark" else f"{_MIGRATE[0].upper()}{_MIGRATE[1:]}"
+    advice = _RESTORE if kind == "refused_by_spark" else _MIGRATE
     return Finding(kind, change, effect, advice)
 
 
