@@ -17,12 +17,14 @@ from streamstate.commands.export import EXPORT
 from streamstate.commands.follow import FOLLOW
 from streamstate.commands.keep import KEEP
 from streamstate.commands.ls import LS
+from streamstate.commands.migrate import MIGRATE
+from streamstate.commands.restore import RESTORE
 from streamstate.commands.serve import SERVE
 from streamstate.commands.show import SHOW
 from streamstate.commands.sql import SQL
 from streamstate.errors import StreamStateError
 
-COMMANDS = (DOCTOR, CHECK, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, KEEP, EXPORT, SERVE)
+COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, KEEP, EXPORT, RESTORE, SERVE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

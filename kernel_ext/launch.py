@@ -139,7 +139,7 @@ class Launch:
         try:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
-            with active_session(spark), _partitions(spark, self.partitions), self._bound_run():
+            with active_session(spark), with_partitions(spark, self.partitions), self._bound_run():
                 return writer.start(self.sink.path)
         except BaseException as error:
             for recorder in idle:
@@ -157,7 +157,7 @@ class Launch:
 
 
 @contextmanager
-def _partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
+def with_partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
     """Set the number of shuffle partitions, which a new query adopts, for the duration of the block."""
     before = spark.conf.get(_PARTITIONS)
     if count is not None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
-import sys
 from dataclasses import asdict
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from streamstate.commands.arguments import add_checkpoint, add_json
 from streamstate.commands.command import FAILED, FINE, Command
 from streamstate.commands.output import print_json, progress
-from streamstate.errors import InvalidArgumentError, first_line
-from streamstate.snapshots.spark.output_modes import MODES
+from streamstate.commands.user_code import add_code, loaded
 
 if TYPE_CHECKING:
     from streamstate.operations.code_check import CheckReport
@@ -23,13 +17,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
-    parser.add_argument(
-        "code",
-        metavar="MODULE:FUNCTION",
-        type=_place,
-        help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build",
-    )
-    parser.add_argument("--mode", choices=MODES, default="update", help="the output mode (default: update)")
+    add_code(parser)
     parser.add_argument(
         "--store", metavar="STORE", help="the store that the query is captured into, which has its plan"
     )
@@ -41,15 +29,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _place(text: str) -> tuple[str, str]:
-    module, colon, function = text.rpartition(":")
-    if not (colon and module and function.isidentifier()):
-        raise argparse.ArgumentTypeError(
-            f"invalid code {text!r}: expected MODULE:FUNCTION, such as jobs.delays:build, or FILE:FUNCTION"
-        )
-    return module, function
-
-
 def _count(text: str) -> int:
     if text.isdecimal():
         return int(text)
@@ -59,7 +38,7 @@ def _count(text: str) -> int:
 def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
-    build = _loaded(*given.code)
+    build = loaded(*given.code)
     report = ss.check(
         build, given.checkpoint, mode=given.mode, store=given.store, replay=given.replay, progress=progress()
     )
@@ -73,39 +52,6 @@ def _run(given: argparse.Namespace) -> int:
 def _as_json(report: CheckReport) -> dict[str, Any]:
     findings = [{"level": finding.level, **asdict(finding)} for finding in report.findings]
     return {**asdict(report), "ok": report.ok, "findings": findings}
-
-
-def _loaded(module: str, function: str) -> Any:
-    """The function, from a module on the path or in the current folder, or from a file."""
-    from pyspark import cloudpickle
-
-    try:
-        loaded = _of_file(Path(module)) if module.endswith(".py") else _of_name(module)
-    except Exception as error:
-        raise InvalidArgumentError(f"{module} cannot be imported: {first_line(error)}") from error
-    # Spark's Python workers cannot import it from here.
-    cloudpickle.register_pickle_by_value(loaded)  # type: ignore[no-untyped-call]
-    if not hasattr(loaded, function):
-        known = ", ".join(name for name, value in vars(loaded).items() if callable(value) and not name.startswith("_"))
-        raise InvalidArgumentError(f"{module} has no {function}.\nIt has: {known or 'no functions'}.")
-    return getattr(loaded, function)
-
-
-def _of_name(name: str) -> ModuleType:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(name)
-
-
-def _of_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise FileNotFoundError(f"there is no such file: {path}")
-    sys.path.insert(0, str(path.parent.absolute()))
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 CHECK = Command(

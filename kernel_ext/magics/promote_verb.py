@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from streamstate.operations.promotion import Promotion
     from streamstate.widgets.progress import Progress
 
-_GOES_ON = ("running", "restarting")
+GOES_ON = ("running", "restarting")
+"""The states of a query that is started again afterwards."""
 
 
 def _arguments(parser: MagicParser) -> None:
@@ -39,12 +40,12 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
     check_mode(promoted.frame, promoted.mode)
     promoted.sink.check(promoted.mode)
     stays = f"{running.name} goes on as before, unless the promotion is complete."
-    runs = running.state in _GOES_ON
+    runs = running.state in GOES_ON
     with notebook.working(stays=stays, always=True) as progress:
         try:
             for stopped in (running, notebook.running.get(args.fork)):
                 if stopped is not None:
-                    _stop(notebook, stopped, progress)
+                    stop_captured(notebook, stopped, progress)
             promotion = _switched(fork.checkpoint, promoted, progress)
         except BaseException:
             if runs:
@@ -69,11 +70,11 @@ def _launch(running: Running, fork: str) -> Launch:
     return running.launch
 
 
-def _stop(notebook: NotebookContext, running: Running, progress: Progress) -> None:
-    """Stop a query at a committed epoch, and capture it: the promoted checkpoint no longer has the epochs before."""
+def stop_captured(notebook: NotebookContext, running: Running, progress: Progress) -> None:
+    """Stop a query at a committed epoch, and capture it, before another checkpoint goes on."""
     from streamstate.snapshots.capture import capture
 
-    runs = running.state in _GOES_ON
+    runs = running.state in GOES_ON
     running.stop(on_status=CaptureProgress(progress))
     spark, options = notebook.spark(), notebook.options(running.store)
     if runs and running.launch is not None:

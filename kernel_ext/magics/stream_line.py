@@ -9,6 +9,7 @@ from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
 from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
+from streamstate.magics.migrate_verb import MIGRATE
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.promote_verb import PROMOTE
@@ -222,6 +223,7 @@ _VERBS = (
     Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
     Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
     CHECK,
+    MIGRATE,
     RESCALE,
     PROMOTE,
     *REPLAY_VERBS,

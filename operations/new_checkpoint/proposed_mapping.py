@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 
 from pandas.api.types import is_numeric_dtype
 
+from streamstate.errors import StateWriteError
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
 from streamstate.operations.report_html import cell, columns_html, columns_text, element, head, report, table
 from streamstate.state_inspect.values import cell as value_cell
@@ -48,6 +49,11 @@ class ProposedMapping(Sequence[Proposal]):
     def problems(self) -> list[str]:
         """Why :func:`migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
         return [proposal.problem for proposal in self.proposals if proposal.problem]
+
+    def check(self) -> None:
+        """Raise a ``StateWriteError`` if :func:`migrate` would refuse it, as far as was seen."""
+        if self.problems:
+            raise StateWriteError(self.problems[0])
 
     @property
     def _headline(self) -> str:

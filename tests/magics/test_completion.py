@@ -192,7 +192,7 @@ def test_completion_never_fails(reader: Shell, text: str) -> None:
 
 def test_all_verbs_are_completed(reader: Shell) -> None:
     """The first word after %stream is a verb."""
-    running = ["list", "status", "wait", "stop", "restart", "attach", "check", "rescale", "promote"]
+    running = ["list", "status", "wait", "stop", "restart", "attach", "check", "migrate", "rescale", "promote"]
     assert reader.completions("%stream |") == [*running, "fork", "step", "back", "debug", "replay", "audit"]
 
 

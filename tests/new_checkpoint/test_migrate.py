@@ -68,10 +68,7 @@ def distinct(*keys: str) -> Query:
 
 PAIR = ("k", "v % 2 AS odd")
 WINDOWS_OF_TWO_HOURS = """
-    SELECT struct(timestamp_seconds(floor(unix_seconds(window.start) / 7200) * 7200) AS start,
-                  timestamp_seconds(floor(unix_seconds(window.start) / 7200) * 7200 + 7200) AS end) AS window,
-           k, sum(sum) AS sum, sum(count) AS count
-    FROM op0 GROUP BY 1, 2"""
+    SELECT window(window.start, '2 hours') AS window, k, sum(sum) AS sum, sum(count) AS count FROM op0 GROUP BY 1, 2"""
 CHANGES = {
     "an aggregate dropped": Change(
         by("k", most="max(v)", rows="count(*)"), by("k", rows="count(*)"), sql="SELECT k, count FROM op0"

@@ -1,0 +1,39 @@
+"""``streamstate restore``: a checkpoint that can run, from an epoch of a store."""
+
+from __future__ import annotations
+
+import argparse
+
+from streamstate.commands.arguments import add_query, add_store, epoch, storage_options
+from streamstate.commands.command import FINE, Command
+from streamstate.commands.output import progress
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    add_query(parser)
+    parser.add_argument("--at", metavar="EPOCH", type=epoch, default="live", help="the epoch (default: the newest)")
+    parser.add_argument("--to", metavar="PATH", required=True, help="the new checkpoint; it must not exist yet")
+
+
+def _run(given: argparse.Namespace) -> int:
+    import streamstate as ss
+
+    history = ss.open_store(given.store, storage_options=storage_options(given))[given.name]
+    print(ss.restore(history.at(given.at), given.to, progress=progress()))
+    return FINE
+
+
+RESTORE = Command(
+    "restore",
+    "make a checkpoint that can run, from an epoch in a store",
+    "Make a checkpoint from an epoch in a store, even if Spark has purged that epoch, or its state files are damaged. "
+    "The query's own checkpoint, which has to exist, is only read. Spark reads back what was written, and every row "
+    "is compared, before the new checkpoint appears.",
+    """
+    streamstate restore store delays --at 40 --to checkpoints/delays_40
+    streamstate restore store delays --at live-1 --to checkpoints/again
+    """,
+    _arguments,
+    _run,
+)

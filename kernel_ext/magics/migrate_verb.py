@@ -1,0 +1,180 @@
+"""``%stream migrate``: a changed query goes on with the state of a query of this notebook, which ends."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import InvalidArgumentError, QueryError, StateWriteError
+from streamstate.launch import Launch, with_partitions
+from streamstate.magics.arguments import MagicParser, Verb, add_output, identifier
+from streamstate.magics.notebook_context import NotebookContext, QueryCode
+from streamstate.magics.promote_verb import GOES_ON, stop_captured
+from streamstate.magics.query_code import KnownQuery, check_free, code_of, known_query
+from streamstate.magics.rescale_verb import restart
+from streamstate.running import Running
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import files_for, location
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.names import unused
+from streamstate.snapshots.spark.output_modes import MODES
+from streamstate.starting import check_launch, streaming_frame
+
+if TYPE_CHECKING:
+    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.widgets.progress import Progress
+
+
+def _arguments(parser: MagicParser) -> None:
+    parser.add("name", metavar="NAME", completes="query", help="the query before the change; it is stopped, and kept")
+    parser.add(
+        "code",
+        metavar="FRAME_OR_FUNCTION",
+        type=identifier,
+        completes="code",
+        help="the changed code: a streaming DataFrame, or a function that returns it",
+    )
+    parser.add(
+        "--mapping",
+        metavar="VAR",
+        type=identifier,
+        completes="variable",
+        help="a dict: for each new state table, SQL over the old ones, or a function (default: what is obvious)",
+    )
+    parser.add("--to", metavar="DIR", completes="path", help="the new checkpoint (default: beside the old one)")
+    parser.add("--as", dest="new", metavar="NEW", help="the name of the changed query (default: NAME_2, …)")
+    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
+    add_output(parser, "keep the new checkpoint in a variable")
+
+
+def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenCheckpoint:
+    """Check, stop the query, migrate, and start the changed query; if anything fails, the query goes on as before."""
+    __tracebackhide__ = True
+    query, running = known_query(notebook, args.name), notebook.running.get(args.name)
+    _check_own(query, running)
+    mapping = _mapping(notebook, args.mapping)
+    changed = _changed(notebook, query, running, args, code_of(notebook, query, args.code, args.mode))
+    if mapping is None:
+        _say_proposed(query, changed)
+    runs = running is not None and running.state in GOES_ON
+    stays = f"{query.name} goes on as before." if runs else f"{query.name} is unchanged."
+    written = None
+    with notebook.working(stays=stays, always=True) as progress:
+        try:
+            if running is not None:
+                stop_captured(notebook, running, progress)
+            written = _written(query, changed, mapping, progress)
+            if running is not None and runs:
+                restart(notebook, changed, running)
+        except BaseException:
+            if running is not None and runs:
+                _go_on(notebook, running, changed, written)
+            raise
+        progress.line = f"{changed.name} has the state of {query.name} after epoch {written.epoch}."
+    if not runs:
+        cell = _cell(notebook, args.code, changed)
+        print(f"{query.name} was not running, so {changed.name} was not started. Start it:\n{cell}")
+    notebook.assign(args.output, written)
+    return written
+
+
+def _check_own(query: KnownQuery, running: Running | None) -> None:
+    """Refuse a query that another process may be running, and one whose sources are not those of its code."""
+    if running is None:
+        return
+    call = f"streamstate.migrate({query.checkpoint!r}, build_query, …)"
+    if running.launch is None:
+        raise QueryError(
+            f"{query.name} was not started by this notebook, which therefore cannot stop it.\n"
+            f"Stop it where it runs, call {call}, and start the changed query there."
+        )
+    if running.launch.shared or running.launch.recorders():
+        raise QueryError(
+            f"The checkpoint of {query.name} knows shared variables or recordings of its input, which changed code"
+            f" does not read by itself.\nStop it, and call {call} with code that reads them."
+        )
+
+
+def _mapping(notebook: NotebookContext, name: str | None) -> Mapping[str, Any] | None:
+    value = None if name is None else notebook.shell.user_ns.get(name)
+    if name is None or isinstance(value, Mapping):
+        return value
+    kind = "not defined" if value is None else f"of type {type(value).__name__}"
+    raise InvalidArgumentError(
+        f"Invalid --mapping {name}: {name} is {kind}.\n"
+        "Expected a dict such as {'op0': 'SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier'}."
+    )
+
+
+def _changed(
+    notebook: NotebookContext, query: KnownQuery, running: Running | None, args: argparse.Namespace, code: QueryCode
+) -> Launch:
+    """The launch of the changed query. What would be refused later is refused here, while the query still runs."""
+    name = args.new or unused(query.name, {*notebook.running, *notebook.open(query.store).queries()})
+    check_free(notebook, query.store, name)
+    frame = streaming_frame(code.build(), args.code)
+    spark, parent = frame.sparkSession, query.checkpoint.rpartition("/")[0]
+    files = files_for(spark, query.checkpoint)
+    path = location(args.to) if args.to else f"{parent}/{unused(name, files.names(parent))}"
+    if files_for(spark, path).names(path):
+        raise StateWriteError.target_exists(path)
+    before = running.launch if running is not None and running.launch is not None else Launch(name, frame, path)
+    changed = replace(before, name=name, frame=frame, checkpoint=path, mode=code.mode)
+    check_launch(changed, Layout.at(query.store, notebook.options(query.store)))
+    changed.sink.check(changed.mode)
+    changed.check_resumes(Checkpoint(query.checkpoint, spark).committed())
+    return changed
+
+
+def _say_proposed(query: KnownQuery, changed: Launch) -> None:
+    """Print the mapping that is obvious, or raise if none is."""
+    from streamstate.operations.new_checkpoint.propose_mapping import propose_mapping
+
+    proposed = propose_mapping(query.checkpoint, lambda: changed.frame, mode=changed.mode, rows=0)
+    proposed.check()
+    for proposal in proposed:
+        print("\n  ".join([f"{proposal.table}: {proposal.sql}", *proposal.notes]))
+
+
+def _written(
+    query: KnownQuery, changed: Launch, mapping: Mapping[str, Any] | None, progress: Progress
+) -> WrittenCheckpoint:
+    from streamstate.operations.new_checkpoint.migrate import migrate
+
+    report = progress.of(query.name)
+    with with_partitions(changed.frame.sparkSession, changed.partitions):
+        return migrate(
+            query.checkpoint, lambda: changed.frame, changed.checkpoint, mapping, mode=changed.mode, progress=report
+        )
+
+
+def _go_on(notebook: NotebookContext, running: Running, changed: Launch, written: WrittenCheckpoint | None) -> None:
+    """Start the query again as it was, unless the changed one has begun an epoch; else delete the new checkpoint."""
+    assert running.launch is not None
+    if written is not None:
+        spark = changed.frame.sparkSession
+        if Checkpoint(written.checkpoint, spark).begun()[-1] > written.epoch:
+            print(f"{changed.name} had begun an epoch, whose results may be in the sink: {running.name} stays stopped.")
+            return
+        files_for(spark, written.checkpoint).remove_tree(written.checkpoint)
+    restart(notebook, running.launch, running)
+
+
+def _cell(notebook: NotebookContext, code: str, changed: Launch) -> str:
+    """The cell that starts the changed query."""
+    sink = changed.sink
+    options = {
+        "checkpoint": changed.checkpoint,
+        "mode": changed.mode,
+        "trigger": changed.trigger,
+        "sink": sink.format if sink.path is None else f"{sink.format}:{sink.path}",
+    }
+    given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in options.items() if value is not None)
+    call = "()" if callable(notebook.shell.user_ns[code]) else ""
+    return f"%%stream {changed.name} {given}\n{code}{call}"
+
+
+MIGRATE = Verb("migrate", "let changed code go on with the state of a query", _arguments, _migrate)
