@@ -8,6 +8,7 @@ import pytest
 from operators.running import FORMAT_1, HDFS, ROCKSDB, Run, rows, with_settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sampling import sampled
 
 FORMATS = {"format 1": FORMAT_1, "format 2": ROCKSDB, "HDFS": HDFS}
 
@@ -28,7 +29,7 @@ def attempt(running: Run, settings: dict[str, str], number: int, fails_at: int |
     query.awaitTermination()
 
 
-@pytest.mark.parametrize("name", [*FORMATS])
+@pytest.mark.parametrize("name", sampled(FORMATS, 1))
 def test_an_attempt_that_was_not_committed_is_not_captured(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Its files are there while nothing has replaced them; then those of the next attempt are."""
     running = Run(spark, tmp_path)

@@ -68,6 +68,7 @@ def test_capturing_again_changes_nothing(counted: tuple[Path, Path], store: ss.S
     pd.testing.assert_frame_equal(store["counts"].epochs(), before)
 
 
+@pytest.mark.slow
 def test_incremental_captures_equal_a_single_capture(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """A capture after each run gives the same epochs as one capture at the end."""
     for epoch in range(3):

@@ -64,6 +64,7 @@ def test_capturing_again_changes_nothing(bucket: Bucket, captured: str, counted:
     assert (report.epochs, report.rows) == ((), 0)
 
 
+@pytest.mark.slow
 def test_concurrent_captures_make_one_history(spark: SparkSession, bucket: Bucket, counted: tuple[Path, Path]) -> None:
     """Conditional writes make sure that each version of a table has one writer."""
     store, failures = f"{bucket.uri}/twice", []
@@ -93,6 +94,7 @@ def test_executors_write_to_the_bucket(spark: SparkSession, bucket: Bucket, coun
     assert compare(spark, counted[0], ss.open_store(store, storage_options=bucket.options)["q"]) == 5
 
 
+@pytest.mark.slow
 def test_a_background_capture_writes_to_the_bucket(
     spark: SparkSession, bucket: Bucket, source: Source, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ def remote(bucket: Bucket, local: Path) -> str:
     ("version", "kind"),
     [
         ("4.1", "RocksDB-format-2"),
-        ("4.1", "HDFS"),
+        pytest.param("4.1", "HDFS", marks=pytest.mark.exhaustive),
         pytest.param("4.1", "RocksDB-with-changelog", marks=pytest.mark.exhaustive),
         pytest.param("3.5", "RocksDB", marks=pytest.mark.exhaustive),
     ],

@@ -159,6 +159,7 @@ def test_a_source_without_an_offset_yet(tmp_path: Path) -> None:
     assert sources_after(LocalFiles(), str(tmp_path), None, [None, "5"]) == '[null,{"kind":"offset"}]'
 
 
+@pytest.mark.slow
 def test_queries_over_the_same_folder_have_the_same_digests(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

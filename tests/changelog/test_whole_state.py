@@ -111,7 +111,7 @@ def test_states_of_queries_equal_sparks(spark: SparkSession, tmp_path: Path, nam
 @pytest.mark.parametrize(
     ("written_by", "settings"),
     [
-        (TRANSFORM["rows, event time and timers"], {}),
+        pytest.param(TRANSFORM["rows, event time and timers"], {}, marks=pytest.mark.slow),
         pytest.param(replace(JOINS["left_outer"], conf=in_format(4)), CHANGELOG_OFF, marks=pytest.mark.exhaustive),
         (WINDOWS["sliding window"], HDFS),
     ],

@@ -58,6 +58,7 @@ def test_a_step_reports_what_changed(session: ss.DebugSession) -> None:
     assert "op0" in report._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_step_after_going_back_starts_a_new_branch(session: ss.DebugSession, spark: SparkSession) -> None:
     """The old branch is kept. Going forward to an epoch that a branch already has runs nothing."""
     session.step(2)
@@ -107,6 +108,7 @@ def test_an_invalid_watch_is_refused(
     assert [*session.watches().columns] == before
 
 
+@pytest.mark.slow
 def test_running_until_a_breakpoint(session: ss.DebugSession) -> None:
     """Conditions and keys apply to changed rows, functions to the report. A run ends with the original."""
     for condition, stops_at in (

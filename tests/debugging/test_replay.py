@@ -94,6 +94,7 @@ def test_an_existing_checkpoint_is_refused(spark: SparkSession, counted: tuple[P
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_a_replay_with_another_number_of_partitions(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:

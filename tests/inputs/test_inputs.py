@@ -105,7 +105,7 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("parquet", "two") else pytest.mark.slow) for name in QUERIES]
+    "name", [pytest.param(name, marks=[] if name == "parquet" else pytest.mark.slow) for name in QUERIES]
 )
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""
@@ -140,6 +140,7 @@ def test_files_that_are_gone_or_changed_are_errors(sources: Sources, tmp_path: P
             history.inputs(epoch)
 
 
+@pytest.mark.slow
 def test_files_that_were_archived_are_read_in_the_archive(sources: Sources, tmp_path: Path) -> None:
     """Partitions stay those of the file's old path. A file that is not the same there is an error."""
 
@@ -180,6 +181,7 @@ def test_files_that_were_archived_are_read_in_the_archive(sources: Sources, tmp_
         history.inputs(1)
 
 
+@pytest.mark.slow
 def test_sources_with_names(sources: Sources, tmp_path: Path) -> None:
     """Version 2 of the offset log: a source is asked for by name, whatever its place in the query."""
     files = {"old": "json", "new": "csv"}

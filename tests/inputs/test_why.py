@@ -195,9 +195,9 @@ CASES = {
 }
 
 
-OFTEN = ("window", "join, fullOuter", "transformWithState")
+OFTEN = ("window",)
 # An inner and a full outer join show what these do.
-SELDOM = ("join, leftOuter", "join, rightOuter", "join, leftSemi")
+SELDOM = ("join, fullOuter", "join, leftOuter", "join, rightOuter", "join, leftSemi")
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:
@@ -252,6 +252,7 @@ def _check_delay(late: Any) -> None:
     assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most
 
 
+@pytest.mark.slow
 def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Path, tmp_path: Path) -> None:
     """The watermark is the cause; the row that moved it is the latest of the epoch before."""
     query = read(spark, folder / "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()

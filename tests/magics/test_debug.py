@@ -42,6 +42,7 @@ def rows(shell: Shell, query: str, epoch: int) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in table.to_pandas().astype(object).itertuples(index=False))
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_purged_epoch_is_restored_from_the_store(ran: Shell) -> None:
     """It is a fork like any other."""
     checkpoint = ran.notebook.query("counts").checkpoint
@@ -78,6 +79,7 @@ def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
     assert {fork.name for fork in ss.open_store(ran.notebook.store_path())["counts"].forks()} == {"what_if", "earlier"}
 
 
+@pytest.mark.slow
 def test_query_names_the_code(ran: Shell) -> None:
     """For a query that the notebook did not start, --query names a function or a streaming DataFrame."""
     ran.notebook.running.clear()
@@ -112,6 +114,7 @@ def test_invalid_lines_create_nothing(ran: Shell) -> None:
     assert ss.open_store(ran.notebook.store_path()).queries() == ["a", "counts"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_step_leaves_a_complete_epoch(ran: Shell) -> None:
     """The interrupt is reported in one line, and the next step continues from that epoch."""
     ran.run("%stream fork counts --at 0 --as what_if")

@@ -51,6 +51,7 @@ def until(kernel: Kernel, expression: str) -> None:
         assert time.monotonic() < end, f"{expression} did not become true"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
     """The query processes more input, and a second wait succeeds and leaves one line."""
     kernel, folder = notebook
@@ -71,6 +72,7 @@ def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
     assert kernel.value("handle.state") == "running"
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_from_the_background(notebook: tuple[Kernel, Path], tmp_path: Path) -> None:
     """A failed capture is shown in the status only."""
     kernel, folder = notebook
@@ -88,6 +90,7 @@ def test_nothing_is_printed_from_the_background(notebook: tuple[Kernel, Path], t
     assert kernel.unasked() == []
 
 
+@pytest.mark.slow
 def test_the_kernel_completes_and_shows_help(notebook: tuple[Kernel, Path]) -> None:
     """Completion works through the kernel's protocol. ``?`` and ``--help`` show the same text."""
     kernel, _folder = notebook

@@ -181,6 +181,7 @@ def test_an_interrupted_engine_is_reported_as_an_interrupt(bare_shell: Shell, sh
     assert shown_at_once == ["reading", "Interrupted. reading"]
 
 
+@pytest.mark.slow
 def test_the_index_reports_its_progress(store: Path) -> None:
     """A report has the rows read and the expected rows. A second query reads nothing."""
     reports: list[tuple[str, int, int]] = []

@@ -17,6 +17,7 @@ from streamstate.errors import CheckpointReplacedError, NameTakenError
 KEEP_TWO = {"spark.sql.streaming.minBatchesToRetain": "2"}
 
 
+@pytest.mark.slow
 def test_purged_epochs_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
     """Each table has a keyframe at the first remaining epoch."""
     run = Run(spark, tmp_path)
@@ -83,6 +84,7 @@ def test_a_checkpoint_that_is_replaced_between_passes_is_rejected(spark: SparkSe
     assert run.history.captured() == [0]
 
 
+@pytest.mark.slow
 def test_checkpoints_on_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint can be read with Hadoop's client, here from a viewfs mount, and given as a file: URI."""
     run = checked(spark, WINDOWS["tumbling window"], tmp_path, starts=(range(2),))

@@ -134,6 +134,7 @@ def test_adding_epochs_keeps_only_their_versions() -> None:
     assert int(ran.stdout) < _PER_EPOCH
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counts with glibc's own figures")
 def test_looking_at_few_rows_joins_nothing() -> None:
     """A view does this at each epoch: it counts the changes, and reads the rows that it shows."""

@@ -52,6 +52,7 @@ def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: 
                 history.at(epoch)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(
     HISTORIES,

@@ -79,6 +79,7 @@ SINK = Query(
 )
 
 
+@pytest.mark.slow
 def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     """Before and after the promotion together, the sink has the rows that a batch over the whole input computes."""
     run, sink = Run(spark, tmp_path), tmp_path / "out"
@@ -107,6 +108,7 @@ def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path) -> 
         promotion.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "follower",
     [True, pytest.param(False, marks=pytest.mark.exhaustive)],

@@ -75,6 +75,7 @@ def test_a_fork_begins_with_variables(tmp_path: Path, add: Callable[[int], Sourc
         ss.fork(fork.checkpoint, tmp_path / "again", shared=(limit,))
 
 
+@pytest.mark.slow
 def test_a_query_with_variables_is_not_run_without(tmp_path: Path, add: Callable[[int], Source]) -> None:
     """Spark cannot take the source away; the message says how to go on. Other variables can be added and left out."""
     source = add(0)

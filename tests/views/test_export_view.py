@@ -13,6 +13,7 @@ from browser.stores import HOSTILE, flights, hostile
 from hypothesis import given
 from hypothesis import strategies as st
 from notebook_shell import Shell, bare_shell, shown_at_once  # noqa: F401 (fixtures)
+from sampling import sampled
 from synthetic import write
 
 import streamstate as ss
@@ -88,6 +89,7 @@ def moved(tokens: list[int], patch: dict[str, int]) -> list[int]:
     return [patch.get(str(at), token) for at, token in enumerate(tokens)]
 
 
+@pytest.mark.slow
 def test_each_saved_epoch_matches_the_view(store: ss.Store, tmp_path: Path) -> None:
     """Selecting an epoch in the file shows the rows that the kernel would have drawn."""
     report = StateBrowser(store["delays"]).save(tmp_path / "delays.html")
@@ -197,6 +199,7 @@ def test_encoded_json_can_be_embedded_in_a_script(value: Any) -> None:
     assert not {"<", "\u2028", "\u2029"} & set(text)
 
 
+@pytest.mark.slow
 def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -> None:
     """Otherwise they are static pictures, and the file says so."""
     model = BrowserWithPlot(store["delays"])
@@ -211,7 +214,7 @@ def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -
     assert pictures[0]["svg"].startswith("<svg")
 
 
-@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("kind", sampled(VIEWS, 1))
 def test_a_long_history_takes_a_bounded_number_of_drawings(
     long: ss.History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
