@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from oracle import captured_rows, compare
 from pyspark.sql import SparkSession
 from recorded.current import EPOCHS, record

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pytest
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import functions as F
 
