@@ -80,7 +80,7 @@ def test_a_comparison_agrees_with_a_comparison_of_every_key(
             ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=10, deadline=None)
 @given(st.lists(STATE, min_size=1, max_size=6), st.lists(STATE, max_size=4), st.data())
 def test_a_fork_is_compared_from_its_branch_point(

@@ -60,6 +60,7 @@ def test_a_capture_is_due_after_a_number_of_epochs_or_a_duration() -> None:
     assert not CaptureInterval(seconds=10).due(0, 99)
 
 
+@pytest.mark.slow
 def test_capturing_at_an_interval_of_time(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """The first pass starts immediately, the next one when it is due. ``stop`` captures the remaining epochs."""
     for epoch in range(4):

@@ -47,6 +47,7 @@ def test_the_first_row_that_differs_is_named() -> None:
     assert first_difference(rows(1, -0.0), rows(1, 0.0), 0) == difference
 
 
+@pytest.mark.slow
 def test_a_table_that_spark_reads_differently_is_captured_by_spark(
     spark: SparkSession, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_timers_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert run.check() == len(query.tables) * len(epochs) >= 12
 
 
+@pytest.mark.slow
 def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

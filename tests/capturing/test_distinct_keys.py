@@ -40,7 +40,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns, names=[f"k{number}" for number in range(len(kinds))])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @given(tables())
 def test_the_last_row_of_each_key(keys: pa.Table) -> None:
     """None stands for all rows."""

@@ -131,6 +131,7 @@ def test_a_cut_of_queries_with_and_without_named_sources(
     assert newest == {"named": history.live().epoch, "plain": 1}
 
 
+@pytest.mark.slow
 def test_steps_of_a_fork_with_reordered_sources(
     spark: SparkSession, inputs: Inputs, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def numbers(place: Place) -> list[int]:
     return sorted(values)
 
 
+@pytest.mark.slow
 def test_a_store_in_a_bucket_reads_like_one_on_disk(
     spark: SparkSession, bucket: Bucket, captured: str, counted: tuple[Path, Path], store: ss.Store
 ) -> None:

@@ -23,7 +23,7 @@ def described(file: Path) -> dict[str, Any]:
     return {name: content[name] for name in ("format", "epochs", "partitions", "states", "replays", "result", "first")}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_recorded_query_is_current(
     spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
 ) -> None:

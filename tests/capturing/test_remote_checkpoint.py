@@ -38,6 +38,7 @@ def remote(bucket: Bucket, local: Path) -> str:
     return upload(bucket, local / "RocksDB-format-2" / "aggregation", "checkpoints/an aggregation")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "kind"),
     [

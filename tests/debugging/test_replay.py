@@ -43,6 +43,7 @@ def test_the_first_difference_of_changed_code(spark: SparkSession, counted: tupl
     assert [(fork.name, fork.parent, fork.epoch) for fork in store["less"].forks()] == [("less", "checkpoint", 1)]
 
 
+@pytest.mark.slow
 def test_a_replay_from_epoch_0_starts_without_state(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -94,7 +95,7 @@ def test_an_existing_checkpoint_is_refused(spark: SparkSession, counted: tuple[P
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_replay_with_another_number_of_partitions(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ def _seen(zygote: Zygote, workload: Workload, store: Path, counted: Kind) -> tup
     return control.calls(), ending.seconds
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_shim_sees_every_file_and_byte(seen: Seen) -> None:
     """A recorded call created each file of a capture and wrote each byte."""
     store = next(parent for parent in Path(seen.changes[0].path).parents if parent.name == "changes")

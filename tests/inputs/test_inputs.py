@@ -128,6 +128,7 @@ def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) 
     assert set(found.values()) == {len(streams)}
 
 
+@pytest.mark.slow
 def test_files_that_are_gone_or_changed_are_errors(sources: Sources, tmp_path: Path) -> None:
     """Spark itself would read them as no rows, or as they are now."""
     history, _ = captured(QUERIES["json"](sources), tmp_path)

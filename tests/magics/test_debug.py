@@ -79,7 +79,7 @@ def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
     assert {fork.name for fork in ss.open_store(ran.notebook.store_path())["counts"].forks()} == {"what_if", "earlier"}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_query_names_the_code(ran: Shell) -> None:
     """For a query that the notebook did not start, --query names a function or a streaming DataFrame."""
     ran.notebook.running.clear()
@@ -128,6 +128,7 @@ def test_an_interrupted_step_leaves_a_complete_epoch(ran: Shell) -> None:
     assert rows(ran, "what_if", 3) == rows(ran, "counts", 3)
 
 
+@pytest.mark.slow
 def test_a_debug_session_ends_with_the_extension(ran: Shell) -> None:
     """The session is closed with the notebook. Its branches are in the query's store."""
     session = ran.run("%stream debug counts --at 1 -o session")

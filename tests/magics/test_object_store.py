@@ -30,6 +30,7 @@ def remote(bare_shell: Shell, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -
     return bare_shell, " ".join(f"--storage-option {name}={value}" for name, value in options.items())
 
 
+@pytest.mark.slow
 def test_options_are_given_once(remote: tuple[Shell, str]) -> None:
     """Later lines of all magics use the same options."""
     shell, options = remote
@@ -73,6 +74,7 @@ def test_completion_uses_no_network(bare_shell: Shell) -> None:
     assert "0" not in bare_shell.completions("%state q --store s3://nowhere/at/all --at |")
 
 
+@pytest.mark.slow
 def test_a_query_is_captured_into_a_bucket(shell: Shell, counted: tuple[Path, Path], bucket: Bucket) -> None:
     """A line can attach a query and wait for it. A restart uses the same options."""
     options = " ".join(f"--storage-option {name}={value}" for name, value in bucket.options.items())

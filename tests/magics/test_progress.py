@@ -219,6 +219,7 @@ def _is_bar(message: dict[str, Any]) -> bool:
     return "<progress" in message["content"].get("data", {}).get("text/html", "")
 
 
+@pytest.mark.slow
 def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, store: Path) -> None:
     """One display is updated in place, without widgets, and keeps only the last line."""
     kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")

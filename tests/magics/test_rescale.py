@@ -84,6 +84,7 @@ def test_advise_changes_nothing(shell: Shell, running: Running) -> None:
     assert running.state == "running"
 
 
+@pytest.mark.slow
 def test_a_stopped_query_stays_stopped(shell: Shell, running: Running) -> None:
     """It is rescaled, but not restarted."""
     shell.run("%stream stop counts")

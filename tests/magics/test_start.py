@@ -41,6 +41,7 @@ def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSessio
     assert compare(spark, running.checkpoint, ss.open_store(tmp_path / "store")["counts"]) == 2
 
 
+@pytest.mark.exhaustive
 def test_the_same_name_resumes(shell: Shell, input_of_two_epochs: Source, tmp_path: Path) -> None:
     """The first query is stopped, and the second continues from its checkpoint. ``%stream list`` shows the query."""
     frame = counts(input_of_two_epochs)

@@ -75,7 +75,7 @@ def test_a_cell_can_be_sql(shell: Shell, letters_in: Source) -> None:
     assert handle.launch.frame.columns[:3] == ["k", "{k} $k", "four"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_same_name_resumes(shell: Shell, letters_in: Source) -> None:
     """The old query is stopped, and the new one continues from its checkpoint. One line reports this."""
     shell.run("%%stream counts --trigger 1s\ncounted").wait(epoch=2, timeout=300)

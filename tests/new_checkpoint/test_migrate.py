@@ -263,6 +263,7 @@ def test_a_query_that_was_interrupted_or_runs(counted: Migrating) -> None:
     assert not (counted.run.folder / "migrated").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(["format 1", "HDFS"], 1))
 def test_another_store_needs_no_mapping(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Also with another number of partitions: the new checkpoint has the session's settings."""

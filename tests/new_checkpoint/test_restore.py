@@ -90,6 +90,7 @@ def small(spark: SparkSession, tmp_path: Path) -> Run:
 STORES = {"format 1": FORMAT_1, "without changelog": CHANGELOG_OFF, "HDFS": HDFS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(STORES, 1))
 def test_any_store_goes_on_in_rocksdb(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """The state goes on the same, whatever kept it before."""
@@ -130,6 +131,7 @@ def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Pa
     assert files() == before
 
 
+@pytest.mark.exhaustive
 def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, tmp_path: Path) -> None:
     """It left an unfinished folder, and no checkpoint. That of a process that lives stays."""
     gone, lives = (tmp_path / f".restored.{gethostname()}-{process}-0a1b2c3d.unfinished" for process in (2**22 + 1, 1))

@@ -116,7 +116,7 @@ def test_an_upgraded_query_has_one_history(spark: SparkSession, tmp_path: Path) 
     assert ss.rescale(checkpoint, 3, spark=spark).partitions == (2, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_session_defaults_do_not_matter(spark: SparkSession, recordings: Recordings, tmp_path: Path) -> None:
     """State is read with the settings that it was written with. The settings of the session are unchanged."""
     store = "spark.sql.streaming.stateStore"

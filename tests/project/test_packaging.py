@@ -240,6 +240,7 @@ def only_in_other_extras() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_pip_install_of_the_folder_works(tree: Path, tmp_path: Path) -> None:
     """``pip install .`` installs all sub-packages."""
     python = clean_python(tmp_path / "env")
@@ -247,6 +248,7 @@ def test_pip_install_of_the_folder_works(tree: Path, tmp_path: Path) -> None:
     assert {Path(file).is_relative_to(tmp_path) for file in imported_files(python).values()} == {True}
 
 
+@pytest.mark.slow
 def test_an_editable_install_follows_the_folders(tree: Path, tmp_path: Path) -> None:
     """``pip install -e .`` imports from the folders, including modules added later."""
     python = clean_python(tmp_path / "env")

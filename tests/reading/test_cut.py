@@ -362,6 +362,7 @@ def test_invalid_arguments_of_a_cut_are_rejected(
         ss.cut(store, queries, **options)
 
 
+@pytest.mark.slow
 def test_two_queries_over_one_folder(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """With Spark: queries that read two and three files per batch agree at every sixth file."""
     for epoch in range(9):

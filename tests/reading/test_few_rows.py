@@ -126,6 +126,7 @@ def test_many_rows_or_epochs_are_not_few() -> None:
     assert not few(pa.table({"_epoch": list(range(30))}))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counts with glibc's own figures")
 def test_adding_epochs_keeps_only_their_versions() -> None:
     """Joins and windows would leave block handles in DuckDB's queues; adding few rows does not use them."""
@@ -134,7 +135,7 @@ def test_adding_epochs_keeps_only_their_versions() -> None:
     assert int(ran.stdout) < _PER_EPOCH
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counts with glibc's own figures")
 def test_looking_at_few_rows_joins_nothing() -> None:
     """A view does this at each epoch: it counts the changes, and reads the rows that it shows."""

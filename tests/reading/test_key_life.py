@@ -54,7 +54,7 @@ def test_a_life_in_one_table_equals_its_key_history(history: ss.History) -> None
     assert history.life(key="nobody").empty
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_life_across_tables(remembered: ss.History) -> None:
     """Every table whose key has the column is included, with all rows of the key by ascending epoch."""
     found = remembered.life(k="k1")

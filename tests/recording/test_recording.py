@@ -108,6 +108,7 @@ def test_a_recorder_that_fails_is_reported(spark: SparkSession, server: LineServ
     assert not spark.streams.active
 
 
+@pytest.mark.slow
 def test_each_row_is_recorded_once_across_runs(spark: SparkSession, tmp_path: Path) -> None:
     """Sources that keep their offsets go on where they were; merging files changes nothing for a reader."""
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()

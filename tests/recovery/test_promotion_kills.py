@@ -104,6 +104,7 @@ def without_times(files: dict[str, str]) -> dict[str, str]:
     return {name: "" if name.startswith(own) else digest for name, digest in files.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["exchange", "renames"])
 @pytest.mark.parametrize("undoing", [False, True], ids=["promote", "undo"])
 def test_killed_at_every_step(

@@ -55,6 +55,7 @@ def copy(stopped: Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stopped.checkpoint, tmp_path / "checkpoint"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_scaling_in_and_out(spark: SparkSession, stopped: Run, copy: Path, partitions: int) -> None:
     """The state is the same with fewer or more partitions, one epoch later. The report has the rows per partition."""

@@ -207,6 +207,7 @@ def test_a_query_that_is_stopped_elsewhere_has_not_failed(unreliable: Unreliable
     assert supervised.state == "finished"
 
 
+@pytest.mark.slow
 def test_restart_in_a_notebook(shell: Shell, unreliable: UnreliableQuery, tmp_path: Path) -> None:
     """With --restart, a query and its capture continue after a failure. Until then the status shows the restart."""
     shell.names["frame"] = unreliable.frame()

@@ -124,7 +124,9 @@ QUERIES: dict[str, Build] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.startswith("opaque") else []) for name in QUERIES]
+)
 def test_a_result_equals_what_the_query_returned(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Bit for bit, at every epoch, with Spark where DuckDB cannot compute a column or a condition."""
     history, returned, names = captured(spark, files, tmp_path, QUERIES[name])
@@ -151,6 +153,7 @@ def only_spark(spark: SparkSession, files: Path, tmp_path_factory: pytest.TempPa
     return folder / "store", returned, names
 
 
+@pytest.mark.slow
 def test_spark_computes_what_duckdb_cannot(
     spark: SparkSession, files: Path, only_spark: Captured, bare_shell: Shell
 ) -> None:
@@ -191,6 +194,7 @@ def test_without_the_plan_columns_say_what_they_need(
         store.sql("FROM q.result", engine="spark", spark=spark)
 
 
+@pytest.mark.slow
 def test_what_differs_from_one_time_to_the_next_is_not_computed(
     spark: SparkSession, files: Path, tmp_path: Path
 ) -> None:
@@ -213,6 +217,7 @@ _KEYS = ["g", "h", "b", "h % 2 as odd", "upper(s) as big", "window(ts, '6 hours'
 _HAVING = [None, "count(*) > 5", "max(i) is not null", "sum(n) > 0 or min(h) = 0"]
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     keys=st.lists(st.sampled_from(_KEYS), min_size=0, max_size=3, unique=True),
@@ -351,6 +356,7 @@ def test_rows_that_do_not_meet_a_condition_are_not_in_the_result(
     assert entered.counts["added"] - entered.counts["removed"] == counts[2] - counts[0]
 
 
+@pytest.mark.slow
 def test_deduplication_and_joins_have_the_querys_names(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """The sides of a join are named; there is no result of the join itself."""
     history, _, _ = captured(
@@ -421,6 +427,7 @@ def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path,
     assert ss.open_store(tmp_path / "store")["q"].at(0).result().value_columns == ["average"]
 
 
+@pytest.mark.slow
 def test_a_stepped_fork_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Its own epochs have the plan that they were run with, those before the fork that of the original."""
     captured(spark, files, tmp_path, QUERIES["computed"], "update")
@@ -531,6 +538,7 @@ def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> N
         ss.describe(tmp_path / "store", "nobody", lambda: frame)
 
 
+@pytest.mark.slow
 def test_a_join_above_the_state_is_left_to_spark(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """It makes rows that the state does not have; SQL returns them with Spark."""
     names = spark.createDataFrame([("a", "Ana"), ("a", "Ada"), ("b", "Bo")], "g string, name string")

@@ -225,6 +225,7 @@ def test_a_duckdb_result_converts_to_a_spark_dataframe(gapped: ss.Store, spark: 
     assert [int(row[3]) for row in frame.collect()] == result.to_arrow()["h"].to_pylist()
 
 
+@pytest.mark.slow
 def test_spark_dataframes_and_files_are_frames(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
     """Both engines can join them with state."""
     names = spark.createDataFrame([("a", 1), ("z", 2)], "key STRING, n INT")

@@ -540,6 +540,7 @@ def test_a_query_without_a_binding_fails(started: Source, tmp_path: Path, limit:
     assert "Start the query with ss.start(frame, name, store, shared=('limit',))" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, limit: ss.SharedVariable) -> None:
     """The message says which it was started with, and how to add this one."""
     ss.shared(limit.store, "other", "double")

@@ -216,6 +216,7 @@ def test_a_cell_is_bound_to_variables(letters_in: Source, shell: Shell) -> None:
     assert shell.run("%shared seen") == len(rows)
 
 
+@pytest.mark.slow
 def test_sql_uses_a_variable_as_a_value(letters_in: Source, shell: Shell) -> None:
     """``shared('limit')`` is the value of the epoch, wherever an expression may stand."""
     sql = (

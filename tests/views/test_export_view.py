@@ -159,6 +159,7 @@ def test_unknown_epochs_are_rejected(store: ss.Store, tmp_path: Path) -> None:
         StateBrowser(store["delays"]).save(tmp_path / "a.html", epochs=[3, 4])
 
 
+@pytest.mark.slow
 def test_saving_draws_a_limited_number_of_actions(store: ss.Store, tmp_path: Path) -> None:
     """With many epochs, only the actions at the opening epoch are all drawn; the report says what is left out."""
     report = StateBrowser(store["delays"], epoch=20).save(tmp_path / "a.html")
@@ -286,6 +287,7 @@ def test_an_interrupt_leaves_the_file_as_it_was(store: ss.Store, tmp_path: Path)
     assert target.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_saving_shows_its_progress_in_a_notebook(
     store: ss.Store,
     tmp_path: Path,

@@ -159,6 +159,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.text(), st.integers(0, 10**9), st.dictionaries(st.text(), values, min_size=1))
 def test_an_address_survives_a_round_trip(query: str, epoch: int, key: dict[str, Any]) -> None:
     """Any name and any key of a state table can be written to a URL and read back."""
@@ -228,6 +229,7 @@ def test_serving_does_not_import_spark(path: Path) -> None:
     assert (ran.stdout, ran.returncode) == ("200\n", 0), ran.stderr
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_stopped(path: Path) -> None:
     """It prints the URL with the token, and exits with status 0."""
     command = [sys.executable, "-m", "streamstate", "serve", str(path), "--token", "t"]
