@@ -58,7 +58,7 @@ def encoded(rows: list[dict[str, Any]]) -> list[str]:
     return [row for (row,) in database.sql(f"SELECT {encoded_row(TYPES)} FROM given").fetchall()]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=4))
 @example([{"double": -0.0, "single": float("nan"), "share": Decimal("0.0000"), "seen": [("b", None), ("a", 1.0)]}])

@@ -58,6 +58,7 @@ def test_operators_fork_at_any_epoch(spark: SparkSession, tmp_path: Path, name: 
     check_forks(spark, run, query, range(1, 4, 2))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(["rows, processing time, TTL and timers", "pandas, event time and timers"], 1))
 def test_a_fork_of_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Variables, TTL and timers are forked. The schema paths in the fork's metadata lead to its own files."""
@@ -77,7 +78,11 @@ def test_a_fork_of_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Pat
     check_forks(spark, run, query, range(1, 2))
 
 
-@pytest.mark.parametrize("conf", [CHANGELOG_OFF, CHANGELOG_OFF | FORMAT_1], ids=["format 2", "format 1"])
+@pytest.mark.parametrize(
+    "conf",
+    [CHANGELOG_OFF, pytest.param(CHANGELOG_OFF | FORMAT_1, marks=pytest.mark.exhaustive)],
+    ids=["format 2", "format 1"],
+)
 def test_a_fork_without_changelogs(spark: SparkSession, tmp_path: Path, conf: dict[str, str]) -> None:
     """If changelog checkpointing is off, each version is a RocksDB snapshot."""
     run, query = Run(spark, tmp_path), BUILT_IN["tumbling window"]

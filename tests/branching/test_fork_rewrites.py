@@ -157,6 +157,7 @@ def test_a_fork_can_be_edited_and_repartitioned_at_once(spark: SparkSession, tmp
     assert compare(spark, fork, ss.open_store(tmp_path / "store")["q"]) == 2
 
 
+@pytest.mark.exhaustive
 def test_variables_of_a_processor_can_be_edited(spark: SparkSession, tmp_path: Path) -> None:
     """Values, maps, lists, timers and what has a TTL are edited; the next epoch goes on from there."""
     query = TRANSFORM["rows, processing time, TTL and timers"]

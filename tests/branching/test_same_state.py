@@ -92,7 +92,7 @@ def test_a_single_changed_value_is_found(spark: SparkSession, tmp_path: Path) ->
     assert len(many[0].of_other) == 2 < many[0].only_other
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_order_of_a_list_matters(spark: SparkSession, tmp_path: Path) -> None:
     """List variables with the same elements in another order are different."""
     runs = [Run(spark, tmp_path / name) for name in ("forward", "backward")]

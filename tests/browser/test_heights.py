@@ -23,6 +23,7 @@ MARGIN = 20
 """Pixels that JupyterLab adds around the cells."""
 
 
+@pytest.mark.exhaustive
 def test_after_run_all_a_notebook_is_as_high_as_its_content(lab: Lab, stored: Path) -> None:
     """Views below the visible part start at their final height: no blank space, and no growth while scrolling.
 

@@ -91,6 +91,7 @@ def test_a_query_without_epochs_shows_a_notice_until_the_first(lab: Lab, growing
     shown.expect_rows(ss.open_store(tmp_path / "store")["young"].at(0).table().head(10))
 
 
+@pytest.mark.exhaustive
 def test_a_running_cell_does_not_block_the_view(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """While a cell runs, new epochs are shown and actions are answered."""
     started, end = tmp_path / "started", tmp_path / "end"
@@ -159,6 +160,7 @@ def test_running_the_cell_again_leaves_one_view(lab: Lab, growing: Written, tmp_
     wait_until(lambda: run_last_cell(lab, LEFT) == "1 threads, 1 comms", "the replaced views to end")
 
 
+@pytest.mark.exhaustive
 def test_a_reloaded_page_is_live_again(lab: Lab, growing: Written, tmp_path: Path) -> None:
     """The kernel still has the browser: the saved output finds it, with the epoch that was selected."""
     shown = open_and_run(lab, code(tmp_path / "store"))
@@ -229,6 +231,7 @@ def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path
     expect(lab.page.locator("table tbody tr")).to_have_count(10)
 
 
+@pytest.mark.exhaustive
 def test_exported_html_shows_the_static_table(chrome: Browser, saved: Path, tmp_path: Path) -> None:
     """The HTML that nbconvert writes, opened from disk without a network."""
     exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import expect
+from sampling import sampled
 
 from browser.lab import Lab, wait_until
 
@@ -72,7 +73,7 @@ def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+@pytest.mark.parametrize("theme", sampled(["JupyterLab Light", "JupyterLab Dark"], 1))
 def test_the_status_is_readable_in_light_and_dark_themes(lab: Lab, theme: str) -> None:
     """Every sign differs from the background, and shortened text is complete in a title."""
     lab.server.write("status.ipynb", "%load_ext streamstate", STATUS)

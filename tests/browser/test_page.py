@@ -238,7 +238,7 @@ history = ss.open_store({path!r})["delays"]
 pn.Row(StateBrowser(history, epoch=3), StateBrowser(history, epoch=2))"""
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_views_work_in_a_panel_layout(lab: Lab, stored: Path) -> None:
     """Each has its own connection."""
     lab.server.write("panel.ipynb", PANEL.format(path=str(stored)))

@@ -98,6 +98,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 def test_after_run_all_of_watching_a_stream_its_views_follow_each_other(lab: Lab) -> None:
     """All six views are live; an epoch selected in the state browser is marked in the linked timeline."""
     run_all(lab, "03_watching_a_stream")

@@ -147,7 +147,7 @@ def purge(checkpoint: Path, epoch: int) -> None:
         (checkpoint / log / str(epoch)).unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_timers_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
     """They have no change feed; their whole states are decoded and compared."""
     run, query = Run(spark, tmp_path), TRANSFORM["rows, event time and timers"]

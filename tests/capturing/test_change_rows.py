@@ -114,7 +114,7 @@ def test_the_log_of_lists_folds_to_their_elements(epochs: list[list[Event]], cut
             assert log == {(*key, index): value for key, values in state.items() for index, value in enumerate(values)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(deadline=None, max_examples=30)
 @given(
     epochs=_events("update", "append", "append", "delete"),

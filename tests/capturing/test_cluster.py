@@ -149,6 +149,7 @@ def test_driver_and_executors_write_the_same_deletes(spark: SparkSession, tmp_pa
     assert history.diff(1, history.live().epoch).counts["removed"] > 0
 
 
+@pytest.mark.exhaustive
 def test_driver_and_executors_write_the_same_lists_and_timers(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_driver_and_executors_write_the_same_lists_and_timers(
     assert sorted(history.tables()) == ["op0_seen", "op0_timers"]
 
 
+@pytest.mark.exhaustive
 def test_list_positions_continue_in_a_new_capture(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """Each call starts from the store: the lengths of the lists that change come from the log."""
     for epoch in range(3):

@@ -153,6 +153,7 @@ def test_kept_epochs_are_unchanged(
         check(folder, states, kept, whole=bool(report.dropped))
 
 
+@pytest.mark.exhaustive
 @EXAMPLES
 @given(HISTORIES, HISTORIES, st.tuples(POLICIES, POLICIES), st.integers(0, 3), st.sampled_from([0, 50_000]))
 def test_captures_between_two_runs(
@@ -230,7 +231,12 @@ def kill_at(step: int) -> ProgressCallback:
 
 
 @pytest.mark.parametrize(
-    ("policy", "count"), [(THINNED, 3), pytest.param({"last": 4}, 4, marks=pytest.mark.exhaustive), ({"last": 1}, 4)]
+    ("policy", "count"),
+    [
+        pytest.param(THINNED, 3, marks=pytest.mark.exhaustive),
+        pytest.param({"last": 4}, 4, marks=pytest.mark.exhaustive),
+        ({"last": 1}, 4),
+    ],
 )
 def test_a_run_that_is_killed_between_two_commits(tmp_path: Path, policy: Policy, count: int) -> None:
     """All epochs in the manifest are right, for open and new readers. The next run completes the killed one."""

@@ -182,7 +182,7 @@ def test_queries_over_the_same_folder_have_the_same_digests(
     assert digests["two"] == {files: digest for files, digest in digests["one"].items() if files % 2 == 0}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_incremental_captures_record_the_same_sources(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """A new capture continues from the facts in the manifest, also after the log is compacted."""
     for epochs in (range(3), range(3, 8), range(8, 14)):

@@ -161,6 +161,7 @@ def test_a_capture_on_a_cluster(spark: SparkSession, source: Source, cluster: Cl
     assert data_files(tmp_path / "s/q/op0") == committed(tmp_path / "s/q/op0")
 
 
+@pytest.mark.exhaustive
 def test_a_killed_executor_does_not_duplicate_rows(
     spark: SparkSession, source: Source, cluster: Cluster, tmp_path: Path
 ) -> None:

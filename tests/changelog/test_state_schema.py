@@ -159,7 +159,7 @@ def test_values_in_avro_are_not_described(spark: SparkSession, tmp_path: Path) -
         assert as_spark(spark, run.checkpoint, epoch) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_repartitioned_state(spark: SparkSession, tmp_path: Path) -> None:
     """Every partition has the number that its own snapshots give the variable, before and after the repartition."""
     run = Run(spark, tmp_path)

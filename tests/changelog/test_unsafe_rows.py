@@ -121,7 +121,7 @@ def test_bytes_that_are_not_utf_8_are_kept(spark: SparkSession) -> None:
     assert found.field(0).buffers()[2].to_pybytes() == b"\xffA"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(columns(), min_size=20, max_size=30))
 def test_random_types_are_decoded(spark: SparkSession, expressions: list[str]) -> None:

@@ -44,9 +44,7 @@ SETTINGS = {
 ALL_VARIABLES = "rows, processing time, TTL and timers"
 USUAL = {
     ("no changelog, format 2", ALL_VARIABLES),
-    ("no changelog, format 1, checksums", "rows, event time and timers"),
     ("no changelog, merge operator 2", "join in format 4"),
-    ("format 2, snappy, checksums", ALL_VARIABLES),
     ("HDFS, zstd, checksums", "session window"),
 }
 """Settings and queries that the slow tests combine: timers, lists, joins, row checksums."""

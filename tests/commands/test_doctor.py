@@ -145,7 +145,7 @@ def test_a_place_that_is_no_store_is_an_error(recorded: dict[str, Path], tmp_pat
     assert main(["doctor", str(recorded["4.2"] / "HDFS" / "aggregation"), str(tmp_path / "file")]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_state_tables_are_those_that_spark_lists(spark: SparkSession, recorded: dict[str, Path]) -> None:
     """For every recorded checkpoint, with the same names in the same order."""
     compared = 0

@@ -187,6 +187,7 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return folder, frame
 
 
+@pytest.mark.exhaustive
 def test_part_of_a_history_is_audited(
     spark: SparkSession, plain: tuple[Path, Callable[[], DataFrame]], tmp_path: Path
 ) -> None:

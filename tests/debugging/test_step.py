@@ -84,6 +84,7 @@ def _offsets(checkpoint: Checkpoint, epoch: int) -> tuple[str | None, ...]:
     return planned.offsets
 
 
+@pytest.mark.exhaustive
 def test_steps_across_compactions_of_the_source_log(spark: SparkSession, tmp_path: Path) -> None:
     """The source log is compacted at its tenth and twentieth batch, and the original has deleted the old entries."""
     settings = {"spark.sql.shuffle.partitions": "1"}
