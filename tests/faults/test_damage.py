@@ -55,7 +55,7 @@ def draw(number: int, whole: Whole) -> list[tuple[Path, Damage]]:
 def test_damage_is_detected(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
     """Every answer of a damaged store is right or an error, also after a capture into it."""
     answers: Counter[str] = Counter()
-    drawn = draw(320 if FULL else 30, whole)
+    drawn = draw(320 if FULL else 12, whole)
 
     def run_round(zygote: Zygote, number: int) -> tuple[list[str], list[str]]:
         (undamaged, damage), store = drawn[number], tmp_path / str(number)

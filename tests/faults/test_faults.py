@@ -64,7 +64,7 @@ def test_each_epoch_is_captured_once_despite_faults(
         return done, wrong
 
     left: list[int] = []
-    tally = processes.rounds(run_round, target=160 if FULL else 12)
+    tally = processes.rounds(run_round, target=160 if FULL else 5)
     figures.append(f"faults fired: {tally.done.total()} ({_counted(tally.done)}); begun log entries left: {sum(left)}")
     tally.check()
 

@@ -20,7 +20,7 @@ from faults.inspection import QUERY, Expected, inspect
 from faults.shim import ALWAYS, Action, Control, Fault, Kind
 from faults.zygote import Job, Zygote
 
-EPOCHS = 200 if FULL else 24
+EPOCHS = 200 if FULL else 12
 WRITERS = 8
 TABLE = "op0"
 

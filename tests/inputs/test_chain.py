@@ -62,7 +62,7 @@ def check_windows(history: ss.History, epoch: int, rows: pd.DataFrame, watermark
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["RocksDB", pytest.param("HDFS", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("store", ["RocksDB", pytest.param("HDFS", marks=pytest.mark.exhaustive)])
 def test_windows_above_a_deduplication(spark: SparkSession, tmp_path: Path, store: str) -> None:
     """Rows whose key is new come in. The checkpoint is only read; without the state of the epoch before: an error."""
     session = spark.newSession()
@@ -92,7 +92,7 @@ def test_windows_above_a_deduplication(spark: SparkSession, tmp_path: Path, stor
         history.why(2, user="a", hour={"start": START, "end": START + pd.Timedelta("1h")})
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_windows_above_a_join(spark: SparkSession, tmp_path: Path) -> None:
     """The pairs whose second row arrived in the epoch come in; those late for the upper operator are as Spark says."""
     files = {side: [rows_of_file(epoch, seed) for epoch in range(EPOCHS)] for side, seed in (("left", 0), ("right", 9))}

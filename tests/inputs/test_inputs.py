@@ -104,8 +104,11 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
     return ss.open_store(folder / "store")["q"], said
 
 
+SELDOM = {"parquet": [], "two": [pytest.mark.slow], "json": [pytest.mark.slow]}
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "parquet" else pytest.mark.slow) for name in QUERIES]
+    "name", [pytest.param(name, marks=SELDOM.get(name, pytest.mark.exhaustive)) for name in QUERIES]
 )
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""
@@ -182,7 +185,7 @@ def test_files_that_were_archived_are_read_in_the_archive(sources: Sources, tmp_
         history.inputs(1)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sources_with_names(sources: Sources, tmp_path: Path) -> None:
     """Version 2 of the offset log: a source is asked for by name, whatever its place in the query."""
     files = {"old": "json", "new": "csv"}

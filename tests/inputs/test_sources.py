@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from sampling import sampled
 
 import streamstate as ss
 from streamstate.errors import NotReplayableError
@@ -57,7 +58,7 @@ def counted(rows: DataFrame) -> DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", sampled(SOURCES, 2))
 def test_every_epoch_is_asked_for_again(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """As many rows as Spark's progress says, and those of the key."""
     with_numbers(spark)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_streams_with_different_delays(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of either stream fall on a key, and either's are late by the one watermark of the query."""
     files = {side: [rows_of_file(epoch, seed) for epoch in range(EPOCHS)] for side, seed in (("left", 0), ("right", 9))}

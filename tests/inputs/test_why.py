@@ -195,14 +195,12 @@ CASES = {
 }
 
 
-OFTEN = ("window",)
-# An inner and a full outer join show what these do.
-SELDOM = ("join, fullOuter", "join, leftOuter", "join, rightOuter", "join, leftSemi")
+MARKS = {"window": [], "join, inner": [pytest.mark.slow], "transformWithState": [pytest.mark.slow]}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:
     """When a case is run."""
-    return [pytest.mark.exhaustive] if name in SELDOM else [] if name in OFTEN else [pytest.mark.slow]
+    return MARKS.get(name, [pytest.mark.exhaustive])
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in CASES])

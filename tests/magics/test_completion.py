@@ -183,7 +183,7 @@ def test_spark_sql_completes_views(reader: Shell, spark: SparkSession, source: S
     spark.catalog.dropTempView("letters_view")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @given(st.text(st.sampled_from("%state counts--key=at\"' {}$\\\n.|wheronq"), max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_completion_never_fails(reader: Shell, text: str) -> None:

@@ -51,7 +51,7 @@ def until(kernel: Kernel, expression: str) -> None:
         assert time.monotonic() < end, f"{expression} did not become true"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
     """The query processes more input, and a second wait succeeds and leaves one line."""
     kernel, folder = notebook

@@ -15,6 +15,7 @@ def watching(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return run("03_watching_a_stream", tmp_path_factory.mktemp("watching"))
 
 
+@pytest.mark.exhaustive
 def test_watching_reveals_a_file_that_arrives_twice(watching: Shown) -> None:
     """The diff has only changes, the key's life has the step, and the notebook serves a page and saves a report."""
     assert "+0 ~65 −0" in output_of(watching, "change = history.diff(15, 16)")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 FEW = (range(2), range(2, 3))
 
 
-@pytest.mark.parametrize("name", PANDAS_STATE)
+@pytest.mark.parametrize("name", sampled(PANDAS_STATE, 1))
 def test_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Queries with and without a timeout equal Spark's reader."""
     checked(spark, PANDAS_STATE[name], tmp_path, starts=FEW)

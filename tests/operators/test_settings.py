@@ -51,7 +51,7 @@ def test_only_changes_are_logged_without_a_change_feed(
     assert sum(actual) < with_feed.growth()["rows"].sum()
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["captured between", "captured at once"])
+@pytest.mark.parametrize("before", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_repartitioned_operators(spark: SparkSession, tmp_path: Path, before: bool) -> None:
     """The epoch of the repartition has no changes, whether or not earlier epochs were captured before it."""
     run = Run(spark, tmp_path)

@@ -17,6 +17,7 @@ from operators.processors import PANDAS_STATE, TRANSFORM
 from operators.queries import JOINS, OTHERS, WINDOWS
 from operators.running import INPUT, Query, Run, rows, with_settings
 from pyspark.sql import SparkSession
+from sampling import sampled
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("read_from_files")]
 
@@ -96,7 +97,7 @@ def ran_live(spark: SparkSession, query: Query, folder: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize("name", ["tumbling window", "tumbling window, append"])
+@pytest.mark.parametrize("name", sampled(["tumbling window", "tumbling window, append"], 1))
 def test_causes_of_an_aggregation(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Rows are written by input, and removed once the watermark has passed the window."""
     found = list(changes(ran(spark, WINDOWS[name], tmp_path), "op0"))
@@ -134,7 +135,7 @@ def test_causes_of_session_windows(spark: SparkSession, tmp_path: Path) -> None:
     assert {change.cause for change in found if change.kind != "removed"} == {"input"}
 
 
-@pytest.mark.parametrize("name", ["dropDuplicates with a watermark", "dropDuplicatesWithinWatermark"])
+@pytest.mark.parametrize("name", sampled(["dropDuplicates with a watermark", "dropDuplicatesWithinWatermark"], 1))
 def test_causes_of_deduplication(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Keys are stored because of input and removed because of the watermark."""
     found = list(changes(ran(spark, OTHERS[name], tmp_path), "op0"))
@@ -200,7 +201,7 @@ def test_causes_of_a_limit(spark: SparkSession, tmp_path: Path) -> None:
     assert {change.cause for change in found} == {"input"}
 
 
-@pytest.mark.parametrize("name", ["no timeout", "event-time timeout"])
+@pytest.mark.parametrize("name", sampled(["no timeout", "event-time timeout"], 1))
 def test_causes_of_a_stateful_function(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """A change is attributed to the key's input or to its timeout if only one of the two was possible."""
     found = list(changes(ran_live(spark, PANDAS_STATE[name], tmp_path), "op0"))
