@@ -74,9 +74,9 @@ def test_every_epoch_of_other_versions(
 @pytest.mark.parametrize(
     ("provider", "name"),
     [
-        pytest.param(*("HDFS", "aggregation"), marks=pytest.mark.exhaustive),
-        pytest.param(*("HDFS", "left-outer-join"), marks=pytest.mark.exhaustive),
-        pytest.param(*("RocksDB", "session-window"), marks=pytest.mark.exhaustive),
+        pytest.param("HDFS", "aggregation", marks=pytest.mark.exhaustive),
+        pytest.param("HDFS", "left-outer-join", marks=pytest.mark.exhaustive),
+        pytest.param("RocksDB", "session-window", marks=pytest.mark.exhaustive),
         ("RocksDB-with-changelog", "two-operators"),
         ("HDFS", "applyInPandasWithState"),
     ],
