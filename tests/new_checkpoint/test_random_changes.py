@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from input_files import in_turn
 from operators.running import with_settings
@@ -24,14 +24,7 @@ from streamstate.snapshots.state_reader import StateReader
 INPUTS = 20
 """Independent inputs of one query: each row says which it belongs to, and every query groups by that."""
 KEYS = ("a", "b", "c")
-BUFFERS = {
-    "sum": "sum(v)",
-    "count": "count(v)",
-    "min": "min(v)",
-    "max": "max(w)",
-    "bool_and": "bool_and(v > 3)",
-    "bool_or": "bool_or(v < 1)",
-}
+BUFFERS = {"sum": "sum(v)", "count": "count(v)", "min": "min(v)", "max": "max(w)"}
 """By the name of its buffer, an aggregate whose buffer is its result."""
 SCHEMA = "case long, a string, b long, c boolean, v long, w double"
 
@@ -155,7 +148,13 @@ def check(spark: SparkSession, folder: Path, case: Case) -> None:
 def test_going_on_equals_the_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     """For a thousand inputs: keys and aggregates dropped, rows given, epochs restored."""
 
-    @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(
+        max_examples=50,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+        phases=[Phase.generate],  # an example takes seconds: too long for shrinking it
+    )
     @given(cases())
     def each(case: Case) -> None:
         check(spark, tmp_path_factory.mktemp("changes"), case)
