@@ -20,6 +20,7 @@ dashboard = QueryDashboard(store["hostile"], table="op0")
 dashboard"""
 
 
+@pytest.mark.slow
 def test_a_dashboard_works_by_mouse_and_keyboard_until_closed(lab: Lab, stored: Path) -> None:
     """Tables and keys respond to mouse and keyboard, also in a narrow window; axe finds nothing; closing stops it."""
     lab.server.write("dashboard.ipynb", CODE.format(store=str(stored)), "print(dashboard.focus)", "dashboard.close()")

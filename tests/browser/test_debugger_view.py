@@ -45,6 +45,7 @@ def view(lab: Lab, tmp_path: Path) -> Locator:
     return found
 
 
+@pytest.mark.slow
 def test_stepping_running_going_back_and_watching(lab: Lab, view: Locator) -> None:
     """Every button works as labelled, and the view shows what Spark computed."""
     button = partial(view.get_by_role, "button", exact=True)

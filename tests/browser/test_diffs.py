@@ -42,6 +42,7 @@ def assert_accessible(lab: Lab) -> None:
     assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]] == []
 
 
+@pytest.mark.slow
 def test_a_click_on_a_mover_shows_its_key_history(opened: Lab, stored: Path) -> None:
     """The history opens beside the diff, and a click on an epoch in it moves the diff."""
     diff, key = shown(opened, stored, "delays")

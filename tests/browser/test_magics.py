@@ -45,6 +45,7 @@ def picture(lab: Lab, name: str) -> None:
         lab.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
+@pytest.mark.slow
 def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Path) -> None:
     """While the cell runs there is a bar with a hint how to stop; afterwards only text, in the file and its HTML."""
     end = tmp_path / "end"
@@ -91,6 +92,7 @@ def test_the_status_is_readable_in_light_and_dark_themes(lab: Lab, theme: str) -
     lab.theme("JupyterLab Light")
 
 
+@pytest.mark.slow
 def test_tab_completes_in_the_middle_of_a_cell(lab: Lab, stored: Path) -> None:
     """The selected completion replaces only the text being completed."""
     lab.server.write("tab.ipynb", f"%load_ext streamstate\n%config StreamState.store = {str(stored)!r}", "")

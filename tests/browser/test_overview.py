@@ -34,6 +34,7 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+@pytest.mark.slow
 def test_a_store_at_a_glance(lab: Lab, tmp_path: Path) -> None:
     """Queries with their facts, forks below their parents, a broken query beside the others; new queries appear."""
     store = tmp_path / "store"

@@ -88,6 +88,7 @@ def test_a_link_opens_query_epoch_and_key_and_the_url_follows(context: BrowserCo
     assert_accessible(page)
 
 
+@pytest.mark.slow
 def test_two_viewers_are_independent_and_leave_no_threads(context: BrowserContext, served: Server) -> None:
     """Each viewer has their own epoch; closing a tab ends its threads and its session."""
     wait_until(lambda: served.viewers == 0, "earlier tabs to close")
@@ -118,6 +119,7 @@ def test_the_page_follows_a_live_query(context: BrowserContext, tmp_path: Path) 
     expect(page.get_by_text("The connection is lost").last).to_be_visible()
 
 
+@pytest.mark.slow
 def test_errors_are_shown_in_the_page(context: BrowserContext, served: Server) -> None:
     """The address of something that does not exist shows an error in the page."""
     page = context.new_page()
@@ -137,6 +139,7 @@ def test_without_the_token_a_plain_page_explains_it(chrome: Browser, served: Ser
     page.close()
 
 
+@pytest.mark.slow
 def test_a_link_from_another_site_opens_the_page(chrome: Browser, served: Server) -> None:
     """It works with the token and later without it; the other site's request carries no cookie."""
     context = chrome.new_context()
@@ -149,6 +152,7 @@ def test_a_link_from_another_site_opens_the_page(chrome: Browser, served: Server
     context.close()
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_under_the_content_security_policy(context: BrowserContext, served: Server) -> None:
     """The plot library is part of the view and is not loaded from another host."""
     page = context.new_page()
@@ -156,6 +160,7 @@ def test_plots_are_drawn_under_the_content_security_policy(context: BrowserConte
     expect(page.locator(".streamstate-live figure svg").first).to_be_visible()
 
 
+@pytest.mark.exhaustive
 def test_the_page_fits_a_narrow_window_and_both_themes(context: BrowserContext, served: Server) -> None:
     """At 400 pixels only tables scroll sideways; the dark theme has a dark background, and the audit still passes."""
     page, shown = opened(context, served, Address("delays", epoch=3))
@@ -169,6 +174,7 @@ def test_the_page_fits_a_narrow_window_and_both_themes(context: BrowserContext, 
     assert_accessible(page)
 
 
+@pytest.mark.slow
 def test_a_saved_file_works_without_a_server(context: BrowserContext, stored: Path, tmp_path: Path) -> None:
     """It opens from disk, without a server or a kernel; a value that contains script is shown as text."""
     store = ss.open_store(stored)
@@ -215,6 +221,7 @@ again = StateBrowser(browser.model.history, epoch=2)
 again"""
 
 
+@pytest.mark.exhaustive
 def test_the_widget_works_without_panel(lab: Lab, stored: Path) -> None:
     """It works in an ipywidgets layout and in VS Code, and closing it leaves nothing behind."""
     lab.server.write("widget.ipynb", WIDGET.format(path=str(stored)), VSCODE, "again.close()\n" + CLOSE)

@@ -266,6 +266,7 @@ def audited(shown: Shown) -> list[str]:
     return [f"{violation['id']}: {node['html']}" for violation in found for node in violation["nodes"]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_the_browser_is_readable_in_dark_and_light_themes(show: Show, opened: Lab, theme: str) -> None:
     """It uses JupyterLab's colours, and its text contrast meets WCAG 2 (4.5 to 1)."""

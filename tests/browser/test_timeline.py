@@ -83,6 +83,7 @@ def values(view: Locator) -> list[str]:
     return view.locator(".measure .value").all_inner_texts()
 
 
+@pytest.mark.exhaustive
 def test_plots_share_one_x_axis(show: Show) -> None:
     """There is one plot per measure, and all start and end at the same pixel, as does the pointer area."""
     view = show("Timeline(store['trips'])")
@@ -213,6 +214,7 @@ def test_state_rows_are_counted_on_request(show: Show, tmp_path: Path) -> None:
     assert violations(view) == []
 
 
+@pytest.mark.exhaustive
 def test_the_timeline_fits_a_narrow_window_and_a_dark_theme(show: Show, opened: Lab) -> None:
     """At 400 pixels nothing is cut off, and the plots fill the width; the text is readable in the dark theme."""
     view = show("Timeline(store['trips'])")

@@ -38,6 +38,7 @@ def test_every_epoch_equals_sparks_reader(spark: SparkSession, counted: tuple[Pa
     assert compare(spark, counted[0], store["counts"]) == 5
 
 
+@pytest.mark.slow
 def test_evicted_windows_are_deletes(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
     """The rows of windows that expire by the watermark are removed."""
     windows = timed.stream().withWatermark("t", "1 hour").groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
@@ -48,6 +49,7 @@ def test_evicted_windows_are_deletes(spark: SparkSession, timed: Source, tmp_pat
     assert history.diff(1, history.live().epoch).counts["removed"] > 0
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
     """A stream-stream join has the tables op0_left and op0_right."""
     left = timed.stream().withWatermark("t", "1 hour").alias("a")

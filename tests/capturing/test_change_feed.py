@@ -175,6 +175,7 @@ def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
     assert compare(spark, checkpoint, ss.open_store(tmp_path / "store")["q"]) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verify", "expected"), [("never", []), ("first", [[0]]), ("all", [[0], [1, 2, 3]])])
 def test_spark_confirms_whole_states_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Any, expected: list[list[int]]

@@ -205,6 +205,7 @@ def test_a_step_whose_python_process_comes_too_late_is_started_again(
     assert starts.stat().st_size >= 3
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path: Path) -> None:
     """The fork is unchanged, and can be stepped again."""
     running = str(tmp_path / "running")

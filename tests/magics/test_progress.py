@@ -235,6 +235,7 @@ def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, st
     assert kernel.works("top = %state q --at 0 --top 3 --by value").outputs() == []
 
 
+@pytest.mark.slow
 def test_after_an_interrupted_load_the_next_call_works(kernel: Kernel, store: Path) -> None:
     """The interrupt is reported in one line, and later results are correct."""
     kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")

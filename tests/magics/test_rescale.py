@@ -36,6 +36,7 @@ def partitions(handle: Running) -> int | None:
     return checkpoint.partitions(checkpoint.committed()[-1])
 
 
+@pytest.mark.slow
 def test_a_running_query_is_rescaled(
     shell: Shell, running: Running, source: Source, spark: SparkSession, shown_at_once: list[str]
 ) -> None:

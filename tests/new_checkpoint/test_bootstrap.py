@@ -87,6 +87,7 @@ def test_from_history(history: History, name: str, given: str) -> None:
         check(history, query, new)
 
 
+@pytest.mark.slow
 def test_bad_input_writes_nothing(history: History) -> None:
     """Each error says what would be right."""
     state = history.state()

@@ -231,6 +231,7 @@ BAD: dict[str, tuple[object, type[StreamStateError], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bad_input_writes_nothing(counted: Migrating) -> None:
     """Each error says what would be right; a look beforehand says the same."""
     before = stored(counted.run.spark, counted.run.checkpoint, 1)

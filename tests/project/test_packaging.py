@@ -136,6 +136,7 @@ def metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
+@pytest.mark.slow
 def test_the_wheel_has_all_sources_and_no_other_files(wheel: Path) -> None:
     """The folders become one package, with notebooks, styles and the type marker, but without tests."""
     with zipfile.ZipFile(wheel) as archive:

@@ -275,6 +275,7 @@ HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, m
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("read_either_way")
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.integers(0, 8))

@@ -68,6 +68,7 @@ def test_a_life_across_tables(remembered: ss.History) -> None:
     assert own["last"].tolist() == alone["last"].tolist()
 
 
+@pytest.mark.exhaustive
 def test_names_that_two_tables_use_for_different_types(remembered: ss.History) -> None:
     """A column is identified by name and type, whichever table it is from."""
     found = remembered.life(k="k1")

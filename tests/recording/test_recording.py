@@ -128,6 +128,7 @@ def test_each_row_is_recorded_once_across_runs(spark: SparkSession, tmp_path: Pa
     assert len(read_of(ss.recorded(folder), tmp_path / "anew")) == len(read)
 
 
+@pytest.mark.slow
 def test_an_epoch_that_runs_twice_is_recorded_once(spark: SparkSession, tmp_path: Path) -> None:
     """The recorder's query and epoch identify a batch; of two recorders the older one gives up."""
     frame = ss.record(spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load(), tmp_path / "r")

@@ -469,6 +469,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_plan_computes_nothing(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """A column of a damaged record is text; a string is a string."""

@@ -169,6 +169,7 @@ def test_all_tables_and_types_have_the_same_result_in_both(typed: ss.Store, spar
     assert any(dtype.startswith("datetime64") for dtype in seen)
 
 
+@pytest.mark.slow
 def test_joins_between_operators_and_queries_have_the_same_result_in_both(typed: ss.Store, spark: SparkSession) -> None:
     """A statement can join tables of two queries at different epochs."""
     keys = typed["windows"].live().table().key_columns

@@ -554,6 +554,7 @@ def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, lim
     running.stop()
 
 
+@pytest.mark.slow
 def test_an_operator_sets_nothing(started: Source, limit: ss.SharedVariable) -> None:
     """The message says what to do instead, and the variable is as it was."""
     running = ss.start(reading(started, limit, "set"), "q", limit.store, shared=(limit,), trigger="available-now")

@@ -68,6 +68,7 @@ def test_the_latest_request_wins(server: Server, slow_query_started: threading.E
         assert tab.shown(tab.do("filter", {"where": "value = 7"}), PATIENCE)["page"]["matching"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["keeps asking", "leaves", "goes elsewhere", "hangs up"])
 def test_a_hostile_viewer_does_not_block_the_others(
     server: Server, slow_query_started: threading.Event, behaviour: str
@@ -104,6 +105,7 @@ def test_a_flooding_viewer_is_disconnected(server: Server) -> None:
         assert viewer.shown(viewer.do("epoch", 0), PATIENCE)["epoch"] == 0
 
 
+@pytest.mark.slow
 def test_no_threads_remain_after_the_tabs_close(server: Server) -> None:
     """The threads and queries of all the tests above have ended."""
     wait_until(lambda: not server.viewers, "the tabs to close")
