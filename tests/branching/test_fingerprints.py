@@ -111,7 +111,7 @@ STATE = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 2), max_size=5)
 HISTORY = st.lists(st.none() | STATE, min_size=1, max_size=7)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(HISTORY, st.integers(0, 3))
 def test_a_fingerprint_is_the_sum_over_the_rows(history: list[dict[str, int] | None], first: int) -> None:

@@ -137,6 +137,7 @@ def test_only_edited_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
     assert record.edits[-1] == "op0: set max = 1500000, sum = 0 where k = 'k2'"
 
 
+@pytest.mark.exhaustive
 def test_a_fork_can_be_edited_and_repartitioned_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """Inserted rows are in the right partitions: the next epoch updates them."""
     query = WINDOWS["tumbling window"]

@@ -73,7 +73,7 @@ def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Pa
     assert "Loaded 4,000,000 rows of delays.op0" in body
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("theme", sampled(["JupyterLab Light", "JupyterLab Dark"], 1))
 def test_the_status_is_readable_in_light_and_dark_themes(lab: Lab, theme: str) -> None:
     """Every sign differs from the background, and shortened text is complete in a title."""

@@ -29,7 +29,7 @@ def attempt(running: Run, settings: dict[str, str], number: int, fails_at: int |
     query.awaitTermination()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(FORMATS, 1))
 def test_an_attempt_that_was_not_committed_is_not_captured(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Its files are there while nothing has replaced them; then those of the next attempt are."""

@@ -171,6 +171,7 @@ def test_list_positions_continue_in_a_new_capture(spark: SparkSession, source: S
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 6
 
 
+@pytest.mark.exhaustive
 def test_driver_and_executors_write_the_same_keyframe_after_a_gap(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

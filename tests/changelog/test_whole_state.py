@@ -43,7 +43,6 @@ SETTINGS = {
 }
 ALL_VARIABLES = "rows, processing time, TTL and timers"
 USUAL = {
-    ("no changelog, format 2", ALL_VARIABLES),
     ("no changelog, merge operator 2", "join in format 4"),
     ("HDFS, zstd, checksums", "session window"),
 }
@@ -109,7 +108,7 @@ def test_states_of_queries_equal_sparks(spark: SparkSession, tmp_path: Path, nam
 @pytest.mark.parametrize(
     ("written_by", "settings"),
     [
-        pytest.param(TRANSFORM["rows, event time and timers"], {}, marks=pytest.mark.slow),
+        pytest.param(TRANSFORM["rows, event time and timers"], {}, marks=pytest.mark.exhaustive),
         pytest.param(replace(JOINS["left_outer"], conf=in_format(4)), CHANGELOG_OFF, marks=pytest.mark.exhaustive),
         (WINDOWS["sliding window"], HDFS),
     ],

@@ -80,6 +80,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(CLEAN, 1))
 def test_a_deterministic_query_is_clean(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """All states equal the recorded ones, even with another number of partitions; the original is unchanged."""

@@ -39,6 +39,7 @@ def test_a_step_equals_the_original(spark: SparkSession, tmp_path: Path, provide
     check_steps(spark, run, query, PROVIDERS[provider])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled([name for name in BUILT_IN if name != PROVED], 1))
 def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Windows, deduplication, limits, joins, self-joins and several operators in one query can be stepped."""

@@ -61,7 +61,7 @@ def check_windows(history: ss.History, epoch: int, rows: pd.DataFrame, watermark
     return late
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("store", ["RocksDB", pytest.param("HDFS", marks=pytest.mark.exhaustive)])
 def test_windows_above_a_deduplication(spark: SparkSession, tmp_path: Path, store: str) -> None:
     """Rows whose key is new come in. The checkpoint is only read; without the state of the epoch before: an error."""

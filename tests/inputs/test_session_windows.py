@@ -46,7 +46,7 @@ def merged(held: list[Session], rows: pd.DataFrame) -> list[Session]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_rows_of_a_session(spark: SparkSession, bare_shell: Shell, tmp_path: Path) -> None:
     """Those that were merged into it: a session that goes on, one that also ended in the epoch, one that merged two."""
     files = [rows_of_file(epoch, 0) for epoch in range(EPOCHS)]

@@ -58,7 +58,7 @@ def counted(rows: DataFrame) -> DataFrame:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(SOURCES, 2))
+@pytest.mark.parametrize("name", sampled(SOURCES, 1))
 def test_every_epoch_is_asked_for_again(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """As many rows as Spark's progress says, and those of the key."""
     with_numbers(spark)

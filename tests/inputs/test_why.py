@@ -195,7 +195,7 @@ CASES = {
 }
 
 
-MARKS = {"window": [], "join, inner": [pytest.mark.slow], "transformWithState": [pytest.mark.slow]}
+MARKS = {"window": [], "join, inner": [pytest.mark.slow]}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:
@@ -250,7 +250,7 @@ def _check_delay(late: Any) -> None:
     assert not longer or (late_by >= longer - pd.Timedelta("1ms")).sum() > most
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Path, tmp_path: Path) -> None:
     """The watermark is the cause; the row that moved it is the latest of the epoch before."""
     query = read(spark, folder / "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()

@@ -23,6 +23,7 @@ QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRA
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}
 QUERIES |= {f"values: {name}": aggregated(*values) for name, values in VALUES.items()}
 QUICK = ["session window", "inner", "rows, processing time, TTL and timers"]
+MARKS = dict(zip(QUICK, ([], [pytest.mark.slow], [pytest.mark.exhaustive]), strict=True))
 CHANCE = "processing"
 """In the names of queries whose state depends on when they run."""
 
@@ -44,9 +45,7 @@ def check(spark: SparkSession, folder: Path, name: str) -> None:
         check_goes_on(run, query, new)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in QUICK[1:] else []) for name in QUICK]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) for name in QUICK])
 def test_the_state_is_the_same_byte_for_byte(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Every column family of every store, in the same partition; the query goes on from it as the original did."""
     check(spark, tmp_path, name)

@@ -10,7 +10,7 @@ import pytest
 import streamstate as ss
 from notebooks.running import Shown, first_row, output_of, run, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(5400)]  # the first test runs all of it
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from streamstate.errors import CheckpointReplacedError, NameTakenError
 KEEP_TWO = {"spark.sql.streaming.minBatchesToRetain": "2"}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_purged_epochs_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
     """Each table has a keyframe at the first remaining epoch."""
     run = Run(spark, tmp_path)

@@ -19,7 +19,7 @@ from streamstate.errors import UnsupportedStateError
 
 
 def cases() -> Iterator[object]:
-    """One operator per version in the quick tests, the others of Spark 3 and some of Spark 4 in the slow tests."""
+    """One operator per version in the quick tests, some others in the slow tests."""
     for version in VERSIONS:
         known = [*recorded(version)]
         names = list(dict.fromkeys(name for name, _ in known))
@@ -28,7 +28,8 @@ def cases() -> Iterator[object]:
             turn = names.index(name) + VERSIONS.index(version)
             usual = provider == providers[turn % len(providers)] and (version in {"3.4", "3.5"} or len(providers) > 1)
             first = name == names[VERSIONS.index(version) % len(names)]
-            marks = () if usual and first else pytest.mark.slow if usual else pytest.mark.exhaustive
+            seldom = pytest.mark.slow if usual and turn % 3 == 0 else pytest.mark.exhaustive
+            marks = () if usual and first else seldom
             yield pytest.param(version, provider, name, marks=marks, id=f"{version}-{provider}-{name}")
 
 

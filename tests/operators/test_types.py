@@ -41,8 +41,8 @@ VALUE_GROUPS = {
 
 
 def first_often(groups: Iterable[str]) -> list[object]:
-    """The first group always runs, the others with the slow tests."""
-    return [pytest.param(group, marks=[pytest.mark.slow] if at else []) for at, group in enumerate(groups)]
+    """The first group always runs, the others with the exhaustive tests."""
+    return [pytest.param(group, marks=[pytest.mark.exhaustive] if at else []) for at, group in enumerate(groups)]
 
 
 def expressions(by_name: dict[str, list[str]], names: list[str]) -> list[str]:

@@ -211,6 +211,7 @@ def test_causes_of_a_stateful_function(spark: SparkSession, tmp_path: Path, name
     assert {change.cause for change in found} - {"unknown"} == expected
 
 
+@pytest.mark.exhaustive
 def test_causes_of_a_processor_with_timers(spark: SparkSession, tmp_path: Path) -> None:
     """``input`` if no timer of the key can have fired, ``timer`` if there was no input."""
     run = ran_live(spark, TRANSFORM["rows, event time and timers"], tmp_path)
@@ -228,6 +229,7 @@ def test_causes_of_a_processor_with_timers(spark: SparkSession, tmp_path: Path) 
     assert (False, "changed", "timer") in causes
 
 
+@pytest.mark.exhaustive
 def test_causes_of_a_processor_with_ttl(spark: SparkSession, tmp_path: Path) -> None:
     """``ttl`` only if the value had expired when the batch began."""
     run = Run(spark, tmp_path)

@@ -52,7 +52,7 @@ def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: 
                 history.at(epoch)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @EXAMPLES
 @given(
     HISTORIES,

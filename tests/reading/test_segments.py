@@ -117,7 +117,7 @@ def test_a_small_memory_limit_keeps_fewer_parts(history: ss.History) -> None:
     assert loaded(small) == [(10, 14), (15, 19), (20, 24), (25, 29)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_live_table_starts_again_when_it_has_become_large(
     history: ss.History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

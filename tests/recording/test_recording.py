@@ -58,7 +58,7 @@ def read_of(frame: DataFrame, folder: Path) -> list[Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_input_of_a_socket_can_be_read_again(
     shell: Shell, spark: SparkSession, server: LineServer, tmp_path: Path
 ) -> None:

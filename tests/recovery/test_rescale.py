@@ -100,7 +100,7 @@ def test_the_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> 
     assert state_differences(spark, *states) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_capture_continues(spark: SparkSession, tmp_path: Path) -> None:
     """The epoch of the rescale is captured, and changes no key."""
     run = Run(spark, tmp_path)

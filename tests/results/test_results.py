@@ -125,7 +125,8 @@ QUERIES: dict[str, Build] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.startswith("opaque") else []) for name in QUERIES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.exhaustive] if name.startswith("opaque") else []) for name in QUERIES],
 )
 def test_a_result_equals_what_the_query_returned(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Bit for bit, at every epoch, with Spark where DuckDB cannot compute a column or a condition."""
@@ -217,7 +218,7 @@ _KEYS = ["g", "h", "b", "h % 2 as odd", "upper(s) as big", "window(ts, '6 hours'
 _HAVING = [None, "count(*) > 5", "max(i) is not null", "sum(n) > 0 or min(h) = 0"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     keys=st.lists(st.sampled_from(_KEYS), min_size=0, max_size=3, unique=True),
@@ -427,7 +428,7 @@ def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path,
     assert ss.open_store(tmp_path / "store")["q"].at(0).result().value_columns == ["average"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_stepped_fork_needs_no_description(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Its own epochs have the plan that they were run with, those before the fork that of the original."""
     captured(spark, files, tmp_path, QUERIES["computed"], "update")
@@ -539,7 +540,7 @@ def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> N
         ss.describe(tmp_path / "store", "nobody", lambda: frame)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_join_above_the_state_is_left_to_spark(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """It makes rows that the state does not have; SQL returns them with Spark."""
     names = spark.createDataFrame([("a", "Ana"), ("a", "Ada"), ("b", "Bo")], "g string, name string")

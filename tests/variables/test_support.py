@@ -63,7 +63,7 @@ def seen_in(history: ss.History, case: Case, folder: Path) -> dict[str, dict[int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(CASES, 3))
+@pytest.mark.parametrize("name", sampled(CASES, 1))
 def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """All tasks of an epoch see one version, which has what all tasks of the epochs before contributed."""
     case, store = CASES[name], tmp_path / "store"

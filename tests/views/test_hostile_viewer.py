@@ -94,7 +94,7 @@ def test_a_hostile_viewer_does_not_block_the_others(
         hostile.close()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_flooding_viewer_is_disconnected(server: Server) -> None:
     """The other viewers are not affected."""
     with Tab(Visitor(server), "?query=q") as viewer, Tab(Visitor(server), "?query=q") as hostile:
