@@ -29,6 +29,7 @@ def browse(lab: Lab, store: Path, query: str, name: str) -> Shown:
     return Shown(lab.page.locator(".streamstate-live").last)
 
 
+@pytest.mark.exhaustive
 def test_a_million_keys_can_be_paged_sorted_and_filtered(lab: Lab, tmp_path: Path) -> None:
     """The view matches the history at any position."""
     made(tmp_path / "store", keys=1_000_000, changes=50_000, epochs=3, columns=4)

@@ -71,7 +71,7 @@ SETTINGS = {
     "HDFS, zstd, checksums": {**HDFS, **_CHECKSUMS, f"{_STORE}.compression.codec": "zstd"},
 }
 SLOW = (
-    *("join in format 4", "rows, processing time, TTL and timers", "join in format 3"),
+    *("join in format 4", "tumbling window", "join in format 3"),
     *("session window", "dropDuplicates with a watermark"),
 )
 """For each setting, the query that the slow tests run with it."""

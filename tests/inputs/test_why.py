@@ -195,7 +195,7 @@ CASES = {
 }
 
 
-MARKS = {"window": [], "join, inner": [pytest.mark.slow]}
+MARKS: dict[str, list[pytest.MarkDecorator]] = {"window": []}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:

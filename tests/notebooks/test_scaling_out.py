@@ -11,7 +11,7 @@ import streamstate as ss
 from notebooks.running import Shown, output_of, run, shows_no_noise
 from streamstate.tutorials.medians import median_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(5400)]  # the first test runs all of it
 
 
 @pytest.fixture(scope="module")
