@@ -35,6 +35,8 @@ NO_KEY = "_key"
 # Joins have a second store per side, which only counts (formats 1 to 3) or orders (4) the rows of the first.
 _JOIN_STORES = {"left-keyWithIndexToValue": "left", "right-keyWithIndexToValue": "right"}
 _JOIN_COUNTERS = {"left-keyToNumValues", "right-keyToNumValues"}
+JOIN, LIMIT = "symmetricHashJoin", "globalLimit"
+"""Spark's names of the operators of a join and of a limit."""
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 """The setting that says how joins keep their state; a query is pinned to its first value."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamstate.magics.arguments import MagicParser, Verb, add_output, count, identifier
+from streamstate.magics.arguments import MagicParser, Verb, add_output, count
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.query_code import code_of, known_query
-from streamstate.snapshots.spark.output_modes import MODES
+from streamstate.magics.query_code import add_changed_code, code_of, known_query
 
 if TYPE_CHECKING:
     from streamstate.operations.code_check import CheckReport
@@ -16,14 +15,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: MagicParser) -> None:
     parser.add("name", metavar="NAME", completes="query", help="the query; it may be running, and is only read")
-    parser.add(
-        "code",
-        metavar="FRAME_OR_FUNCTION",
-        type=identifier,
-        completes="code",
-        help="the changed code: a streaming DataFrame, or a function that returns it",
-    )
-    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
+    add_changed_code(parser)
     parser.add(
         "--replay", metavar="N", type=count, default=0, help="run the last N epochs again, and compare the states"
     )

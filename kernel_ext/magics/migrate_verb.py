@@ -13,14 +13,13 @@ from streamstate.launch import Launch, with_partitions
 from streamstate.magics.arguments import MagicParser, Verb, add_output, identifier
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.magics.promote_verb import GOES_ON, stop_captured
-from streamstate.magics.query_code import KnownQuery, check_free, code_of, known_query
+from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
 from streamstate.magics.rescale_verb import restart
 from streamstate.running import Running
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import unused
-from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.starting import check_launch, streaming_frame
 
 if TYPE_CHECKING:
@@ -30,13 +29,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: MagicParser) -> None:
     parser.add("name", metavar="NAME", completes="query", help="the query before the change; it is stopped, and kept")
-    parser.add(
-        "code",
-        metavar="FRAME_OR_FUNCTION",
-        type=identifier,
-        completes="code",
-        help="the changed code: a streaming DataFrame, or a function that returns it",
-    )
+    add_changed_code(parser)
     parser.add(
         "--mapping",
         metavar="VAR",
@@ -46,7 +39,6 @@ def _arguments(parser: MagicParser) -> None:
     )
     parser.add("--to", metavar="DIR", completes="path", help="the new checkpoint (default: beside the old one)")
     parser.add("--as", dest="new", metavar="NEW", help="the name of the changed query (default: NAME_2, …)")
-    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
     add_output(parser, "keep the new checkpoint in a variable")
 
 

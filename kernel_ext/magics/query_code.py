@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+def add_changed_code(parser: MagicParser) -> None:
+    """The changed code of a query, and its output mode."""
+    parser.add(
+        "code",
+        metavar="FRAME_OR_FUNCTION",
+        type=identifier,
+        completes="code",
+        help="the changed code: a streaming DataFrame, or a function that returns it",
+    )
+    parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
+
+
 def add_code(parser: MagicParser) -> None:
     """The options that name a query's code."""
     parser.add(

@@ -24,6 +24,7 @@ from streamstate.replay.state_writing.state_values import (
 )
 from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.operators import (
+    JOIN,
     KEY_PARTS,
     NO_KEY,
     ORDER,
@@ -36,8 +37,6 @@ from streamstate.snapshots.operators import (
 )
 from streamstate.snapshots.state_reader import with_list_positions
 
-JOIN = "symmetricHashJoin"
-"""Spark's name of a join's operator."""
 MAX_EDITS = 60
 """How many edits a table may have: each is a bit of a number, and a level of Spark's plan."""
 
@@ -48,8 +47,6 @@ that touched it."""
 _DELETED, _FALLBACK = " deleted", " fallback"
 LIVE = f"NOT `{_DELETED}`"
 """Whether a row is part of the edited table, as SQL."""
-
-
 ROW, KEY = " row as text", " key as text"
 """A row, and its key, as text."""
 

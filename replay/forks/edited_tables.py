@@ -13,16 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError, UnsupportedStateError, first_line
-from streamstate.replay.forks.edit_evaluation import EDITS, EXISTED, JOIN, KEY, LIVE, OLD, ROW, apply_edits
+from streamstate.replay.forks.edit_evaluation import EDITS, EXISTED, KEY, LIVE, OLD, ROW, apply_edits
 from streamstate.replay.forks.edits import EditInput, ParsedEdit, parse_edits
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
-from streamstate.snapshots.operators import POSITION, Shape, StateSource
+from streamstate.snapshots.operators import JOIN, LIMIT, POSITION, Shape, StateSource
 from streamstate.snapshots.state_reader import StateReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_LIMIT = "globalLimit"
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _table(name: str, sources: Sequence[StateSource]) -> str:
 
 def _check_editable(source: StateSource) -> None:
     why = ""
-    if source.operator == _LIMIT:
+    if source.operator == LIMIT:
         why = "Spark cannot rewrite the state of a limit"
     elif source.operator == JOIN and source.shape is Shape.LIST:
         why = "a join in state format 4 also orders its rows by time in other stores"

@@ -106,7 +106,7 @@ class RewrittenState:
         """The rows of an operator's state tables with their edits."""
         states = {table.source.table: table.state for table in self.edited}
         return [
-            TableRows.of_state(source, group, states.get(source.table, self._stored(source)))
+            TableRows.of_state(source, group, states.get(source.table) or self._stored(source))
             for source in self._reader.sources(self.rewriter.epoch)
             if source.options["operatorId"] == str(operator.number)
         ]
@@ -122,7 +122,7 @@ class RewrittenState:
             return state_differences(spark, StateAt(self.rewriter.original.path, epoch), fork)
         rows = {table.source.table: table.rows for table in self.edited}
         meant = {
-            source.table: rows.get(source.table, self._reader.table(source, epoch))
+            source.table: rows.get(source.table) or self._reader.table(source, epoch)
             for source in self._reader.sources(epoch)
         }
         return differences_from(spark, fork, meant)[0]

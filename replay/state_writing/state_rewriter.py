@@ -18,12 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from streamstate.errors import UnsupportedStateError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.legacy_operators import described_view
-from streamstate.snapshots.operators import listed_stores
+from streamstate.snapshots.operators import LIMIT, listed_stores
 from streamstate.snapshots.state_reader import StateReader
 
 PARTITION_KEY = "partition_key"
 """The column of a store's rows that determines the partition of each; the others are bytes."""
-_LIMIT = "globalLimit"
 
 RewriteFunction = Callable[["RewritableOperator", str, "DataFrame"], "DataFrame"]
 """Maps the rows of an operator's store, whose name it is given too, to the new ones: columns ``partition_key``,
@@ -74,7 +73,7 @@ class StateRewriter:
         return [self._operator(number, name, tuple(names)) for (number, name), names in stores.items()]
 
     def _operator(self, number: int, name: str, stores: tuple[str, ...]) -> RewritableOperator:
-        if name == _LIMIT:
+        if name == LIMIT:
             return RewritableOperator(number, name, stores, single_partition=True)
         kind = self.rows(number, name, stores[0]).schema[PARTITION_KEY].dataType
         return RewritableOperator(number, name, stores, single_partition=not getattr(kind, "fields", True))

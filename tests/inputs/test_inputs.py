@@ -104,11 +104,11 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
     return ss.open_store(folder / "store")["q"], said
 
 
-SELDOM = {"parquet": [], "two": [pytest.mark.slow], "json": [pytest.mark.slow]}
+MARKS = {"parquet": [], "two": [pytest.mark.slow], "json": [pytest.mark.slow]}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=SELDOM.get(name, pytest.mark.exhaustive)) for name in QUERIES]
+    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.exhaustive)) for name in QUERIES]
 )
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""

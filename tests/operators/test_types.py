@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
+from sampling import sampled
 
 from operators.queries import KEYS, VALUES, aggregated, grouped
 from operators.running import Run, checked, with_settings
@@ -40,23 +40,18 @@ VALUE_GROUPS = {
 }
 
 
-def first_often(groups: Iterable[str]) -> list[object]:
-    """The first group always runs, the others with the exhaustive tests."""
-    return [pytest.param(group, marks=[pytest.mark.exhaustive] if at else []) for at, group in enumerate(groups)]
-
-
 def expressions(by_name: dict[str, list[str]], names: list[str]) -> list[str]:
     """The expressions with the given names."""
     return [expression for name in names for expression in by_name[name]]
 
 
-@pytest.mark.parametrize("group", first_often(KEY_GROUPS))
+@pytest.mark.parametrize("group", sampled([*KEY_GROUPS][::-1], 1))
 def test_keys_of_every_type(spark: SparkSession, tmp_path: Path, group: str) -> None:
     """Keys of every type and with unusual names equal those of Spark's reader."""
     checked(spark, grouped(*expressions(KEYS, KEY_GROUPS[group])), tmp_path, starts=FEW)
 
 
-@pytest.mark.parametrize("group", first_often(VALUE_GROUPS))
+@pytest.mark.parametrize("group", sampled([*VALUE_GROUPS][::-1], 1))
 def test_values_of_every_type(spark: SparkSession, tmp_path: Path, group: str) -> None:
     """Values of every type and with unusual names equal those of Spark's reader, which alone reads variants."""
     by_spark = ["op0"] if "variants" in VALUE_GROUPS[group] else []
