@@ -216,6 +216,11 @@ class Checkpoint(os.PathLike[str]):
         found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
         return found
 
+    def next_watermark_at(self, epoch: int) -> datetime | None:
+        """The watermark after an epoch as a time; 1970-01-01: there is none; None: Spark has purged it."""
+        found = self.next_watermark(epoch)
+        return None if found is None else datetime.fromtimestamp(max(found, 0) / 1000, tz=UTC)
+
     def _commit(self, epoch: int) -> dict[str, Any]:
         path = f"{self.path}/commits/{epoch}"
         text = self._text(path)

@@ -66,6 +66,8 @@ class Entry:
     """Where ``committed_at`` comes from: ``commit`` or ``offsets`` (see ``commit_times``); None in older stores."""
     mode: str | None = None
     """``real-time`` if Spark ran the epoch in its real-time mode, as far as that shows; otherwise None."""
+    next_watermark: datetime | None = None
+    """The watermark that the next epoch begins with; 1970-01-01: there is none; None: unknown, as for ``sources``."""
     generation: int = field(default=0, compare=False)
     """How many runs of retention the manifest had been through when it was read."""
 
@@ -344,7 +346,7 @@ def _entries(rows: pa.Table, generation: int) -> list[Entry]:
         _tables(counts or (), dict(changes or ()), dict(keyframes or ()), generation)
         for counts, changes, keyframes in zip(*(columns[name] for name in MANIFEST.names[8:11]), strict=True)
     ]
-    others = {name: columns.get(name, missing) for name in ("sources", "began_at", "time_source", "mode")}
+    others = {name: columns.get(name, missing) for name in MANIFEST.names[11:]}
     names = [*MANIFEST.names[:8], "tables", *others]
     facts = zip(*(columns[name] for name in MANIFEST.names[:8]), tables, *others.values(), strict=True)
     return [Entry(**dict(zip(names, values, strict=True)), generation=generation) for values in facts]
@@ -381,8 +383,5 @@ def _row(entry: Entry) -> dict[str, Any]:
         "rows": [(name, table.rows) for name, table in entry.tables.items()],
         "changes": [(name, table.changes) for name, table in entry.tables.items()],
         "keyframes": [(name, table.keyframe) for name, table in entry.tables.items()],
-        "sources": entry.sources,
-        "began_at": entry.began_at,
-        "time_source": entry.time_source,
-        "mode": entry.mode,
+        **{name: getattr(entry, name) for name in MANIFEST.names[11:]},
     }

@@ -285,6 +285,7 @@ class Capturer:
             tables=tables,
             sources=self.checkpoint.sources(planned, sources) if planned else None,
             began_at=planned.began_at if planned else None,
+            next_watermark=self.checkpoint.next_watermark_at(epoch),
         )
 
     def _table_captures(self, epoch: int) -> dict[str, TableCapture]:

@@ -54,6 +54,7 @@ MANIFEST = pa.schema(
         ("began_at", TIME),
         ("time_source", pa.string()),
         ("mode", pa.string()),
+        ("next_watermark", TIME),
     ]
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -87,6 +87,18 @@ def source_batch(offset: str | None) -> int | None:
     if not isinstance(parsed, dict) or [*parsed] != ["logOffset"]:
         return None
     return int(parsed["logOffset"])
+
+
+def first_read(facts: Mapping[str, Any], files: Sequence[tuple[str, int]]) -> list[tuple[str, int]] | None:
+    """The files that a source had read, if these are the oldest of those that are there.
+
+    Args:
+        facts: what the manifest says of the source, of kind ``FILES``.
+        files: the paths and times of the files that are there.
+    """
+    oldest = sorted(files, key=lambda file: (file[1], file[0]))[: facts["files"]]
+    digest = sum(_Taken(path, time, 0).digest for path, time in oldest) % _MODULUS
+    return oldest if len(oldest) == facts["files"] and digest == int(facts["digest"], 16) else None
 
 
 def _started(files: ReadableFiles, folder: str) -> SourceFacts:

@@ -19,6 +19,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_code(parser)
     parser.add_argument("--to", metavar="PATH", help="the new checkpoint (default: only print the mapping)")
     parser.add_argument(
+        "--store", metavar="STORE", help="the store that the query is captured into, which has its plan"
+    )
+    parser.add_argument(
         "--mapping",
         metavar="FILE",
         help="JSON: for each new state table, SQL over the old ones (default: what is obvious)",
@@ -30,9 +33,13 @@ def _run(given: argparse.Namespace) -> int:
 
     build, mapping = loaded(*given.code), None if given.mapping is None else _mapping(given.mapping)
     if given.to is not None:
-        print(ss.migrate(given.checkpoint, build, given.to, mapping, mode=given.mode, progress=progress()))
+        print(
+            ss.migrate(
+                given.checkpoint, build, given.to, mapping, mode=given.mode, store=given.store, progress=progress()
+            )
+        )
         return FINE
-    proposals = ss.propose_mapping(given.checkpoint, build, mode=given.mode, rows=0)
+    proposals = ss.propose_mapping(given.checkpoint, build, mode=given.mode, store=given.store, rows=0)
     proposals.check()
     print_json({proposal.table: proposal.sql for proposal in proposals})
     for proposal in proposals:
@@ -58,7 +65,7 @@ MIGRATE = Command(
     "compared, before the new checkpoint appears.\n\n"
     "Without --to, print the mapping that is obvious, and write nothing. It can be edited, and passed with --mapping.",
     """
-    streamstate migrate checkpoints/delays jobs.delays:build | tee mapping.json
+    streamstate migrate checkpoints/delays jobs.delays:build --store store | tee mapping.json
     streamstate migrate checkpoints/delays jobs.delays:build --to checkpoints/delays_2 --mapping mapping.json
     """,
     _arguments,

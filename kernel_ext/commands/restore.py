@@ -7,6 +7,7 @@ import argparse
 from streamstate.commands.arguments import add_query, add_store, epoch, storage_options
 from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import progress
+from streamstate.commands.user_code import add_code, loaded
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,13 +15,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_query(parser)
     parser.add_argument("--at", metavar="EPOCH", type=epoch, default="live", help="the epoch (default: the newest)")
     parser.add_argument("--to", metavar="PATH", required=True, help="the new checkpoint; it must not exist yet")
+    add_code(parser, "--code", "; needed if the query's checkpoint is gone")
+    parser.add_argument(
+        "--files",
+        metavar="PATTERN",
+        action="append",
+        help="with --code, the files that the query's only source had read, if some have been deleted, moved or "
+        "written again; may be repeated",
+    )
 
 
 def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
     history = ss.open_store(given.store, storage_options=storage_options(given))[given.name]
-    print(ss.restore(history.at(given.at), given.to, progress=progress()))
+    build = loaded(*given.code) if given.code else None
+    offsets = [given.files] if given.files else None
+    print(ss.restore(history.at(given.at), given.to, build, offsets=offsets, mode=given.mode, progress=progress()))
     return FINE
 
 
@@ -28,11 +39,12 @@ RESTORE = Command(
     "restore",
     "make a checkpoint that can run, from an epoch in a store",
     "Make a checkpoint from an epoch in a store, even if Spark has purged that epoch, or its state files are damaged. "
-    "The query's own checkpoint, which has to exist, is only read. Spark reads back what was written, and every row "
-    "is compared, before the new checkpoint appears.",
+    "The query's own checkpoint is only read; if it is gone, pass the query's code. Spark reads back what was written, "
+    "and every row is compared, before the new checkpoint appears.",
     """
     streamstate restore store delays --at 40 --to checkpoints/delays_40
     streamstate restore store delays --at live-1 --to checkpoints/again
+    streamstate restore store delays --to checkpoints/delays --code jobs.delays:build
     """,
     _arguments,
     _run,

@@ -14,13 +14,14 @@ from streamstate.errors import InvalidArgumentError, first_line
 from streamstate.snapshots.spark.output_modes import MODES
 
 
-def add_code(parser: argparse.ArgumentParser) -> None:
+def add_code(parser: argparse.ArgumentParser, name: str = "code", more: str = "") -> None:
     """The code of a query, and its output mode."""
     parser.add_argument(
-        "code",
+        name,
         metavar="MODULE:FUNCTION",
         type=_place,
-        help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build",
+        help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
+        + more,
     )
     parser.add_argument("--mode", choices=MODES, default="update", help="the output mode (default: update)")
 

@@ -24,6 +24,7 @@ from streamstate.starting import check_launch, streaming_frame
 
 if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.state_inspect import Store
     from streamstate.widgets.progress import Progress
 
 
@@ -49,8 +50,9 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
     _check_own(query, running)
     mapping = _mapping(notebook, args.mapping)
     changed = _changed(notebook, query, running, args, code_of(notebook, query, args.code, args.mode))
+    store = notebook.open(query.store)
     if mapping is None:
-        _say_proposed(query, changed)
+        _say_proposed(query, changed, store)
     runs = running is not None and running.state in GOES_ON
     stays = f"{query.name} goes on as before." if runs else f"{query.name} is unchanged."
     written = None
@@ -58,7 +60,7 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
         try:
             if running is not None:
                 stop_captured(notebook, running, progress)
-            written = _written(query, changed, mapping, progress)
+            written = _written(query, changed, mapping, store, progress)
             if running is not None and runs:
                 restart(notebook, changed, running)
         except BaseException:
@@ -121,25 +123,31 @@ def _changed(
     return changed
 
 
-def _say_proposed(query: KnownQuery, changed: Launch) -> None:
+def _say_proposed(query: KnownQuery, changed: Launch, store: Store) -> None:
     """Print the mapping that is obvious, or raise if none is."""
     from streamstate.operations.new_checkpoint.propose_mapping import propose_mapping
 
-    proposed = propose_mapping(query.checkpoint, lambda: changed.frame, mode=changed.mode, rows=0)
+    proposed = propose_mapping(query.checkpoint, lambda: changed.frame, mode=changed.mode, store=store, rows=0)
     proposed.check()
     for proposal in proposed:
         print("\n  ".join([f"{proposal.table}: {proposal.sql}", *proposal.notes]))
 
 
 def _written(
-    query: KnownQuery, changed: Launch, mapping: Mapping[str, Any] | None, progress: Progress
+    query: KnownQuery, changed: Launch, mapping: Mapping[str, Any] | None, store: Store, progress: Progress
 ) -> WrittenCheckpoint:
     from streamstate.operations.new_checkpoint.migrate import migrate
 
     report = progress.of(query.name)
     with with_partitions(changed.frame.sparkSession, changed.partitions):
         return migrate(
-            query.checkpoint, lambda: changed.frame, changed.checkpoint, mapping, mode=changed.mode, progress=report
+            query.checkpoint,
+            lambda: changed.frame,
+            changed.checkpoint,
+            mapping,
+            mode=changed.mode,
+            store=store,
+            progress=report,
         )
 
 

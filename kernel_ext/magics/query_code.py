@@ -100,7 +100,7 @@ def known_query(notebook: NotebookContext, name: str) -> KnownQuery:
 
 def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mode: str | None) -> QueryCode:
     """The code of a query: the variable given, else what it was forked with, else what this notebook started."""
-    known = _known_code(notebook, query)
+    known = known_code(notebook, query)
     if given is not None:
         return QueryCode(builder(notebook, given), mode or (known.mode if known else "update"))
     if known is None:
@@ -111,7 +111,7 @@ def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mod
     return QueryCode(known.build, mode or known.mode)
 
 
-def _known_code(notebook: NotebookContext, query: KnownQuery) -> QueryCode | None:
+def known_code(notebook: NotebookContext, query: KnownQuery) -> QueryCode | None:
     """The code of a query, or of the nearest query that it was forked from, if this notebook knows it."""
     seen: set[str] = set()
     name: str | None = query.name

@@ -6,10 +6,19 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import EpochGoneError, InvalidArgumentError
+from streamstate.errors import EpochGoneError, InvalidArgumentError, NotACheckpointError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs, typed_key
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.query_code import KnownQuery, add_code, add_edits, check_free, code_of, edits_of, known_query
+from streamstate.magics.query_code import (
+    KnownQuery,
+    add_code,
+    add_edits,
+    check_free,
+    code_of,
+    edits_of,
+    known_code,
+    known_query,
+)
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.names import check_name, unused
 from streamstate.starting import checkpoint_beside
@@ -168,7 +177,7 @@ def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
 
 
 def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, **changes: Any) -> Any:
-    """A fork beside the store, captured into it; restored from the store if Spark has purged the epoch."""
+    """A fork beside the store, captured into it; restored from the store if the epoch or the checkpoint is gone."""
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.replay import fork
     from streamstate.snapshots.capture import capture
@@ -179,12 +188,21 @@ def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, nam
         progress.say(f"{name}: linking the state of {query.name}")
         try:
             made: Any = fork(query.checkpoint, target, at=at, spark=notebook.spark(), **changes)
-        except EpochGoneError:
+        except (EpochGoneError, NotACheckpointError) as error:
             history = notebook.open(query.store)[query.name]
-            if at is None or at not in history.captured() or changes:
+            code = None if isinstance(error, EpochGoneError) else known_code(notebook, query)
+            epoch = history.live().epoch if at is None and code is not None else at
+            if epoch not in history.captured() or changes:
                 raise
             progress.say(f"{name}: restoring the state of {query.name} from the store")
-            made = restore(history.at(at), target, spark=notebook.spark())
+            made = restore(
+                history.at(epoch),
+                target,
+                code.build if code else None,
+                mode=code.mode if code else "update",
+                spark=notebook.spark(),
+                progress=progress.of(query.name),
+            )
         progress.say(f"{name}: capturing its first epoch")
         capture(made, query.store, name, spark=notebook.spark(), storage_options=notebook.options(query.store))
         progress.line = ""

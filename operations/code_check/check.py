@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, UnknownQueryError
+from streamstate.errors import CheckpointError
 from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
 from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
@@ -20,15 +20,13 @@ from streamstate.operations.code_check.settings_changes import (
 )
 from streamstate.operations.code_check.source_changes import source_findings
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
+from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
-from streamstate.snapshots.query_plans.plan_table import Plans
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
-from streamstate.snapshots.registry import name_of
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ def check(
             f"{opened.path} has no committed epoch, so there is no state to check against.\n"
             "Check again once its query has committed one."
         )
-    checking = _Checking(spark, opened, committed[-1], mode, _recorded(store, query_id, committed[-1]))
+    checking = _Checking(spark, opened, committed[-1], mode, recorded_plan(store, query_id, committed[-1]))
     report = progress or silent
     report("planning the code's next epoch", 0.0)
     findings = list(checking.findings(check_streaming(build())))
@@ -108,20 +106,6 @@ def check(
     seconds = time.monotonic() - began
     replayed = tuple(rehearsal.replayed)
     return CheckReport(opened.path, committed[-1], tuple(ordered), replayed, seconds, checking.columns)
-
-
-def _recorded(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
-    """The plan that a store has of the query's epoch."""
-    if store is None:
-        return None
-    layout = Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
-    name = name_of(layout, query_id)
-    if name is None:
-        raise UnknownQueryError(
-            f"{layout.root} does not have the query with the id {query_id}.\n"
-            "Pass the store that the query is captured into, or check without one."
-        )
-    return Plans(layout, name).at(epoch)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamstate.errors import StateWriteError, choices
+from streamstate.operations.new_checkpoint.aggregates import Aggregates, base_name
 from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.snapshots.operators import NO_KEY, Shape
@@ -17,24 +18,41 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from streamstate.operations.new_checkpoint.target_table import TargetTable
+    from streamstate.snapshots.query_plans.plan_record import StateInput
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
 """For Spark's names of buffers: the function that merges several of them into one."""
-_NEW = {"sum": "NULL", "max": "NULL", "min": "NULL", "count": "0"}
-"""The buffers of aggregates over no rows."""
-_NUMBERED = re.compile(r"(.+)_\d+")
+
+_WITHOUT_A_PLAN = "and without a recorded plan (store=…) nothing says which function an old column belongs to"
+
+Inputs = Mapping[str, "StateInput"]
+"""By state table: what goes into it."""
 
 
-def propose(new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> list[Proposal]:
-    """A mapping for each of the new state tables. Where it is not obvious, ``problem`` says why."""
-    return [_or_problem(name, new, old) for name in new]
+def propose(
+    new: Mapping[str, TargetTable],
+    old: Mapping[str, TargetTable],
+    inputs: tuple[Inputs, Inputs] = ({}, {}),
+) -> list[Proposal]:
+    """A mapping for each of the new state tables. Where it is not obvious, ``problem`` says why.
+
+    Args:
+        new: the new state tables by name.
+        old: the old ones.
+        inputs: what goes into the new and the old ones, as far as it is known.
+    """
+    return [_or_problem(name, new, old, inputs) for name in new]
 
 
-def _or_problem(name: str, new: Mapping[str, TargetTable], old: Mapping[str, TargetTable]) -> Proposal:
+def _or_problem(
+    name: str, new: Mapping[str, TargetTable], old: Mapping[str, TargetTable], inputs: tuple[Inputs, Inputs]
+) -> Proposal:
     table, source = new[name], None
     try:
         source = _old_table(name, new, old)
-        proposal = _proposal(table, source)
+        after, before = inputs
+        own = Aggregates.of(table, after.get(name))
+        proposal = _proposal(table, source, own, Aggregates.of(source, before.get(source.source.table)))
     except StateWriteError as error:
         proposal = Proposal(name, None, problem=str(error))
     return proposal if source is None else beside(proposal, table, source)
@@ -57,31 +75,46 @@ def _old_table(name: str, new: Mapping[str, TargetTable], old: Mapping[str, Targ
     )
 
 
-def _proposal(new: TargetTable, old: TargetTable) -> Proposal:
+def _proposal(new: TargetTable, old: TargetTable, own: Aggregates | None, before: Aggregates | None) -> Proposal:
     table, notes = new.source.table, list[str]()
     keys, lost = _keys(new, old)
     if lost and new.source.shape is not Shape.KEYED:
         raise _not_obvious(new, old, f"{choices(lost)} is no longer part of its key")
-    values = [name for name in new.types if name not in new.keys]
-    old_values = [name for name in old.types if name not in old.keys]
-    if len(values) != len(old_values) or lost:
-        # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.
-        several = sorted(_several(values) | _several(old_values))
-        if several:
-            raise _not_obvious(new, old, f"there are several columns named {choices(several)}")
-    renamed = _renamed(values, old_values, new.types, old.types)
+    if own is not None and before is not None:
+        sources, notes = own.from_before(before)
+    else:
+        sources = _by_name(new, old, own, lost=bool(lost))
     selected = [*_copies(keys, new, old, notes)]
-    for name in values:
-        source = name if name in old_values else renamed.get(name)
-        if source is not None:
-            selected.append(_value(name, source, new, old, merged=bool(lost), notes=notes))
+    for name in _values(new):
+        if name in sources:
+            selected.append(_value(name, sources[name], new, old, merged=bool(lost), notes=notes))
         else:
-            selected.append(_added(name, new, old, notes))
-    dropped = sorted({*old_values} - {*values} - {*renamed.values()})
+            selected.append(_added(name, own, new, old, notes))
+    dropped = [name for name in _values(old) if name not in {*sources.values()}]
     notes += [f"{choices(dropped)} is dropped."] * bool(dropped)
     notes += [f"The rows that differ only in {choices(lost)} become one."] * bool(lost)
     grouping = f" GROUP BY {', '.join(_quoted(source) for source in keys.values())}" if lost and keys else ""
     return Proposal(table, f"SELECT {', '.join(selected)} FROM {_quoted(old.source.table)}{grouping}", tuple(notes))
+
+
+def _by_name(new: TargetTable, old: TargetTable, own: Aggregates | None, *, lost: bool) -> dict[str, str]:
+    """For each new value column that an old one is the same as, as far as names say it: that old one."""
+    values, old_values = _values(new), _values(old)
+    if len(values) != len(old_values) or lost:
+        # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.
+        several = sorted(_several(values) | _several(old_values))
+        if several:
+            raise _not_obvious(new, old, f"there are several columns named {choices(several)}, {_WITHOUT_A_PLAN}")
+    renamed = _renamed(values, old_values, new.types, old.types)
+    sources = {name: name for name in values if name in old_values} | renamed
+    for text, columns in (own.columns if own else {}).items():
+        if 0 < len(known := [name for name in columns if name in sources]) < len(columns):
+            raise _not_obvious(new, old, f"{text} needs more than {choices(known)}, {_WITHOUT_A_PLAN}")
+    return sources
+
+
+def _values(table: TargetTable) -> list[str]:
+    return [name for name in table.types if name not in table.keys]
 
 
 def _keys(new: TargetTable, old: TargetTable) -> tuple[dict[str, str], list[str]]:
@@ -112,17 +145,17 @@ def _copied(name: str, source: str, new: TargetTable, old: TargetTable, notes: l
 def _value(name: str, source: str, new: TargetTable, old: TargetTable, *, merged: bool, notes: list[str]) -> str:
     if not merged:
         return _copied(name, source, new, old, notes)
-    function = _MERGED_BY.get(_buffer(source))
+    function = _MERGED_BY.get(base_name(source))
     if function is None:
         raise _not_obvious(new, old, f"nothing says how several values of {source} become one")
     _copied(name, source, new, old, notes)
     return f"{function}({_quoted(source)}) AS {_quoted(name)}"
 
 
-def _added(name: str, new: TargetTable, old: TargetTable, notes: list[str]) -> str:
-    initial = _NEW.get(_buffer(name))
-    if initial is None:
+def _added(name: str, own: Aggregates | None, new: TargetTable, old: TargetTable, notes: list[str]) -> str:
+    if own is None:
         raise _not_obvious(new, old, f"nothing says what {name} is for the keys that the state has")
+    initial = own.initial[name]
     notes.append(f"{name} is new: for the keys that the state has, it knows nothing of the input before ({initial}).")
     return f"{initial} AS {_quoted(name)}"
 
@@ -134,20 +167,14 @@ def _renamed(
     new = [name for name in values if name not in old_values]
     left = [name for name in old_values if name not in values]
     # Spark names a buffer after its function: another name is another function.
-    is_users = not {_buffer(name) for name in (*new, *left)} & {*_MERGED_BY}
+    is_users = not {base_name(name) for name in (*new, *left)} & {*_MERGED_BY}
     if len(new) == len(left) == 1 and is_users and types[new[0]] == old_types[left[0]]:
         return {new[0]: left[0]}
     return {}
 
 
 def _several(names: list[str]) -> set[str]:
-    return {name for name, count in Counter(map(_buffer, names)).items() if count > 1}
-
-
-def _buffer(name: str) -> str:
-    """A column's name without the number that tells it from others of the same name."""
-    found = _NUMBERED.fullmatch(name)
-    return found[1] if found else name
+    return {name for name, count in Counter(map(base_name, names)).items() if count > 1}
 
 
 def _quoted(name: str) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
@@ -13,10 +14,14 @@ from streamstate.operations.new_checkpoint.planned_query import BuildQuery, Plan
 from streamstate.operations.new_checkpoint.trial import try_an_epoch
 from streamstate.operations.new_checkpoint.writer import making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import Store
 
 
 def migrate(
@@ -26,6 +31,7 @@ def migrate(
     mapping: Mapping[str, TableMapping] | None = None,
     *,
     mode: str = "update",
+    store: Store | str | Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> WrittenCheckpoint:
     """Make a checkpoint for a changed query from the state of a stopped one. The old checkpoint is only read.
@@ -47,6 +53,8 @@ def migrate(
             op0 GROUP BY carrier"}``), or a function of the old ones' frames by name. For tables that are left out,
             :func:`propose_mapping` says what is done.
         mode: the changed query's output mode: "append", "update" or "complete".
+        store: the store that the query is captured into: the plan that is recorded there says which aggregate each
+            column belongs to, and what it was computed from.
         progress: called with a message and the completed share of the work, from 0 to 1.
 
     Returns:
@@ -54,6 +62,7 @@ def migrate(
 
     Raises:
         NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        UnknownQueryError: the store does not have the query.
         QueryError: the query is running, or Spark cannot run the changed query.
         CheckpointError: the last epoch was begun and not committed.
         StateWriteError: ``to`` exists already, the mapping is not obvious, the rows are not those of the new state, or
@@ -76,7 +85,9 @@ def migrate(
     epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
     with making(files, target) as folder:
         report("planning the changed query", 0.0)
-        migration = Migration.planned(old, query, epoch, folder, files)
+        migration = Migration.planned(
+            old, query, epoch, folder, files, recorded=recorded_plan(store, old.query_id, epoch)
+        )
         rows, before = migration.rows(mapping or {}), migration.rows_before()
         report("writing the state", 0.1)
         counts = migration.new.write(rows)

@@ -18,7 +18,7 @@ from streamstate.errors import (
     first_line,
 )
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
-from streamstate.operations.new_checkpoint.mapping import propose
+from streamstate.operations.new_checkpoint.mapping import Inputs, propose
 from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
@@ -28,6 +28,8 @@ from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import ForkContents
 from streamstate.snapshots.filesystem import refuse_links_out
+from streamstate.snapshots.operators import Shape
+from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.snapshots.state_reader import StateReader, no_state
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamstate.snapshots.filesystem import Files
+    from streamstate.snapshots.query_plans.plan_record import QueryPlan
 
 TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
 """How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""
@@ -48,10 +51,21 @@ class Migration:
     old_tables: Mapping[str, TargetTable]
     old_frames: Mapping[str, DataFrame]
     """The rows of each old state table, in one session of their own."""
+    query: PlannedQuery
+    recorded: QueryPlan | None = None
+    """The old query's plan, if it is known."""
 
     @classmethod
     def planned(
-        cls, old: Checkpoint, query: PlannedQuery, epoch: int, folder: str, files: Files, *, sources: bool = True
+        cls,
+        old: Checkpoint,
+        query: PlannedQuery,
+        epoch: int,
+        folder: str,
+        files: Files,
+        *,
+        recorded: QueryPlan | None = None,
+        sources: bool = True,
     ) -> Migration:
         """Write the logs, the sources (unless they are not needed), and the new query's metadata and schemas."""
         planned = old.planned(epoch)
@@ -73,7 +87,7 @@ class Migration:
             files.write(f"{folder}/{path}", text)
         query.into(folder, EpochClock(log.watermark, log.began_at, query.conf))
         new = NewCheckpoint(query.spark, files, folder, epoch, log.format_version)
-        return cls(new, *_old_state(old, query, epoch))
+        return cls(new, *_old_state(old, query, epoch), query, recorded)
 
     def rows(self, mapping: Mapping[str, TableMapping]) -> dict[str, DataFrame]:
         """The rows of each new state table.
@@ -100,7 +114,18 @@ class Migration:
         """What is proposed for the new state tables that a mapping leaves out."""
         if unknown := [name for name in mapping if name not in self.new.tables]:
             raise UnknownTableError.among("state table", unknown[0], self.new.tables, where="of the changed query")
-        return propose({name: table for name, table in self.new.tables.items() if name not in mapping}, self.old_tables)
+        open_ones = {name: table for name, table in self.new.tables.items() if name not in mapping}
+        aggregates = any(table.source.shape is Shape.KEYED for table in open_ones.values())
+        return propose(open_ones, self.old_tables, self._inputs() if aggregates else ({}, {}))
+
+    def _inputs(self) -> tuple[Inputs, Inputs]:
+        """What goes into the new and the old state tables, as far as plans say it."""
+        plan = plan_of_frame(self.query.frame, self.query.mode).plan
+        after, before = (
+            {f"op{number}": said for number, said in enumerate((of and of.inputs) or ())}
+            for of in (plan, self.recorded)
+        )
+        return after, before
 
     def fitted(self, name: str, frame: DataFrame) -> DataFrame:
         """Mapped rows in the types of a new state table."""

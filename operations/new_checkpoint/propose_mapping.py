@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamstate.operations.new_checkpoint.column_pairs import tables_in
 from streamstate.operations.new_checkpoint.mapping import beside
@@ -13,10 +15,14 @@ from streamstate.operations.new_checkpoint.planned_query import BuildQuery, Plan
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
+from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import LocalFiles
 from streamstate.snapshots.temporary_folder import temporary_folder
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import Store
 
 
 def propose_mapping(
@@ -25,6 +31,7 @@ def propose_mapping(
     mapping: Mapping[str, TableMapping] | None = None,
     *,
     mode: str = "update",
+    store: Store | str | Path | None = None,
     rows: int = 5,
     whole: bool = False,
 ) -> ProposedMapping:
@@ -38,6 +45,7 @@ def propose_mapping(
         build_query: as for :func:`migrate`.
         mapping: as for :func:`migrate`. It is shown in place of a proposal, with what is wrong with it.
         mode: as for :func:`migrate`.
+        store: as for :func:`migrate`.
         rows: how many new rows to show, 0 to read no state at all.
         whole: read the whole state: count its rows, look for doubled keys in all of it, and show rows that many old
             rows become with all of these.
@@ -47,6 +55,7 @@ def propose_mapping(
 
     Raises:
         NotACheckpointError: ``checkpoint`` is not a checkpoint.
+        UnknownQueryError: the store does not have the query.
         QueryError: Spark cannot run the changed query.
         UnknownTableError: the mapping names a state table that the changed query does not have.
 
@@ -59,8 +68,9 @@ def propose_mapping(
     query = PlannedQuery.of(build_query, mode)
     old = Checkpoint(checkpoint, query.spark)
     epoch = newest(old)
+    recorded = recorded_plan(store, old.query_id, epoch)
     with temporary_folder("migrate") as folder:
-        migration = Migration.planned(old, query, epoch, folder, LocalFiles(), sources=False)
+        migration = Migration.planned(old, query, epoch, folder, LocalFiles(), recorded=recorded, sources=False)
         proposed = {proposal.table: proposal for proposal in migration.proposals(given)}
         proposals = [
             _given(name, given[name], migration) if name in given else proposed[name] for name in migration.new.tables

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streamstate.errors import CheckpointReplacedError, EpochGoneError, UnsupportedStateError, choices
-from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds, offset_text
+from streamstate.errors import (
+    CheckpointReplacedError,
+    EpochGoneError,
+    InvalidArgumentError,
+    NotACheckpointError,
+    UnsupportedStateError,
+    choices,
+)
+from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
+from streamstate.operations.new_checkpoint.log_texts import EpochLog
+from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
+from streamstate.operations.new_checkpoint.source_offsets import Offset
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
@@ -26,13 +37,15 @@ from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.spark.session import session
 from streamstate.state_inspect import History, Snapshot
-from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
 
 def restore(
     snapshot: Snapshot | History,
     to: str | Path,
+    build_query: BuildQuery | None = None,
     *,
+    offsets: Sequence[Offset] | None = None,
+    mode: str = "update",
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,
 ) -> WrittenCheckpoint:
@@ -41,6 +54,10 @@ def restore(
     The state comes from the store. The rest comes from the query's checkpoint: its settings, the schemas of its state,
     and the log of the files that it has read, which Spark keeps for all epochs. The checkpoint is only read.
 
+    With ``build_query``, the checkpoint may be gone, as when only the store was copied: the query's code says what its
+    state looks like, and the store which offsets and files it had read. The settings are those of the session. An epoch
+    of the query is then run from a copy, without a sink.
+
     The new checkpoint is a fork: it has its own query id, and runs the epoch after the snapshot's next. Spark's
     executors write its state, read it back with Spark's own state reader, and compare every row with the store's. Its
     state is in RocksDB, also if the query's was not.
@@ -48,18 +65,27 @@ def restore(
     Args:
         snapshot: the snapshot, or a history for its newest epoch.
         to: where the checkpoint goes; it must not exist yet. It appears there once it is complete.
-        spark: the session to use; by default the running one, or an embedded one.
+        build_query: returns the query's streaming DataFrame, with the code that it had; then its checkpoint is not
+            read.
+        offsets: with ``build_query``, what each source had read if the store cannot say it, as for :func:`bootstrap`;
+            None for a source: as the store says. The store knows the number and a digest of the files that an epoch had
+            read, and looks for them among the oldest in the source's folder. So name them if some have since been
+            deleted, moved, or written again.
+        mode: with ``build_query``, the query's output mode: "append", "update" or "complete".
+        spark: the session to use; by default that of ``build_query``, the running one, or an embedded one.
         progress: called with a message and the completed share of the work, from 0 to 1.
 
     Returns:
         The checkpoint; it can be passed wherever a checkpoint's path can.
 
     Raises:
-        StateWriteError: ``to`` exists already, or what Spark reads back differs.
+        StateWriteError: ``to`` exists already, what Spark reads back differs, or the files that were read are not
+            found.
         EpochGoneError: neither the store nor the checkpoint knows the watermark after the epoch, or its offsets.
-        NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists.
+        NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists; pass ``build_query``.
+        InvalidArgumentError: the code has other sources than the epoch.
         NotReplayableError: the log of a file source no longer says which files had been read by then.
-        UnsupportedStateError: Spark cannot write this kind of state.
+        UnsupportedStateError: Spark cannot write this kind of state, or the code's state has other columns.
 
     Example:
         >>> again = ss.restore(store["delays"].at(3), "checkpoints/delays_3")  # doctest: +SKIP
@@ -68,65 +94,90 @@ def restore(
     """
     began = time.monotonic()
     taken = snapshot.live() if isinstance(snapshot, History) else snapshot
-    spark, report, target = spark or session(), progress or silent, location(os.fspath(to))
+    report, target = progress or silent, location(os.fspath(to))
     branch = taken.history.recorded.lineage.branch(taken.query)
     assert branch is not None
-    original = Checkpoint(branch.checkpoint, spark)
-    if original.query_id != branch.query_id:  # reading it raises if the checkpoint is gone
-        raise CheckpointReplacedError(
-            f"{original.path} no longer holds the checkpoint of {taken.query}, but that of another query."
-        )
-    refuse_links_out(original.path)
-    files = files_for(spark, original.path, target)
-    report("reading what describes the query", 0.0)
-    planned = _planned(original, taken)
-    with making(files, target) as folder:
-        _describe(original, ForkRecord.now(original.path, branch.query_id, taken.epoch), planned, files, folder)
-        new = NewCheckpoint(spark, files, folder, taken.epoch, planned[1].format_version)
-        _check_tables(new, taken)
-        report("writing the state", 0.1)
-        rows = {
-            name: read_in_spark(taken.history.recorded, taken, name, None).in_spark(new.session) for name in new.tables
-        }
-        counts = new.write(rows)
-        report("done", 1.0)
+    record = ForkRecord.now(location(branch.checkpoint), branch.query_id, taken.epoch)
+    if build_query is not None:
+        query = PlannedQuery.of(build_query, mode)
+        files = files_for(query.spark, target)
+        with making(files, target) as folder:
+            counts = restore_by_code(
+                query, CapturedEpoch(taken), offsets, record, folder=folder, files=files, report=report
+            )
+    else:
+        if offsets is not None:
+            raise InvalidArgumentError("offsets needs build_query: without it, the query's checkpoint has them.")
+        spark = spark or session()
+        original = _original(record, taken, spark)
+        files = files_for(spark, original.path, target)
+        with making(files, target) as folder:
+            report("reading what describes the query", 0.0)
+            captured = CapturedEpoch(taken)
+            new = NewCheckpoint(spark, files, folder, taken.epoch, _describe(original, record, captured, folder, files))
+            _check_tables(new, captured)
+            report("writing the state", 0.1)
+            counts = new.write({name: captured.rows(name, new.session) for name in new.tables})
+    report("done", 1.0)
     return WrittenCheckpoint(target, taken.epoch, counts, time.monotonic() - began)
 
 
-def _describe(
-    original: Checkpoint, record: ForkRecord, planned: tuple[PlannedEpoch, EpochLog], files: Files, folder: str
-) -> None:
-    """Write everything but the state: the query's sources, its operators' metadata and schemas, and the logs."""
-    epoch, log = planned
+def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Checkpoint:
+    """The query's checkpoint.
+
+    Raises:
+        NotACheckpointError, CheckpointReplacedError: it no longer exists.
+    """
+    original = Checkpoint(record.parent, spark)
+    hint = "If it is gone, pass the query's code: restore(snapshot, to, build_query)."
+    try:
+        same = original.query_id == record.parent_id
+    except NotACheckpointError as error:
+        raise NotACheckpointError(
+            f"{original.path} holds no checkpoint any more, and {snapshot.query} had it there.\n{hint}"
+        ) from error
+    if not same:
+        raise CheckpointReplacedError(
+            f"{original.path} no longer holds the checkpoint of {snapshot.query}, but that of another query.\n{hint}"
+        )
+    refuse_links_out(original.path)
+    return original
+
+
+def _describe(original: Checkpoint, record: ForkRecord, captured: CapturedEpoch, folder: str, files: Files) -> str:
+    """Write everything but the state: the query's sources, its operators' metadata and schemas, and the logs.
+
+    Returns the checkpoint format of the state stores.
+    """
+    epoch, log = _planned(original, captured)
     contents = ForkContents.without_state(original, files, record.epoch, epoch)
     texts = {**contents.texts, **log.texts(), FORK_FILE: record.text()}
     bring(replace(contents, texts=texts), original, record.epoch, folder, files=files)
+    return log.format_version
 
 
-def _check_tables(new: NewCheckpoint, snapshot: Snapshot) -> None:
-    """Refuse a snapshot whose tables or columns are not those that the checkpoint describes."""
+def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
+    """Refuse an epoch whose tables or columns are not those that the checkpoint describes."""
     described = {name: {*table.types} for name, table in new.tables.items()}
-    captured = {
-        name: {*snapshot.table(name).key_columns, *snapshot.table(name).value_columns} for name in snapshot.tables()
-    }
-    if described != captured:
-        differing = sorted(name for name in {*described, *captured} if described.get(name) != captured.get(name))
+    had = {name: {*columns} for name, columns in captured.columns.items()}
+    if described != had:
+        differing = sorted(name for name in {*described, *had} if described.get(name) != had.get(name))
         raise UnsupportedStateError(
-            f"The state of epoch {snapshot.epoch} of {snapshot.query} had another schema than its checkpoint describes"
-            f" now: {choices(differing)}.\nRestore a later epoch."
+            f"The state of {captured} had another schema than its checkpoint describes now: {choices(differing)}.\n"
+            "Restore a later epoch, or pass the code that the query had: restore(snapshot, to, build_query)."
         )
 
 
-def _planned(original: Checkpoint, snapshot: Snapshot) -> tuple[PlannedEpoch, EpochLog]:
+def _planned(original: Checkpoint, captured: CapturedEpoch) -> tuple[PlannedEpoch, EpochLog]:
     """What the epoch read, and with which settings, as far as the store and the checkpoint know it."""
-    newest = _newest_plan(original, snapshot.epoch)
-    offsets = _offsets(snapshot)
+    epoch = captured.snapshot.epoch
+    newest, offsets, next_watermark = _newest_plan(original, epoch), captured.offsets, original.next_watermark(epoch)
     log = EpochLog(
-        snapshot.epoch,
+        epoch,
         offsets,
-        milliseconds(snapshot.watermark),
-        _next_watermark(original, snapshot),
-        milliseconds(snapshot.history.recorded.entry(snapshot.epoch).began_at),
+        captured.watermark,
+        captured.next_watermark if next_watermark is None else next_watermark,
+        captured.began_at,
         newest.conf,
         newest.version,
         original.format_version(original.committed()[-1]),
@@ -144,31 +195,3 @@ def _newest_plan(original: Checkpoint, epoch: int) -> PlannedEpoch:
     if planned is None:
         raise EpochGoneError(f"{original.path} has no epoch left that says which settings its query is pinned to.")
     return planned
-
-
-def _offsets(snapshot: Snapshot) -> dict[str, str | None] | list[str | None]:
-    found = snapshot.offsets
-    if found is None:
-        raise EpochGoneError(
-            f"The store does not know what epoch {snapshot.epoch} of {snapshot.query} had read: Spark had purged it"
-            " before the epoch was captured.\nRestore a later epoch."
-        )
-    if isinstance(found, Mapping):
-        return {name: offset_text(offset) for name, offset in found.items()}
-    return [offset_text(offset) for offset in found]
-
-
-def _next_watermark(original: Checkpoint, snapshot: Snapshot) -> int:
-    """The watermark that the epoch after the snapshot's begins with."""
-    if (known := original.next_watermark(snapshot.epoch)) is not None:
-        return known
-    entries = snapshot.history.recorded.entries()
-    following = next((entry for entry in entries if entry.epoch == snapshot.epoch + 1 and entry.captured), None)
-    if following is not None:
-        return milliseconds(following.watermark)
-    if snapshot.watermark is None:
-        return 0
-    raise EpochGoneError(
-        f"Neither the store nor {original.path} knows the watermark after epoch {snapshot.epoch}: epoch"
-        f" {snapshot.epoch + 1} was not captured.\nRestore another epoch."
-    )

@@ -19,6 +19,12 @@ Offset = str | Mapping[str, Any] | Sequence[str] | int | None
 """Where a source goes on: for files, the paths or patterns of those that were read; otherwise Spark's own JSON of the
 offset, as text or parsed; None: at its beginning."""
 
+LoggedFile = dict[str, Any]
+"""A line of a file source's log: ``path``, ``timestamp`` (in milliseconds since 1970) and ``batchId``."""
+
+READ = '{"logOffset":0}'
+"""The offset of a file source that has read its first batch."""
+
 
 def source_logs(
     spark: SparkSession, sources: Sequence[QuerySource], offsets: Sequence[Offset] | None
@@ -46,14 +52,15 @@ def source_logs(
     logs: dict[str, str] = {}
     for number, (source, offset) in enumerate(zip(sources, given, strict=True)):
         if source.reads_files and offset is not None:
-            logs[f"sources/{number}/0"] = _file_log(spark, source, offset)
-            texts.append('{"logOffset":0}')
+            logs[f"sources/{number}/0"] = file_log(given_files(spark, source, offset))
+            texts.append(READ)
         else:
-            texts.append(_offset_text(source, offset))
+            texts.append(offset_of(source, offset))
     return texts, logs
 
 
-def _offset_text(source: QuerySource, offset: Offset) -> str | None:
+def offset_of(source: QuerySource, offset: Offset) -> str | None:
+    """A given offset of a source that does not read files, as text."""
     text = offset if offset is None or isinstance(offset, str) else as_json(offset)
     try:
         json.loads(text or "null")
@@ -64,23 +71,37 @@ def _offset_text(source: QuerySource, offset: Offset) -> str | None:
     return text
 
 
-def _file_log(spark: SparkSession, source: QuerySource, paths: Offset) -> str:
-    """The log of a file source that has read some files."""
+def file_log(entries: Sequence[LoggedFile]) -> str:
+    """The log of a file source that has read some files in one batch; its offset is then ``READ``."""
+    ordered = sorted(entries, key=lambda file: (file["timestamp"], file["path"]))
+    return "\n".join(["v1", *map(as_json, ordered)])
+
+
+def given_files(spark: SparkSession, source: QuerySource, paths: Offset) -> list[LoggedFile]:
+    """The files that a user says were read.
+
+    Raises:
+        InvalidArgumentError: these are no paths or patterns, or no file matches.
+    """
     if not isinstance(paths, Sequence) or isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
         raise InvalidArgumentError(
             f"Invalid offset {paths!r} of {source.name}: expected a list of paths or patterns of the files that were"
             " read, such as ['flights/2026-01-*.parquet']."
         )
-    entries = sorted(_files(spark, paths), key=lambda file: (file["timestamp"], file["path"]))
-    return "\n".join(["v1", *map(as_json, entries)])
+    return listed_files(spark, paths)
 
 
-def _files(spark: SparkSession, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """The files, as Spark's file source lists them."""
+def listed_files(spark: SparkSession, paths: Sequence[str], pattern: str | None = None) -> list[LoggedFile]:
+    """The files at some paths whose names match a pattern, as Spark's file source lists them.
+
+    Raises:
+        InvalidArgumentError: there are none.
+    """
     from pyspark.errors import AnalysisException
 
+    reader = spark.read.format("binaryFile")
     try:
-        listed = spark.read.format("binaryFile").load([*paths])
+        listed = (reader if pattern is None else reader.option("pathGlobFilter", pattern)).load([*paths])
     except AnalysisException as error:
         raise InvalidArgumentError(
             f"No file matches {', '.join(paths)}: {first_line(error)}\nGive paths or patterns of files that were read."

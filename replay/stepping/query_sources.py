@@ -33,6 +33,16 @@ class QuerySource:
         return self.name.startswith("FileSource")
 
     @property
+    def path(self) -> str:
+        """What a file source reads: a folder or a pattern."""
+        return self.name.partition("[")[2].removesuffix("]")
+
+    def option(self, name: str) -> str | None:
+        """One of its options; None if it is not set."""
+        found = re.search(rf"\b{re.escape(name)} -> (.*?)(?:, \w+ -> |\)$)", self.options, re.IGNORECASE)
+        return found[1] if found else None
+
+    @property
     def format(self) -> str:
         """Its format, in lower case."""
         return re.split(r"\W", self.name, maxsplit=1)[0].lower()

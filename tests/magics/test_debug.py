@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -52,6 +53,18 @@ def test_a_fork_of_a_purged_epoch_is_restored_from_the_store(ran: Shell) -> None
     assert "what_if is a fork of counts at epoch 1." in ran.printed
     assert rows(ran, "what_if", 1) == rows(ran, "counts", 1)
     ran.fails("%stream fork counts --at 1 --as edited --edit \"DELETE FROM op0 WHERE k = 'a'\"", EpochGoneError)
+
+
+@pytest.mark.slow
+def test_a_fork_of_a_checkpoint_that_is_gone(ran: Shell) -> None:
+    """The notebook knows the query's code, so the store is enough; it is a fork like any other."""
+    shutil.rmtree(ran.notebook.query("counts").checkpoint)
+    ran.run("%stream fork counts --as again")
+    assert "again is a fork of counts at epoch 3." in ran.printed
+    assert rows(ran, "again", 3) == rows(ran, "counts", 3)
+    ran.run("%stream fork counts --at 1 --as what_if")
+    assert ran.run("%stream step what_if").epoch == 2
+    assert rows(ran, "what_if", 2) == rows(ran, "counts", 2)
 
 
 def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:

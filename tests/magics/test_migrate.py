@@ -43,6 +43,9 @@ def running(shell: Shell, source: Source) -> Running:
     shell.names.update(
         before=by_letter_and_parity(source.stream()),
         changed=lambda: by_letter(source.stream()),
+        finer=lambda: (
+            source.stream().groupBy("k", (F.col("v") % 2).alias("odd"), (F.col("v") % 3).alias("third")).count()
+        ),
         mapping=MAPPING,
     )
     handle = shell.run("%%stream counts --trigger 100ms --partitions 3\nbefore")
@@ -76,7 +79,7 @@ def test_what_cannot_be_migrated_goes_on(shell: Shell, running: Running, monkeyp
     """What is refused at once does not stop the query; a failure later starts it again and leaves no checkpoint."""
     first = running.query
     migrate = "%stream migrate counts changed"
-    assert "several columns named count" in shell.fails(migrate, StateWriteError)
+    assert "what its key column third was" in shell.fails("%stream migrate counts finer", StateWriteError)
     assert "already a query 'counts'" in shell.fails(f"{migrate} --as counts", NameTakenError)
     assert "no_such is not defined" in shell.fails(f"{migrate} --mapping no_such", InvalidArgumentError)
     shell.fails(f"{migrate} --to {running.checkpoint}", StateWriteError)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from operators.processors import TRANSFORM
 from operators.queries import JOINS, aggregated, watermarked
@@ -26,7 +28,11 @@ from streamstate.errors import (
     UnknownTableError,
 )
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.state_reader import StateReader
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Change:
     mapping: Mapping[str, str] = field(default_factory=dict)
     sql: str | None = None
     """What is proposed; None: it is not obvious."""
+    recorded: bool = False
+    """Whether a store has the plan of the query before."""
     forgets: bool = False
     """Whether the state before does not have what the changed query needs, so that going on differs."""
 
@@ -100,6 +108,27 @@ CHANGES = {
     "a type widened": Change(
         by("k", most="max(cast(v AS int))"), by("k", most="max(v)"), sql="SELECT k, max FROM op0"
     ),
+    "rolled up and in another order, with a plan": Change(
+        by(*PAIR, rows="count(*)", mean="avg(v)", total="sum(v)"),
+        by("k", total="sum(v)", mean="avg(v)", rows="count(*)"),
+        sql="SELECT k, sum(sum_2) AS sum, sum(sum) AS sum_2, sum(count_2) AS count, sum(count) AS count_2 FROM op0"
+        " GROUP BY k",
+        recorded=True,
+    ),
+    "an average added, with a plan": Change(
+        by("k", rows="count(*)"),
+        by("k", mean="avg(v)", rows="count(*)"),
+        sql="SELECT k, 0 AS sum, 0 AS count, count AS count_2 FROM op0",
+        recorded=True,
+        forgets=True,
+    ),
+    "another expression, with a plan": Change(
+        by("k", most="max(v)", least="max(v % 3)"),
+        by("k", most="max(v)", least="max(v % 2)"),
+        sql="SELECT k, max, max_2 FROM op0",
+        recorded=True,
+        forgets=True,
+    ),
     "larger windows": Change(by_hours(1), by_hours(2), {"op0": WINDOWS_OF_TWO_HOURS}),
     "fewer keys to deduplicate by": Change(
         distinct("k", "v"), distinct("k"), {"op0": "SELECT DISTINCT k FROM op0"}
@@ -127,13 +156,29 @@ class Migrating:
         """Migrate it."""
         chosen = self.change.mapping if mapping is None else mapping
         target = self.run.folder / "migrated"
-        return ss.migrate(self.run.checkpoint, self.build, target, chosen, mode=self.change.after.mode)  # type: ignore[arg-type]
+        mode = self.change.after.mode
+        return ss.migrate(self.run.checkpoint, self.build, target, chosen, mode=mode, store=self.store)  # type: ignore[arg-type]
+
+    def propose(self, mapping: object = None, **options: Any) -> ss.ProposedMapping:
+        """Say what would be done."""
+        chosen = self.change.mapping if mapping is None else mapping
+        mode = self.change.after.mode
+        return ss.propose_mapping(self.run.checkpoint, self.build, chosen, mode=mode, store=self.store, **options)  # type: ignore[arg-type]
+
+    @property
+    def store(self) -> Path | None:
+        """The store, if it has the plan."""
+        return self.run.store if self.change.recorded else None
 
 
 def migrating(spark: SparkSession, folder: Path, change: Change, *settings: Mapping[str, str]) -> Migrating:
     """Run the query before the change."""
     run = Run(spark, folder)
     run.start(change.before, *settings, epochs=range(2))
+    if change.recorded:
+        run.capture()
+        frame = change.before.build(run.inputs.stream(with_settings(spark)))
+        record_plan(Layout.at(run.store), "q", plan_of_frame(frame, change.before.mode).plan, 0)
     return Migrating(run, change)
 
 
@@ -193,16 +238,38 @@ def test_an_obvious_mapping_is_proposed(counted: Migrating) -> None:
     assert not (counted.run.folder / "migrated").exists()
 
 
+@pytest.mark.slow
+def test_what_a_plan_says(spark: SparkSession, tmp_path: Path) -> None:
+    """An added average knows the input since, and no more; another expression is told. Without a plan it asks."""
+    found = migrating(spark, tmp_path / "added", CHANGES["an average added, with a plan"])
+    (guessed,) = ss.propose_mapping(found.run.checkpoint, found.build)
+    assert "there are several columns named count, and without a recorded plan" in (guessed.problem or "")
+    new = found.migrate()
+    for epoch in (2, 3):
+        found.run.inputs.add(rows(epoch))
+    gone_on(found.run, found.change.after, new)
+    frame = StateReader(spark, Checkpoint(new)).table(StateReader(spark, Checkpoint(new)).sources(3)[0], 3).toPandas()
+    since = pa.concat_tables([rows(2), rows(3)]).to_pandas().groupby("k", dropna=False)["v"]
+    state = frame.set_index("k")[["sum", "count"]].loc[lambda one: one["count"] > 0]
+    assert state["count"].sort_index().to_dict() == since.count().loc[lambda one: one > 0].sort_index().to_dict()
+    assert state["sum"].sort_index().to_dict() == since.sum().loc[state.index].sort_index().to_dict()
+    other = migrating(spark, tmp_path / "other", CHANGES["another expression, with a plan"])
+    (proposal,) = other.propose(rows=0)
+    assert (proposal.sql, proposal.notes) == (
+        "SELECT k, max, max_2 FROM op0",
+        ("max_2 was max((v % 3L)) and is max((v % 2L)).",),
+    )
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_proposal_can_be_looked_at(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """The preview of the whole state has the rows that migrating makes, and finds nothing wrong."""
     found = migrating(spark, tmp_path, CHANGES[name])
     change = CHANGES[name]
-    proposed = ss.propose_mapping(
-        found.run.checkpoint, found.build, change.mapping, mode=change.after.mode, rows=1_000, whole=True
-    )
+    proposed = found.propose(rows=1_000, whole=True)
     assert not proposed.problems
+    assert change.sql is None or proposed[0].sql == change.sql
     previews = {proposal.table: proposal.preview for proposal in proposed}
     new = found.migrate()
     assert {table: preview and preview.rows_after for table, preview in previews.items()} == new.rows

@@ -1,0 +1,34 @@
+"""The plan that a store has recorded of a query."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import UnknownQueryError
+from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.query_plans.plan_table import Plans
+from streamstate.snapshots.registry import name_of
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.query_plans.plan_record import QueryPlan
+    from streamstate.state_inspect import Store
+
+
+def recorded_plan(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
+    """The plan of a query at an epoch; None if it was not recorded, or without a store.
+
+    Raises:
+        UnknownQueryError: the store does not have the query.
+    """
+    if store is None:
+        return None
+    layout = Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
+    name = name_of(layout, query_id)
+    if name is None:
+        raise UnknownQueryError(
+            f"{layout.root} does not have the query with the id {query_id}.\n"
+            "Pass the store that the query is captured into, or none."
+        )
+    return Plans(layout, name).at(epoch)
