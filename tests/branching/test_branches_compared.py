@@ -44,7 +44,8 @@ def counts(comparison: Comparison) -> list[list[object]]:
     return frame[["epoch", "rows", "other_rows", "differing", "only_here", "only_there"]].values.tolist()
 
 
-@settings(max_examples=15, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
 @given(HISTORY, HISTORY, st.booleans())
 def test_a_comparison_agrees_with_a_comparison_of_every_key(
     here: list[dict[str, int] | None], there: list[dict[str, int] | None], two_stores: bool

@@ -76,6 +76,7 @@ def test_providers_may_differ(spark: SparkSession, tmp_path: Path) -> None:
     assert state_differences(spark, rocksdb, hdfs) == state_differences(spark, rocksdb, hdfs, exact=True) == []
 
 
+@pytest.mark.slow
 def test_a_single_changed_value_is_found(spark: SparkSession, tmp_path: Path) -> None:
     """The difference has both rows of the key. ``limit`` is the maximum number of listed rows."""
     runs = [Run(spark, tmp_path / name) for name in ("left", "right")]

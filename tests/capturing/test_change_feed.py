@@ -101,6 +101,7 @@ def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path:
         assert compare(spark, path, ss.open_store(store)["q"]) == 4
 
 
+@pytest.mark.slow
 def test_the_error_says_what_to_install(tmp_path: Path) -> None:
     """Snapshots of RocksDB need rocksdict, or Spark."""
     snapshots = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
@@ -113,6 +114,7 @@ def test_the_error_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'streamstate[spark]'" in report[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["HDFS", "RocksDB-with-changelog"])
 def test_a_gap_needs_no_spark(spark: SparkSession, tmp_path: Path, provider: str) -> None:
     """The first epoch after it is captured from a snapshot and the changelogs after that."""

@@ -21,7 +21,6 @@ Recordings = Callable[[str], Path]
 USUAL = {
     ("3.4", "HDFS", "left-outer-join"),
     ("3.5", "RocksDB-with-changelog", "session-window"),
-    ("4.0", "RocksDB-with-changelog", "two-operators"),
     ("4.2", "RocksDB-format-2", "aggregation"),
 }
 

@@ -49,8 +49,6 @@ USUAL = {
 """Settings and queries that the slow tests combine: timers, lists, joins, row checksums."""
 RECORDED = {
     ("3.4", "HDFS", "left-outer-join"),
-    ("3.4", "RocksDB", "session-window"),
-    ("3.5", "RocksDB", "inner-join"),
     ("4.0", "RocksDB-with-changelog", "two-operators"),
     ("4.2", "HDFS", "aggregation"),
     ("4.2", "RocksDB-format-2", "aggregation"),
@@ -105,6 +103,7 @@ def test_states_of_queries_equal_sparks(spark: SparkSession, tmp_path: Path, nam
     assert compare_states(spark, running.checkpoint) >= 4 * len(QUERIES[name].tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written_by", "settings"),
     [
@@ -124,6 +123,7 @@ def test_states_across_a_restart(
     assert compare_states(spark, running.checkpoint) >= 4 * len(written_by.tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changelog", ["true", pytest.param("false", marks=pytest.mark.exhaustive)])
 def test_states_of_repartitioned_operators(spark: SparkSession, tmp_path: Path, changelog: str) -> None:
     """The epoch of the repartition has a snapshot in each partition, and the epochs after it lead back to it."""

@@ -133,6 +133,7 @@ def test_an_upgrade_of_spark(spark: SparkSession, tmp_path: Path, recording: str
     assert "spark_version" in [finding.kind for finding in report.findings]
 
 
+@pytest.mark.slow
 def test_a_join_of_spark_3(spark: SparkSession, tmp_path: Path) -> None:
     """A join that began under Spark 3.5 does not go on, because this Spark infers another nullability."""
     folder = unpacked("3.5", tmp_path)

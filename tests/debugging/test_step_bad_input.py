@@ -179,7 +179,7 @@ def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
     assert ss.step(build, fork).epoch == 2
 
 
-@pytest.mark.parametrize("late", [2, 3])
+@pytest.mark.parametrize("late", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_a_step_whose_python_process_comes_too_late_is_started_again(
     build: Build, fork: ss.Fork, tmp_path: Path, late: int
 ) -> None:

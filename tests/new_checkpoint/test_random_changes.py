@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
+from streamstate.operations.drill.scratch import scratch
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.state_reader import StateReader
 
@@ -59,9 +62,9 @@ def cases(draw: st.DrawFn) -> Case:
     """Any of them."""
     keys, buffers = (draw(st.lists(st.sampled_from(names), unique=True)) for names in (KEYS, tuple(BUFFERS)))
     before = Grouped(tuple(keys), tuple(buffers) or ("count",))
-    way, epochs = draw(st.sampled_from(["migrate", "bootstrap", "restore"])), draw(st.integers(2, 4))
+    way, epochs = draw(st.sampled_from(["migrate", "bootstrap", "restore", "restore by code"])), draw(st.integers(2, 4))
     after = before
-    if way != "restore":
+    if not way.startswith("restore"):
         kept = draw(st.lists(st.sampled_from(before.buffers), unique=True, min_size=1))
         left = draw(st.lists(st.sampled_from(before.keys), unique=True)) if before.keys else []
         after = Grouped(tuple(left), tuple(kept))
@@ -124,7 +127,8 @@ def made(files: Files, case: Case) -> Path:
         ss.migrate(old, lambda: case.after.build(files.stream()), new)
     else:
         ss.capture(old, files.folder / "store", "q", spark=files.spark)
-        ss.restore(ss.open_store(files.folder / "store")["q"], new, spark=files.spark)
+        code = (lambda: case.after.build(files.stream())) if case.way == "restore by code" else None
+        ss.restore(ss.open_store(files.folder / "store")["q"], new, code, spark=files.spark)
     return new
 
 
@@ -160,3 +164,12 @@ def test_going_on_equals_the_batch(spark: SparkSession, tmp_path_factory: pytest
         check(spark, tmp_path_factory.mktemp("changes"), case)
 
     each()
+
+
+@pytest.mark.exhaustive
+def test_on_a_cluster(tmp_path: Path) -> None:
+    """The same with two executors in processes of their own, in every way to make a checkpoint."""
+    with scratch(tmp_path, keep=False) as place:
+        command = [sys.executable, "-m", "new_checkpoint.cluster_process", str(tmp_path / "made"), str(place.temporary)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=place.environment())
+    assert done.stdout.splitlines() == ["migrate", "bootstrap", "restore", "restore by code"], done.stderr[-2000:]

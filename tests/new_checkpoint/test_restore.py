@@ -82,6 +82,7 @@ def test_joins_in_other_formats(spark: SparkSession, tmp_path: Path, version: in
     check_goes_on(run, JOINS["left_outer"], new, in_format(version))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) for name in QUICK])
 def test_a_checkpoint_that_is_gone(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """The code says what the state looks like; the store has the rest. The newest epoch, whose next never ran."""
@@ -218,6 +219,7 @@ def test_rates_go_on(spark: SparkSession, tmp_path: Path) -> None:
     assert rows == most + 1 > 50
 
 
+@pytest.mark.slow
 def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Path) -> None:
     """No file of it, or of the store, is written or changed."""
 
@@ -241,6 +243,7 @@ def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, 
     assert not gone.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", sampled(["written", "compared", "renamed"], 1))
 def test_a_failure_leaves_nothing(
     small: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
@@ -287,6 +290,7 @@ def test_a_limit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     assert not (tmp_path / "restored").exists()
 
 
+@pytest.mark.slow
 def test_a_watermark_that_nobody_knows(spark: SparkSession, tmp_path: Path) -> None:
     """The watermark after an epoch is in its commit, or that of the next epoch: without either, it is refused."""
     run = Run(spark, tmp_path)

@@ -147,6 +147,7 @@ def test_delays_has_counts_sums_and_maxima(
     assert (found.sort_index().to_numpy() == expected.sort_index().to_numpy()).all()
 
 
+@pytest.mark.slow
 def test_the_watermark_removes_daily_windows(spark: SparkSession, storm: Path, tmp_path: Path) -> None:
     """Every day is in the state at some epoch, and the newest state has the last two days only."""
     history = captured(spark, storm, tmp_path, "delays_daily")

@@ -42,7 +42,7 @@ def interrupts(error: type[BaseException]) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeLimit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(TimeLimit, marks=pytest.mark.exhaustive)])
 def test_the_next_call_has_its_own_result(spark: SparkSession, error: type[BaseException]) -> None:
     """The result of an interrupted call is dropped, even while its traceback is kept, as in IPython."""
     jvm: Any = spark._jvm

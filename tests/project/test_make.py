@@ -48,6 +48,7 @@ def script(name: str, *arguments: str | Path, tools: Path, **environment: str) -
 # The Python interpreter.
 
 
+@pytest.mark.slow
 def test_the_first_working_python_is_used(tools: Path) -> None:
     """Shims of a version manager without a Python and old versions are skipped."""
     program(tools / "python3.13", "echo 'python3.13: command not found' >&2; exit 127")

@@ -145,6 +145,7 @@ def test_the_wheel_has_all_sources_and_no_other_files(wheel: Path) -> None:
     assert packed == {"/".join([FOLDERS[path.parts[0]], *path.parts[1:]]) for path in expected}
 
 
+@pytest.mark.slow
 def test_the_wheel_has_metadata(wheel: Path) -> None:
     """The metadata names the licence, the format of the README, and the version."""
     fields = metadata(wheel)
@@ -208,12 +209,14 @@ def test_only_public_modules_of_sqlglot_are_imported() -> None:
     assert imported <= {"sqlglot", "sqlglot.errors"}
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_a_clean_environment(installed: Path) -> None:
     """Every sub-package is imported from the wheel, and none from the repository."""
     environment = installed.parent.parent
     assert {Path(file).is_relative_to(environment) for file in imported_files(installed).values()} == {True}
 
 
+@pytest.mark.slow
 def test_the_extension_loads_from_the_wheel_without_other_extras(installed: Path, tmp_path: Path) -> None:
     """``%load_ext streamstate`` loads the magics into IPython with the extra ``notebook`` only."""
     session = tmp_path / "session.ipy"

@@ -103,6 +103,7 @@ def test_rows_arrive_although_another_program_connects_to_their_port_first(tmp_p
     assert process.stdout.split() == ["3", "0", "True", "0"], process.stderr
 
 
+@pytest.mark.slow
 def test_a_failed_start_of_java_is_an_error(tmp_path: Path) -> None:
     """The error has the output of Java and the path of the log. Nothing else is printed."""
     process = in_a_new_process(
@@ -126,6 +127,7 @@ def test_a_failed_start_of_java_is_an_error(tmp_path: Path) -> None:
     assert process.stdout.splitlines()[-1] == "3"
 
 
+@pytest.mark.slow
 def test_a_failed_start_of_spark_is_an_error(tmp_path: Path) -> None:
     """The error names the given settings."""
     process = in_a_new_process(

@@ -229,6 +229,7 @@ def test_skew_over_partitions(tmp_path: Path) -> None:
     assert skew["ratio"].to_list() == pytest.approx([2, 1 / 1.5, 0, 2 / 1.5])
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1)), max_size=20))
 def test_heavy_keys_of_a_list(tmp_path_factory: pytest.TempPathFactory, items: list[tuple[str, int]]) -> None:

@@ -24,7 +24,7 @@ STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
     lambda h: h[-1] is not None
 )
-EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_state(table: ss.StateTable) -> State:
@@ -129,6 +129,7 @@ def check_keys(history: ss.History, states: list[State | None]) -> None:
         assert rows == expected
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(HISTORIES, HISTORIES)
 def test_a_snapshot_is_isolated_from_later_captures(earlier: list[State | None], later: list[State | None]) -> None:

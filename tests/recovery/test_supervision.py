@@ -228,6 +228,7 @@ def test_restart_in_a_notebook(shell: Shell, unreliable: UnreliableQuery, tmp_pa
     assert handle.capture.status.state == "stopped"
 
 
+@pytest.mark.slow
 def test_giving_up_in_a_notebook(shell: Shell, unreliable: UnreliableQuery) -> None:
     """The query has failed, and the message says why it is not restarted."""
     unreliable.file.touch()

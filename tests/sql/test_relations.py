@@ -19,7 +19,7 @@ STATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3), max_size=4)
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
     lambda h: h[-1] is not None
 )
-EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Version = tuple[int, int | None, str, int]
 
 

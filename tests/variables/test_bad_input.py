@@ -573,6 +573,7 @@ def test_a_job_outside_of_a_query_reads_nothing(spark: SparkSession, limit: ss.S
         frame.collect()
 
 
+@pytest.mark.slow
 def test_what_an_operator_adds_is_checked(started: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A contribution of another type fails the task that made it, with the type that is expected."""
     monkeypatch.setattr(version_bytes, "MAX_BYTES", 10_000)

@@ -120,6 +120,7 @@ def test_a_saved_action_matches_the_view(store: ss.Store, tmp_path: Path) -> Non
         assert (after[action]["page"], after[action]["history"]) == (expected["page"], expected["history"])
 
 
+@pytest.mark.slow
 def test_the_file_stays_within_its_budget_and_says_what_it_lacks(store: ss.Store, tmp_path: Path) -> None:
     """A smaller budget keeps fewer, evenly spaced epochs, including the newest and the selected one."""
     sizes = []
@@ -215,6 +216,7 @@ def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -
     assert pictures[0]["svg"].startswith("<svg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sampled(VIEWS, 1))
 def test_a_long_history_takes_a_bounded_number_of_drawings(
     long: ss.History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -102,6 +102,7 @@ def run(code: str, **variables: str) -> list[str]:
     return completed.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_importing_the_library_changes_neither_environment_nor_allocators() -> None:
     """Neither loading every public name nor opening a store changes them."""
     assert run(_IMPORTED) == ["[] True"]

@@ -145,6 +145,7 @@ def test_logs_do_not_contain_the_token(visitor: Visitor, caplog: pytest.LogCaptu
     assert "secre" not in caplog.text
 
 
+@pytest.mark.slow
 def test_the_number_of_tabs_is_limited(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page reports that the limit is reached, and closing a tab makes room for another one."""
     monkeypatch.setattr(guard, "_TABS", 2)

@@ -221,6 +221,7 @@ with serve({path!r}, token="") as server:
 """
 
 
+@pytest.mark.slow
 def test_serving_does_not_import_spark(path: Path) -> None:
     """The pyspark package is not imported."""
     ran = subprocess.run(
