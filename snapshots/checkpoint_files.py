@@ -72,7 +72,7 @@ class ForkContents:
     @classmethod
     def without_state(cls, original: Checkpoint, files: Files, epoch: int, planned: PlannedEpoch) -> ForkContents:
         """The same without the state, and without the logs of offsets and commits: sources, metadata and schemas."""
-        texts, folders = _source_files(original, files, planned)
+        texts, folders = source_files(original, files, planned)
         texts |= _missing_metadata(original)
         return cls([*_schema_files(files, original)], [*_operator_metadata(files, original, epoch)], texts, folders)
 
@@ -184,7 +184,7 @@ def _metadata_in_zip(files: Files, path: str) -> str:
         raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
 
 
-def _source_files(original: Checkpoint, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
+def source_files(original: Checkpoint, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
     """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
     texts: dict[str, str] = {}
     folders: list[str] = []

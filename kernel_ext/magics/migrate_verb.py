@@ -119,8 +119,20 @@ def _changed(
     changed = replace(before, name=name, frame=frame, checkpoint=path, mode=code.mode)
     check_launch(changed, Layout.at(query.store, notebook.options(query.store)))
     changed.sink.check(changed.mode)
-    changed.check_resumes(Checkpoint(query.checkpoint, spark).committed())
+    old = Checkpoint(query.checkpoint, spark)
+    changed.check_resumes(old.committed())
+    _check_sources(old, changed)
     return changed
+
+
+def _check_sources(old: Checkpoint, changed: Launch) -> None:
+    """Refuse sources of which nothing says where they go on."""
+    from streamstate.operations.new_checkpoint.migration import carried_sources
+    from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+
+    planned = old.planned(old.committed()[-1]) if old.committed() else None
+    if planned is not None:
+        carried_sources(PlannedQuery.of(lambda: changed.frame, changed.mode), planned, None)
 
 
 def _say_proposed(query: KnownQuery, changed: Launch, store: Store) -> None:

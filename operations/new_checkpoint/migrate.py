@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ def migrate(
     *,
     mode: str = "update",
     store: Store | str | Path | None = None,
+    sources: Sequence[int | None] | None = None,
     progress: ProgressCallback | None = None,
 ) -> WrittenCheckpoint:
     """Make a checkpoint for a changed query from the state of a stopped one. The old checkpoint is only read.
@@ -55,6 +56,9 @@ def migrate(
         mode: the changed query's output mode: "append", "update" or "complete".
         store: the store that the query is captured into: the plan that is recorded there says which aggregate each
             column belongs to, and what it was computed from.
+        sources: if their number or order changed: for each source of the changed query, the number of the old one that
+            it goes on from, counted from 0; None: it is new, and begins at its beginning. Sources with names go on by
+            name.
         progress: called with a message and the completed share of the work, from 0 to 1.
 
     Returns:
@@ -67,6 +71,7 @@ def migrate(
         CheckpointError: the last epoch was begun and not committed.
         StateWriteError: ``to`` exists already, the mapping is not obvious, the rows are not those of the new state, or
             what Spark reads back differs.
+        InvalidArgumentError: ``sources`` does not fit the queries.
         InvalidSQLError: the SQL of the mapping is invalid.
         UnsupportedStateError: Spark cannot write this kind of state.
 
@@ -86,7 +91,7 @@ def migrate(
     with making(files, target) as folder:
         report("planning the changed query", 0.0)
         migration = Migration.planned(
-            old, query, epoch, folder, files, recorded=recorded_plan(store, old.query_id, epoch)
+            old, query, epoch, folder, files, recorded=recorded_plan(store, old.query_id, epoch), sources=sources
         )
         rows, before = migration.rows(mapping or {}), migration.rows_before()
         report("writing the state", 0.1)

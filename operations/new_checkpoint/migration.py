@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from streamstate.errors import (
     CheckpointError,
+    InvalidArgumentError,
     InvalidSQLError,
     StateWriteError,
     UnknownTableError,
@@ -25,8 +26,7 @@ from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
-from streamstate.snapshots.checkpoint_copy import bring
-from streamstate.snapshots.checkpoint_files import ForkContents
+from streamstate.snapshots.checkpoint_files import source_files
 from streamstate.snapshots.filesystem import refuse_links_out
 from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
@@ -65,14 +65,16 @@ class Migration:
         files: Files,
         *,
         recorded: QueryPlan | None = None,
-        sources: bool = True,
+        sources: Sequence[int | None] | None = None,
+        runs: bool = True,
     ) -> Migration:
-        """Write the logs, the sources (unless they are not needed), and the new query's metadata and schemas."""
+        """Write the logs, the new query's metadata and schemas and, if it is to run, what its sources have read."""
         planned = old.planned(epoch)
         assert planned is not None
+        carried = carried_sources(query, planned, sources) if runs else {}
         log = EpochLog(
             epoch,
-            planned.sources,
+            _offsets(planned, carried),
             milliseconds(planned.watermark),
             old.next_watermark(epoch) or 0,
             milliseconds(planned.began_at),
@@ -80,9 +82,8 @@ class Migration:
             planned.version,
             query.format_version,
         )
-        if sources:
-            _check_sources(query, planned)
-            _bring_sources(old, planned, epoch, folder, files)
+        if runs:
+            _bring_sources(old, planned, carried, folder, files)
         for path, text in log.texts().items():
             files.write(f"{folder}/{path}", text)
         query.into(folder, EpochClock(log.watermark, log.began_at, query.conf))
@@ -159,22 +160,61 @@ def newest(old: Checkpoint) -> int:
     return old.committed()[-1]
 
 
-def _check_sources(query: PlannedQuery, planned: PlannedEpoch) -> None:
-    sources = query.sources()
-    if len(sources) != len(planned.offsets):
-        names = choices(source.name for source in sources)
+def carried_sources(
+    query: PlannedQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
+) -> dict[str | int, str | int | None]:
+    """For each source of the changed query, by its number or name, the old one that it goes on from; None: it is new.
+
+    Raises:
+        StateWriteError: nothing says which those are.
+        InvalidArgumentError: ``sources`` does not fit.
+    """
+    now = query.sources()
+    names = choices(source.given_name or source.name for source in now)
+    if planned.names:
+        if sources is not None:
+            raise InvalidArgumentError(
+                "The sources have names (readStream.name), by which they go on: leave sources out."
+            )
+        given = [source.given_name or "" for source in now]
+        return {name: name if name in planned.names else None for name in given}
+    count = len(planned.offsets)
+    if sources is None and len(now) != count:
         raise StateWriteError(
-            f"The changed query has {len(sources)} sources ({names}), the checkpoint {len(planned.offsets)}: their"
-            " offsets cannot be carried over.\nKeep the sources, or make a new checkpoint with streamstate.bootstrap."
+            f"The changed query has {len(now)} sources ({names}), the checkpoint {count}.\n"
+            "Say which of the old ones each goes on from: sources=[0, None], by their numbers from 0; None: it is new."
         )
+    chosen = [*range(count)] if sources is None else [*sources]
+    known = [number for number in chosen if number is not None]
+    if len(chosen) != len(now) or len({*known}) < len(known) or not {*known} <= {*range(count)}:
+        raise InvalidArgumentError(
+            f"Invalid sources {sources!r}: expected one element for each source of the changed query ({names}), each"
+            f" the number of another old source (0 to {count - 1}), or None for a new one."
+        )
+    return dict(enumerate(chosen))
 
 
-def _bring_sources(old: Checkpoint, planned: PlannedEpoch, epoch: int, folder: str, files: Files) -> None:
+def _offsets(
+    planned: PlannedEpoch, carried: Mapping[str | int, str | int | None]
+) -> dict[str, str | None] | list[str | None]:
+    if planned.names:
+        known = dict(zip(planned.names, planned.offsets, strict=True))
+        return {str(name): known.get(str(was)) for name, was in carried.items()}
+    return [planned.offsets[was] if isinstance(was, int) else None for was in carried.values()]
+
+
+def _bring_sources(
+    old: Checkpoint, planned: PlannedEpoch, carried: Mapping[str | int, str | int | None], folder: str, files: Files
+) -> None:
     """The logs of the sources, up to the epoch."""
     refuse_links_out(old.path)
-    contents = ForkContents.without_state(old, files, epoch, planned)
-    texts = {path: text for path, text in contents.texts.items() if path.startswith("sources/")}
-    bring(ForkContents([], [], texts, contents.folders), old, epoch, folder, files=files)
+    texts, folders = source_files(old, files, planned)
+    for name, was in carried.items():
+        if f"sources/{was}" in folders:
+            files.copy_tree(f"{old.path}/sources/{was}", f"{folder}/sources/{name}")
+        for path, text in texts.items():
+            if path.startswith(f"sources/{was}/"):
+                files.write(f"{folder}/sources/{name}/{path.rpartition('/')[2]}", text)
 
 
 def _old_state(old: Checkpoint, query: PlannedQuery, epoch: int) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:

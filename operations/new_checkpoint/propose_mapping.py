@@ -70,7 +70,7 @@ def propose_mapping(
     epoch = newest(old)
     recorded = recorded_plan(store, old.query_id, epoch)
     with temporary_folder("migrate") as folder:
-        migration = Migration.planned(old, query, epoch, folder, LocalFiles(), recorded=recorded, sources=False)
+        migration = Migration.planned(old, query, epoch, folder, LocalFiles(), recorded=recorded, runs=False)
         proposed = {proposal.table: proposal for proposal in migration.proposals(given)}
         proposals = [
             _given(name, given[name], migration) if name in given else proposed[name] for name in migration.new.tables

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from operators.processors import TRANSFORM
 from operators.queries import JOINS, aggregated, watermarked
-from operators.running import FORMAT_1, HDFS, Query, Run, rows, with_settings
+from operators.running import FORMAT_1, HDFS, Inputs, Query, Run, rows, with_settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sampling import sampled
@@ -21,6 +21,7 @@ import streamstate as ss
 from new_checkpoint.restored import check_goes_on, gone_on, stored
 from streamstate.errors import (
     CheckpointError,
+    InvalidArgumentError,
     InvalidSQLError,
     QueryError,
     StateWriteError,
@@ -343,3 +344,42 @@ def test_another_store_needs_no_mapping(spark: SparkSession, tmp_path: Path, nam
     assert Checkpoint(new).format_version(1) == "2"
     found.run.start(change.before, provider, epochs=range(2, 3))
     check_goes_on(found.run, change.after, new)
+
+
+@pytest.mark.exhaustive
+def test_sources_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
+    """A source that is added is read from its beginning; one that was there goes on, wherever it now stands."""
+    run, other, session = Run(spark, tmp_path), Inputs(tmp_path / "other"), with_settings(spark)
+    query, checkpoint = by("k", rows="count(*)"), tmp_path / "one"
+    run.start(query, epochs=range(2))
+    other.add(rows(7))
+
+    def both() -> DataFrame:
+        return query.build(other.stream(session).union(run.inputs.stream(session)))
+
+    def counted(checkpoint: Path) -> dict[str | None, int]:
+        newest = Checkpoint(checkpoint).committed()[-1]
+        reader = StateReader(spark, Checkpoint(checkpoint))
+        return {row.k: row["count"] for row in reader.table(reader.sources(newest)[0], newest).collect()}
+
+    def go_on(frame: DataFrame, checkpoint: Path) -> None:
+        writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def batch(*numbers: int) -> dict[str | None, int]:
+        read = pa.concat_tables([rows(number) for number in numbers]).to_pandas()
+        return dict(read.groupby("k", dropna=False).size().rename(lambda key: key if isinstance(key, str) else None))
+
+    with pytest.raises(StateWriteError, match=r"has 2 sources .* the checkpoint 1.\n.*sources=\[0, None\]"):
+        ss.migrate(run.checkpoint, both, checkpoint)
+    for wrong in ([0], [0, 0], [1, None]):
+        with pytest.raises(InvalidArgumentError, match="the number of another old source"):
+            ss.migrate(run.checkpoint, both, checkpoint, sources=wrong)
+    ss.migrate(run.checkpoint, both, checkpoint, sources=[None, 0])
+    run.inputs.add(rows(2))
+    go_on(both(), checkpoint)
+    assert counted(checkpoint) == batch(0, 1, 2, 7)
+    ss.migrate(checkpoint, lambda: query.build(run.inputs.stream(session)), tmp_path / "again", sources=[1])
+    run.inputs.add(rows(3))
+    go_on(query.build(run.inputs.stream(session)), tmp_path / "again")
+    assert counted(tmp_path / "again") == batch(0, 1, 2, 3, 7)
