@@ -65,7 +65,7 @@ class State:
 
     def _new(self) -> Path:
         self.made += 1
-        return self.folder / f"made {self.made}"
+        return self.folder / f"made-{self.made}"
 
 
 def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:

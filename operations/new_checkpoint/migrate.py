@@ -12,7 +12,7 @@ from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
 from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
 from streamstate.operations.new_checkpoint.trial import try_an_epoch
-from streamstate.operations.new_checkpoint.writer import making
+from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
@@ -87,6 +87,7 @@ def migrate(
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
     query = PlannedQuery.of(build_query, mode)
     old = Checkpoint(checkpoint, query.spark)
+    check_readable(old.path)
     epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
     with making(files, target) as folder:
         report("planning the changed query", 0.0)

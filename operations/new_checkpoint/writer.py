@@ -168,13 +168,27 @@ class NewCheckpoint:
                 raise StateWriteError.other_columns(name, rows[name].columns, table.types)
 
 
+def check_readable(path: str) -> None:
+    """Refuse a checkpoint's path whose characters Spark's state reader escapes, and then does not find.
+
+    Raises:
+        StateWriteError: it has some of them.
+    """
+    if found := sorted({*re.findall(r'[\s"<>{}|\\^`%\[\]]', path)}):
+        told = ", ".join("spaces" if character.isspace() else character for character in found)
+        raise StateWriteError(
+            f"Spark's state reader finds no checkpoint whose path has {told}: {path}.\nUse another path."
+        )
+
+
 @contextmanager
 def making(files: Files, path: str) -> Iterator[str]:
     """A folder for a new checkpoint, which gets the path at the end of the block, or is deleted if that fails.
 
     Raises:
-        StateWriteError: there is something at the path already.
+        StateWriteError: there is something at the path already, or Spark could not read it.
     """
+    check_readable(path)
     parent, _, name = path.rpartition("/")
     if files.names(path):
         raise StateWriteError.target_exists(path)

@@ -73,6 +73,7 @@ def step(run: Run, fork: Path, query: Query, epoch: int, settings: Mapping[str, 
     assert Checkpoint(fork).committed()[-1] == epoch
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(QUERIES, 1))
 def test_a_repartitioned_fork_equals_its_original(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Their rows are the same at the forked epoch, and at the next epoch after the same input."""

@@ -213,6 +213,7 @@ def saved(lab: Lab, growing: Written, tmp_path: Path) -> Path:
     return lab.server.folder / "saved.ipynb"
 
 
+@pytest.mark.exhaustive
 def test_a_saved_notebook_shows_the_static_table(lab: Lab, saved: Path, tmp_path: Path) -> None:
     """It is shown with another kernel, without a kernel, and in an untrusted notebook."""
     assert saved.stat().st_size < 20_000

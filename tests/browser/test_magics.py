@@ -45,6 +45,7 @@ def picture(lab: Lab, name: str) -> None:
         lab.page.screenshot(path=Path(folder) / f"{name}.png")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_bar_becomes_a_line_that_a_saved_notebook_keeps(lab: Lab, tmp_path: Path) -> None:
     """While the cell runs there is a bar with a hint how to stop; afterwards only text, in the file and its HTML."""

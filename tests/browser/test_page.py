@@ -88,6 +88,7 @@ def test_a_link_opens_query_epoch_and_key_and_the_url_follows(context: BrowserCo
     assert_accessible(page)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_two_viewers_are_independent_and_leave_no_threads(context: BrowserContext, served: Server) -> None:
     """Each viewer has their own epoch; closing a tab ends its threads and its session."""
@@ -152,6 +153,7 @@ def test_a_link_from_another_site_opens_the_page(chrome: Browser, served: Server
     context.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_plots_are_drawn_under_the_content_security_policy(context: BrowserContext, served: Server) -> None:
     """The plot library is part of the view and is not loaded from another host."""

@@ -49,6 +49,7 @@ def test_evicted_windows_are_deletes(spark: SparkSession, timed: Source, tmp_pat
     assert history.diff(1, history.live().epoch).counts["removed"] > 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp_path: Path) -> None:
     """A stream-stream join has the tables op0_left and op0_right."""

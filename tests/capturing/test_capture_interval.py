@@ -102,6 +102,7 @@ class Untidy(Capturer):
         super().tidy()
 
 
+@pytest.mark.exhaustive
 def test_an_error_while_tidying_does_not_stop_the_capture(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """The status has the error until tidying succeeds; meanwhile, epochs are captured."""
     for epoch in range(2):

@@ -189,6 +189,7 @@ def test_driver_and_executors_write_the_same_keyframe_after_a_gap(
     assert "gap" in [*history.epochs()["status"]]
 
 
+@pytest.mark.exhaustive
 def test_states_are_compared_if_there_is_no_change_feed(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """Without changelog checkpointing, executors compare the state of each epoch with the previous one."""
     feed = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -205,6 +206,7 @@ def test_states_are_compared_if_there_is_no_change_feed(spark: SparkSession, sou
     both_ways(spark, tmp_path / "c", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_driver_and_executors_continue_the_same_log(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """Passes by the driver and by executors can alternate."""
     for epoch in range(4):
@@ -216,6 +218,7 @@ def test_driver_and_executors_continue_the_same_log(spark: SparkSession, source:
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 4
 
 
+@pytest.mark.exhaustive
 def test_executors_write_keyframes(
     spark: SparkSession, source: Source, tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +277,7 @@ def test_a_log_ahead_of_the_manifest_is_continued(
     assert compare(spark, counted[0], ss.open_store(tmp_path / "s")["q"]) == 5
 
 
+@pytest.mark.exhaustive
 def test_files_are_written_again_after_a_concurrent_commit(
     spark: SparkSession,
     counted: tuple[Path, Path],
@@ -395,6 +399,7 @@ def test_tasks_do_not_import_deltalake_or_pyspark() -> None:
     assert completed.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.exhaustive
 def test_restarted_captures_record_the_same(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """Captures that restart for each pass record the same as one that kept running: only the first epoch is counted."""
     spark.conf.set(ROWS_IN_DRIVER, "0")

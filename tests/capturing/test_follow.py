@@ -167,6 +167,7 @@ def test_an_invalid_interval_is_rejected(counted: tuple[Path, Path], tmp_path: P
         ss.follow(counted[0], tmp_path / "s", "q", every=every)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_process_may_end_while_it_captures(tmp_path: Path) -> None:
     """The capture ends with it, without a crash, whatever it is doing."""

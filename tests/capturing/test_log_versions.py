@@ -44,6 +44,7 @@ def test_unknown_versions_are_rejected(
     assert list(before["epoch"]) == [0, 1, 2]
 
 
+@pytest.mark.exhaustive
 def test_commits_with_named_sinks(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """Checkpoints with version 3 of the commit log can be captured and forked."""
     evolution = "spark.sql.streaming.queryEvolution.enableSinkEvolution"

@@ -47,6 +47,7 @@ capture.wait(timeout=60)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_epochs_of_the_real_time_mode(spark: SparkSession, tmp_path: Path) -> None:
     """Every epoch equals Spark's reader, without its help, and has the mode."""

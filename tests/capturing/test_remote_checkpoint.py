@@ -38,6 +38,7 @@ def remote(bucket: Bucket, local: Path) -> str:
     return upload(bucket, local / "RocksDB-format-2" / "aggregation", "checkpoints/an aggregation")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "kind"),
@@ -111,6 +112,7 @@ def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
         ObjectFiles(remote)
 
 
+@pytest.mark.slow
 def test_an_epoch_takes_requests_for_its_own_files_only(bucket: Bucket, local: Path, tmp_path: Path) -> None:
     """One for each state file and one for its checksum, and a fixed number beside."""
     checkpoint, last = local / "RocksDB-format-2" / "aggregation", tmp_path / "last"

@@ -136,6 +136,7 @@ def check_log(folder: Path | str, states: list[State | None], kept: list[int]) -
         assert {row["key"] for row in own if row["_change"] == "delete"} <= old.keys()
 
 
+@pytest.mark.exhaustive
 @EXAMPLES
 @given(HISTORIES, POLICIES, st.integers(0, 3), st.integers(1, 4))
 def test_kept_epochs_are_unchanged(
@@ -230,6 +231,7 @@ def kill_at(step: int) -> ProgressCallback:
     return progress
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "count"),
     [
@@ -260,6 +262,7 @@ def test_a_run_that_is_killed_between_two_commits(tmp_path: Path, policy: Policy
         check(folder, LONG, to_keep)
 
 
+@pytest.mark.exhaustive
 def test_captures_and_readers_during_a_run(tmp_path: Path) -> None:
     """Epochs that are captured between the commits of a run are kept, and readers find the right states."""
     total = len(steps(tmp_path / "whole", THINNED))

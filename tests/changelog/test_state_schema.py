@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(CASES, 3))
+@pytest.mark.parametrize("name", sampled(CASES, 2))
 def test_every_operator_and_setting(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each table is described as Spark reads it; Spark has no change feed of timers."""
     query, *settings = CASES[name]
@@ -132,6 +132,7 @@ def test_every_operator_and_setting(spark: SparkSession, tmp_path: Path, name: s
             assert isinstance(table, UnsupportedTable) or table.row_checksums == (CHECKSUMS in settings)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_restarts_that_change_variables(spark: SparkSession, tmp_path: Path) -> None:
     """An added variable gets a number of its own; the others keep theirs. Epochs before the restart do not have it."""

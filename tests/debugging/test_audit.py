@@ -138,6 +138,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Callable[[DataFrame], DataFrame]], str,
 """The query, the likely cause, and whether a replay with the same number of partitions diverges, by name."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(FAULTS, 1))
 def test_a_divergence_is_found_and_its_cause_is_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """An audit reports the first diverging epoch, table and key, both values, and the most likely cause."""

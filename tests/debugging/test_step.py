@@ -48,6 +48,7 @@ def test_every_operator_steps(spark: SparkSession, tmp_path: Path, name: str) ->
     check_steps(spark, run, query, at=0, steps=2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(PYTHON, 1))
 def test_python_state_steps(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Variables, timers and timeouts have the processing time of the original's epoch."""
@@ -56,6 +57,7 @@ def test_python_state_steps(spark: SparkSession, tmp_path: Path, name: str) -> N
     check_steps(spark, run, query, at=0, steps=2)
 
 
+@pytest.mark.exhaustive
 def test_epochs_without_data_are_separate_steps(spark: SparkSession, tmp_path: Path) -> None:
     """The fork has the same epochs as the original: a step runs no extra epoch without data."""
     run, query = Run(spark, tmp_path), WINDOWS["tumbling window"]

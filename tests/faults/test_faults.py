@@ -69,6 +69,7 @@ def test_each_epoch_is_captured_once_despite_faults(
     tally.check()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if FULL else 1800)
 def test_a_commit_is_atomic_under_kills(

@@ -33,6 +33,7 @@ def _calls(zygote: Zygote, whole: Whole, store: Path, counted: Kind) -> tuple[li
     return control.calls(), ending.seconds
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if FULL else 1800)
 def test_merging_loses_nothing(

@@ -94,6 +94,7 @@ def test_eight_concurrent_writers(
     check(spark, checkpoint, store)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_two_writers_share_only_the_store(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:

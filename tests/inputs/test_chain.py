@@ -124,6 +124,7 @@ def test_windows_above_a_join(spark: SparkSession, tmp_path: Path) -> None:
         assert pairs_of(why.sides["rows"]) == sorted(zip(own.id, own.rid, strict=True))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_windows_above_windows(spark: SparkSession, tmp_path: Path) -> None:
     """The windows that ended in the epoch come in."""

@@ -104,11 +104,8 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
     return ss.open_store(folder / "store")["q"], said
 
 
-MARKS = {"parquet": [], "two": [pytest.mark.slow], "json": [pytest.mark.slow]}
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.exhaustive)) for name in QUERIES]
+    "name", [pytest.param(name, marks=[] if name == "parquet" else [pytest.mark.exhaustive]) for name in QUERIES]
 )
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""
@@ -217,6 +214,7 @@ def test_sources_with_names(sources: Sources, tmp_path: Path) -> None:
         history.inputs(0)
 
 
+@pytest.mark.slow
 def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each says what would be right."""
     history, _ = captured(QUERIES["two"](sources), tmp_path)

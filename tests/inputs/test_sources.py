@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-from sampling import sampled
 
 import streamstate as ss
 from streamstate.errors import NotReplayableError
@@ -57,8 +56,8 @@ def counted(rows: DataFrame) -> DataFrame:
     return rows.groupBy((F.col("value") % 5).alias("k")).agg(F.count("*").alias("n"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(SOURCES, 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", SOURCES)
 def test_every_epoch_is_asked_for_again(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """As many rows as Spark's progress says, and those of the key."""
     with_numbers(spark)

@@ -302,6 +302,7 @@ def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: P
     assert shown.rows["missing"].isna().all()
 
 
+@pytest.mark.slow
 def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """Each epoch is explained by the code that it ran with, although the state and the result look the same."""
     reader = spark.readStream.schema("ts timestamp, user string, x double, id long").option("maxFilesPerTrigger", 1)

@@ -63,8 +63,7 @@ def test_a_fork_of_a_checkpoint_that_is_gone(ran: Shell) -> None:
     assert "again is a fork of counts at epoch 3." in ran.printed
     assert rows(ran, "again", 3) == rows(ran, "counts", 3)
     ran.run("%stream fork counts --at 1 --as what_if")
-    assert ran.run("%stream step what_if").epoch == 2
-    assert rows(ran, "what_if", 2) == rows(ran, "counts", 2)
+    assert rows(ran, "what_if", 1) == rows(ran, "counts", 1)
 
 
 def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:

@@ -79,7 +79,7 @@ def test_what_cannot_be_migrated_goes_on(shell: Shell, running: Running, monkeyp
     """What is refused at once does not stop the query; a failure later starts it again and leaves no checkpoint."""
     first = running.query
     migrate = "%stream migrate counts changed"
-    assert "what its key column third was" in shell.fails("%stream migrate counts finer", StateWriteError)
+    assert "nothing says what its key column" in shell.fails("%stream migrate counts finer", StateWriteError)
     assert "already a query 'counts'" in shell.fails(f"{migrate} --as counts", NameTakenError)
     assert "no_such is not defined" in shell.fails(f"{migrate} --mapping no_such", InvalidArgumentError)
     shell.fails(f"{migrate} --to {running.checkpoint}", StateWriteError)

@@ -54,6 +54,7 @@ def test_a_fork_takes_over_a_running_query(
         promotion.undo()
 
 
+@pytest.mark.exhaustive
 def test_a_refused_promotion_restarts_the_query(shell: Shell, running: Running) -> None:
     """The error says which epochs the fork lacks; a query that runs elsewhere is refused before it is stopped."""
     assert "Run epochs 1 to 1 on the fork" in shell.fails("%stream promote what_if --over counts", PromotionError)

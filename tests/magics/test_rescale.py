@@ -76,6 +76,7 @@ def test_an_invalid_line_leaves_the_query_running(shell: Shell, running: Running
     assert running.state == "running"
 
 
+@pytest.mark.exhaustive
 def test_advise_changes_nothing(shell: Shell, running: Running) -> None:
     """``--advise`` returns the facts and the reasons."""
     advice = shell.run("%stream rescale counts --advise -o advice")

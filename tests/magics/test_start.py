@@ -55,6 +55,7 @@ def test_the_same_name_resumes(shell: Shell, input_of_two_epochs: Source, tmp_pa
     assert second.wait(timeout=300) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_python_sink_of_another_session(spark: SparkSession, tmp_path: Path) -> None:
     """Spark looks for the sink in the active session; a query is started in its own."""

@@ -32,12 +32,14 @@ def quickstart(notebook: nbformat.NotebookNode) -> Shown:
     return shown_in(notebook)
 
 
+@pytest.mark.exhaustive
 def test_the_quickstart_captures_every_file_as_an_epoch(quickstart: Shown, folder: Path) -> None:
     """There are thirty files and one epoch for each, none missing or repeated."""
     assert "epoch 29" in output_of(quickstart, "%stream wait")
     assert ss.open_store(folder / "streamstate-data" / "store")["delays"].captured() == list(range(30))
 
 
+@pytest.mark.exhaustive
 def test_the_quickstart_finds_the_flight(quickstart: Shown, notebook: nbformat.NotebookNode, folder: Path) -> None:
     """The cells show what the text says: in epoch 2 a flight that was 1301 minutes late made the average jump."""
     assert output_of(quickstart, "history.first") == "2"
@@ -54,6 +56,7 @@ def test_the_quickstart_finds_the_flight(quickstart: Shown, notebook: nbformat.N
     assert "HA" in first_row(quickstart, "AS average_after")
 
 
+@pytest.mark.exhaustive
 def test_python_and_sql_agree_on_an_epoch(quickstart: Shown, folder: Path) -> None:
     """One key at one epoch, read by the notebook's Python code and by SQL."""
     store = ss.open_store(folder / "streamstate-data" / "store")

@@ -15,6 +15,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return run("04_replay_and_nondeterminism", tmp_path_factory.mktemp("replayed"))
 
 
+@pytest.mark.exhaustive
 def test_the_notebook_on_replay_finds_the_bug(replayed: Shown) -> None:
     """A step reveals it, the audit names the line, and the fixed query is deterministic."""
     assert output_of(replayed, "report.reason").startswith("(1,")
@@ -26,6 +27,7 @@ def test_the_notebook_on_replay_finds_the_bug(replayed: Shown) -> None:
     assert "Everything that can be checked holds." in output_of(replayed, "check = ss.check_audit_record")
 
 
+@pytest.mark.exhaustive
 def test_with_the_bug_aircraft_only_accumulate(replayed: Shown) -> None:
     """As the text says, the numbers only grow; with the fix, some aircraft leave."""
     grown = [int(number) for number in output_of(replayed, "aircraft = [").strip("[]").split(", ")]

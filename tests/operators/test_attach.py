@@ -37,6 +37,7 @@ def test_purged_epochs_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
     assert history.live().table("op0_left").count() > 0
 
 
+@pytest.mark.slow
 def test_a_capture_waits_for_the_first_epoch(spark: SparkSession, tmp_path: Path) -> None:
     """A capture can be started before its query."""
     run = Run(spark, tmp_path)
@@ -84,6 +85,7 @@ def test_a_checkpoint_that_is_replaced_between_passes_is_rejected(spark: SparkSe
     assert run.history.captured() == [0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_checkpoints_on_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint can be read with Hadoop's client, here from a viewfs mount, and given as a file: URI."""

@@ -17,13 +17,14 @@ from operators.running import HDFS, Run, checked
 FORMATS = (2, 3, 4)
 
 
-@pytest.mark.slow  # ten tables at each epoch
-@pytest.mark.parametrize("version", sampled(FORMATS, 1))
+@pytest.mark.exhaustive  # ten tables at each epoch
+@pytest.mark.parametrize("version", FORMATS)
 def test_all_joins(spark: SparkSession, tmp_path: Path, version: int) -> None:
     """Inner, left, right and full outer and semi joins equal Spark's reader in every state format."""
     checked(spark, ALL_JOINS, tmp_path, in_format(version), starts=(range(1), range(1, 3)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("version", sampled(FORMATS, 1))
 def test_a_self_join(spark: SparkSession, tmp_path: Path, version: int) -> None:
@@ -39,6 +40,7 @@ def test_a_self_join(spark: SparkSession, tmp_path: Path, version: int) -> None:
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_join_in_hdfs_state(spark: SparkSession, tmp_path: Path) -> None:
     """The HDFS provider supports state format 2 only."""

@@ -39,6 +39,7 @@ def test_transform_with_state_without_changelog(spark: SparkSession, tmp_path: P
     checked(spark, TRANSFORM["rows, processing time, TTL and timers"], tmp_path, CHANGELOG_OFF, starts=FEW)
 
 
+@pytest.mark.exhaustive
 def test_expired_rows_are_captured_until_spark_removes_them(spark: SparkSession, tmp_path: Path) -> None:
     """Rows whose TTL has passed are in the state until the next epoch."""
     query = transformed(InRows(timers=False), "processingTime")
@@ -89,6 +90,7 @@ def _padded(row: str, like: Counter[str]) -> str:
     return json.dumps(values + [None] * (len(json.loads(next(iter(like)))) - len(values)))
 
 
+@pytest.mark.exhaustive
 def test_a_number_widened_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     """Values from before and after the restart equal Spark's reader."""
     run = evolved(spark, tmp_path, evolving("n int"), evolving("n long"))

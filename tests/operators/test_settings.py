@@ -34,6 +34,7 @@ def test_providers_and_formats(spark: SparkSession, tmp_path: Path, name: str) -
     assert {line.split(":")[0] for line in advice} == ({"op0"} if "off" in name else set())
 
 
+@pytest.mark.exhaustive
 def test_only_changes_are_logged_without_a_change_feed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_repartitioned_operators(spark: SparkSession, tmp_path: Path, before: bo
     assert not any(report.advice for report in run.reports)
 
 
+@pytest.mark.exhaustive
 def test_many_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """A query that restarts after every epoch equals Spark's reader."""
     checked(spark, WINDOWS["tumbling window"], tmp_path, starts=[range(epoch, epoch + 1) for epoch in range(4)])

@@ -23,6 +23,7 @@ def test_windows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert sum(removed) > 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(OTHERS, 1))
 def test_other_operators(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Global aggregations, deduplication, limits and queries with several operators equal Spark's reader."""

@@ -94,6 +94,7 @@ def test_an_interrupt_ends_it_cleanly(folder: Path, interrupted: DemoRun) -> Non
     assert alive == []
 
 
+@pytest.mark.exhaustive
 def test_the_next_run_continues_and_every_state_equals_sparks(folder: Path, finished: DemoRun) -> None:
     """No epoch is missing after an interrupt, and every table equals the result of Spark's own state reader."""
     assert finished.code == 0, finished.output
@@ -108,6 +109,7 @@ def test_the_next_run_continues_and_every_state_equals_sparks(folder: Path, fini
     assert f"{compared} tables × epochs compared, all equal." in finished.output
 
 
+@pytest.mark.exhaustive
 def test_it_shows_present_and_past_state_of_each_query(finished: DemoRun) -> None:
     """Each of the four queries is shown with its newest and a past state, a diff, a key's history, and SQL."""
     for part in ("epochs captured", "rows of state", "The newest state", "The same at epoch", "From epoch"):
@@ -116,6 +118,7 @@ def test_it_shows_present_and_past_state_of_each_query(finished: DemoRun) -> Non
     assert len(re.findall(r"VERSION AS OF \d", finished.output)) == 4
 
 
+@pytest.mark.exhaustive
 def test_the_output_of_spark_goes_to_a_file(folder: Path, finished: DemoRun) -> None:
     """Messages of Spark and its workers are not printed."""
     assert "WARN" not in finished.output
@@ -123,6 +126,7 @@ def test_the_output_of_spark_goes_to_a_file(folder: Path, finished: DemoRun) -> 
     assert (folder / "demo" / "checkpoints" / "spark.log").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_first_state_is_shown_early(finished: DemoRun) -> None:
     """The state of the first query, at two epochs, is shown before the final states."""
     first = finished.output.index("A first look, while the queries run. delays:")
@@ -130,6 +134,7 @@ def test_the_first_state_is_shown_early(finished: DemoRun) -> None:
     assert "Its state before, at epoch 0" in finished.output
 
 
+@pytest.mark.exhaustive
 def test_it_prints_the_duration_of_each_part(finished: DemoRun) -> None:
     """Durations are given in seconds, for each part and each query."""
     parts = r"data \d+ s, starting Spark \d+ s, streaming and capture \d+ s, looking \d+ s, verifying \d+ s"
@@ -154,6 +159,7 @@ def test_the_short_demo_has_all_epochs_of_the_tours() -> None:
         assert max(tour.past, *tour.between) < SHORT_FILES // tour.files
 
 
+@pytest.mark.exhaustive
 def test_it_prints_how_to_open_the_store(folder: Path, finished: DemoRun) -> None:
     """The printed line of Python runs unchanged."""
     line = re.search(r"Python: +(.+)", finished.output)
@@ -161,6 +167,7 @@ def test_it_prints_how_to_open_the_store(folder: Path, finished: DemoRun) -> Non
     subprocess.run([sys.executable, "-c", line[1]], cwd=folder, check=True)
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_new_epochs_says_so(folder: Path, repeated: DemoRun) -> None:
     """A finished demo that is run again shows the same states, even with fewer epochs."""
     assert repeated.code == 0, repeated.output
@@ -178,6 +185,7 @@ def test_a_store_of_another_program_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert [path.name for path in tmp_path.rglob("*")] == ["store", "mine"]
 
 
+@pytest.mark.exhaustive
 def test_fresh_deletes_the_demos_files(folder: Path, repeated: DemoRun, capsys: pytest.CaptureFixture[str]) -> None:
     """The store is deleted, and the prepared flights are kept."""
     arguments = ["--store", str(folder / "demo/store"), "--data", str(folder / "demo/data/flights"), "--fresh"]

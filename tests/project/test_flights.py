@@ -173,6 +173,7 @@ def test_a_departure_waits_for_its_weather(
     assert left.matched.all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: ss.History, departures: pd.DataFrame) -> None:
     """The state of each aircraft equals the result of pandas."""

@@ -244,6 +244,7 @@ def only_in_other_extras() -> set[str]:
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_pip_install_of_the_folder_works(tree: Path, tmp_path: Path) -> None:
     """``pip install .`` installs all sub-packages."""

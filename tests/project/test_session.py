@@ -64,6 +64,7 @@ def test_a_new_session_is_set_up_for_capture(tmp_path: Path) -> None:
     assert process.stderr == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_rows_arrive_although_another_program_connects_to_their_port_first(tmp_path: Path) -> None:

@@ -276,6 +276,7 @@ HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, m
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("read_either_way")
 @EXAMPLES

@@ -150,7 +150,7 @@ def test_causes_of_deduplication(spark: SparkSession, tmp_path: Path, name: str)
     assert {change.kind for change in found} == {"added", "removed"}
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("side", [pytest.param("left", marks=pytest.mark.exhaustive), "right"])
 def test_causes_of_a_join(joined: Run, side: str) -> None:
     """A side's rows are added by input, marked by the other side's, and removed or renumbered by the watermark."""
     found = list(changes(joined, f"op0_{side}"))

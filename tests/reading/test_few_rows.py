@@ -126,6 +126,7 @@ def test_many_rows_or_epochs_are_not_few() -> None:
     assert not few(pa.table({"_epoch": list(range(30))}))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="counts with glibc's own figures")
 def test_adding_epochs_keeps_only_their_versions() -> None:

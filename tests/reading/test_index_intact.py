@@ -71,6 +71,7 @@ def test_a_memory_limit_has_a_unit(tmp_path: Path, limit: str) -> None:
         ss.open_store(tmp_path / "store", memory_limit=limit)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_index_larger_than_memory_is_spilled(tmp_path: Path) -> None:
     """A limit far below the size of the index changes no answer, and the folder is removed with the store."""

@@ -68,6 +68,7 @@ def test_epochs_that_are_far_apart_are_compared_state_by_state(history: ss.Histo
     assert len(history.diff(34, 35).added) == 1
 
 
+@pytest.mark.exhaustive
 def test_the_causes_of_changes_between_far_epochs(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read from the files, for the keys of the page."""
     monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
@@ -97,6 +98,7 @@ def test_growth_counts_every_epoch_part_by_part(history: ss.History, monkeypatch
     assert [facts["op0"] for facts in history.epochs()["rows"]] == list(range(1, 41))
 
 
+@pytest.mark.exhaustive
 def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds a table can keep reading it."""
     monkeypatch.setattr(segments, "_MOST_VALUES", 0)
@@ -108,6 +110,7 @@ def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkey
     assert held.lookup(key="a") == {"key": "a", "value": 2}
 
 
+@pytest.mark.exhaustive
 def test_a_small_memory_limit_keeps_fewer_parts(history: ss.History) -> None:
     """They are dropped rather than moved to disk."""
     small = ss.open_store(history.recorded.layout.root, memory_limit="16MiB")["q"]
@@ -180,6 +183,7 @@ def test_nobody_waits_for_epochs_that_another_asked_for(history: ss.History) -> 
     assert found == [2]
 
 
+@pytest.mark.exhaustive
 def test_merged_files_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large keyframes stay files of their own, and large files are not merged again."""
     monkeypatch.setattr(maintenance, "_MANY", 10)

@@ -62,6 +62,7 @@ def at_random(folder: Path, random: Random) -> None:
         killed(process)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_no_row_is_lost_or_doubled_at_any_point_of_an_epoch(tmp_path: Path) -> None:
     """Killed after the rows are written, after they are committed, and before Spark commits the epoch."""

@@ -179,6 +179,7 @@ def test_what_cannot_be_recorded_is_refused(spark: SparkSession, tmp_path: Path)
         ss.recorded(tmp_path / "nowhere")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_retention_keeps_what_epochs_and_forks_need(spark: SparkSession, server: LineServer, tmp_path: Path) -> None:
     """Input of kept epochs reads as before; a fork pins what it would read; the rest is dropped."""

@@ -87,6 +87,7 @@ def test_a_query_that_spark_can_recover_is_ok(folder: Path, tmp_path: Path) -> N
     assert report.directory is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_state_that_a_restart_loses_is_found(folder: Path, tmp_path: Path) -> None:
     """The report names the epoch, the table and the key of a count that is kept in a module variable."""

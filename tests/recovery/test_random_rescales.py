@@ -32,6 +32,7 @@ CHAINS: dict[str, tuple[int, Query, dict[str, str]]] = {
 assert sum(number for number, _, _ in CHAINS.values()) == 100
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # 4 to 16 rescales each, a hundred in total
 @pytest.mark.parametrize("name", sampled(CHAINS, 1))
 def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> None:

@@ -82,6 +82,7 @@ CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # two queries each
 @pytest.mark.parametrize("name", sampled(CONTINUED, 1))
 def test_the_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> None:

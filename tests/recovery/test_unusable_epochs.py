@@ -37,6 +37,7 @@ def test_an_abandoned_epoch_is_a_gap(spark: SparkSession, given_up: Run) -> None
     assert compare(spark, given_up.checkpoint, given_up.history) == 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_epochs_before_an_unreadable_one_are_captured(spark: SparkSession, tmp_path: Path) -> None:
     """They are captured although one pass reads several epochs together."""

@@ -46,6 +46,7 @@ def rows(result: ss.Result) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in result.to_arrow().columns), strict=True), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("read_either_way")
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.data())

@@ -264,6 +264,7 @@ def check(lives: Lives, capsys: pytest.CaptureFixture[str]) -> Left:
     return left
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_few_kills_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,6 +132,7 @@ def test_a_step_sees_what_the_original_saw(spark: SparkSession, recorded: Record
         assert spark_rows(spark, fork.checkpoint, "op0", epoch) == spark_rows(spark, recorded.checkpoint, "op0", epoch)
 
 
+@pytest.mark.exhaustive
 def test_a_fork_contributes_to_its_own_branch(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
     """The variable has no version of it. When the fork goes on with new input, it sees its own."""
     before = recorded.total.history()
@@ -199,6 +200,7 @@ def test_a_query_without_variables_takes_no_values(
         ss.step(counting(spark, counted[0].parent), fork, shared={"limit": 45})
 
 
+@pytest.mark.exhaustive
 def test_a_replay_is_the_same(recorded: Recorded, tmp_path: Path) -> None:
     """With the values of then, no key differs; with another value, the first difference is where it was used."""
     first, second, *_, last = inputs_of(recorded.history)
@@ -220,6 +222,7 @@ def test_an_audit_is_clean(recorded: Recorded) -> None:
     assert [suspect.what for suspect in audit.suspects if "shared" in suspect.what] == []
 
 
+@pytest.mark.exhaustive
 def test_an_audit_names_what_is_not_bound(spark: SparkSession, tmp_path: Path) -> None:
     """Reads of the newest value differ in a replay, and the audit says whose they are."""
     fresh = ss.shared(tmp_path / "store", "fresh", "double", init=1.0, consistency="latest")
@@ -243,6 +246,7 @@ def test_an_audit_names_what_is_not_bound(spark: SparkSession, tmp_path: Path) -
     assert "consistency='epoch'" in suspect.instead
 
 
+@pytest.mark.exhaustive
 def test_purged_offsets_and_dropped_versions_change_nothing(
     spark: SparkSession, recorded: Recorded, tmp_path: Path
 ) -> None:

@@ -185,8 +185,8 @@ def lines(frame: pd.DataFrame) -> list[str]:
     return sorted(map(repr, frame.astype(object).to_numpy().tolist()))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sampled(OPERATORS, 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", OPERATORS)
 def test_each_operator_works_as_without_a_variable(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """State, results, inputs, the input behind a change, and steps of a fork are those of the query without it."""
     plain, bound = Run(spark, tmp_path / "plain"), Run(spark, tmp_path / "bound")

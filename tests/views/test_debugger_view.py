@@ -262,6 +262,7 @@ def test_steps_from_another_cell_are_shown(use: Use) -> None:
     assert user.view.state.epoch == 6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_tree_shows_a_window_and_few_lanes(tmp_path: Path) -> None:
     """The window is around the session's epoch, or where the user paged to; messages stay small."""

@@ -271,6 +271,7 @@ def test_pages_of_a_saved_key_history_can_be_turned(long: ss.History, tmp_path: 
     assert album["everywhere"] == {}
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_the_file_as_it_was(store: ss.Store, tmp_path: Path) -> None:
     """No part of a file is left, and the view can be saved again."""
 
