@@ -66,16 +66,16 @@ class Aggregates:
 
         Returns:
             For each of these columns the old one, and in sentences what they are computed from now.
+
+        Raises:
+            ValueError: a function is computed from something else, and nothing says which of the old ones it was.
         """
         pairs = {text: text for text in self.columns if self._fits(text, before, text)}
-        left = [text for text in before.columns if text not in pairs]
-        changed = dict[str, str]()
-        for text in self.columns:
-            alike = [old for old in left if _function(old) == _function(text) and self._fits(text, before, old)]
-            if text not in pairs and len(alike) == 1:
-                changed[text] = alike[0]
-        # An old function that two new ones could be is neither.
-        changed = {text: old for text, old in changed.items() if [*changed.values()].count(old) == 1}
+        could_be = {text: self._alike(text, before, pairs) for text in self.columns if text not in pairs}
+        for text, olds in could_be.items():
+            if len(olds) > 1 or any(olds == others for other, others in could_be.items() if olds and other != text):
+                raise ValueError(f"nothing says whether {text} was {' or '.join(olds)}")
+        changed = {text: olds[0] for text, olds in could_be.items() if olds}
         notes = [f"{self.columns[text][0]} was {old} and is {text}." for text, old in changed.items()]
         notes += [
             f"{name} was {before.keys[name]} and is {text}."
@@ -84,6 +84,11 @@ class Aggregates:
         ]
         both = [(self.columns[text], before.columns[old]) for text, old in (pairs | changed).items()]
         return {name: old for new, olds in both for name, old in zip(new, olds, strict=True)}, notes
+
+    def _alike(self, text: str, before: Aggregates, pairs: Mapping[str, str]) -> list[str]:
+        """The old functions that are of the same name and kind, and that no function still is."""
+        left = (old for old in before.columns if old not in pairs and _function(old) == _function(text))
+        return [old for old in left if self._fits(text, before, old)]
 
     def _fits(self, text: str, before: Aggregates, old: str) -> bool:
         """Whether a function's buffers are those of an old one."""

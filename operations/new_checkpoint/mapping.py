@@ -81,7 +81,10 @@ def _proposal(new: TargetTable, old: TargetTable, own: Aggregates | None, before
     if lost and new.source.shape is not Shape.KEYED:
         raise _not_obvious(new, old, f"{choices(lost)} is no longer part of its key")
     if own is not None and before is not None:
-        sources, notes = own.from_before(before)
+        try:
+            sources, notes = own.from_before(before)
+        except ValueError as error:
+            raise _not_obvious(new, old, str(error)) from error
     else:
         sources = _by_name(new, old, own, lost=bool(lost))
     selected = [*_copies(keys, new, old, notes)]

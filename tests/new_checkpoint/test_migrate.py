@@ -255,6 +255,11 @@ def test_what_a_plan_says(spark: SparkSession, tmp_path: Path) -> None:
     assert state["count"].sort_index().to_dict() == since.count().loc[lambda one: one > 0].sort_index().to_dict()
     assert state["sum"].sort_index().to_dict() == since.sum().loc[state.index].sort_index().to_dict()
     other = migrating(spark, tmp_path / "other", CHANGES["another expression, with a plan"])
+    two = by("k", one="max(v % 5)", other="max(v % 7)")
+    (unclear,) = ss.propose_mapping(
+        other.run.checkpoint, lambda: two.build(other.run.inputs.stream(spark)), store=other.store
+    )
+    assert "nothing says whether max((v % 5L)) was max(v) or max((v % 3L))" in (unclear.problem or "")
     (proposal,) = other.propose(rows=0)
     assert (proposal.sql, proposal.notes) == (
         "SELECT k, max, max_2 FROM op0",
