@@ -24,6 +24,7 @@ def consistency(consistency_folder: Path) -> Shown:
     return run("01_epochs_and_consistency", consistency_folder)
 
 
+@pytest.mark.exhaustive
 def test_reads_of_the_newest_state_are_torn_and_snapshots_are_not(consistency: Shown, consistency_folder: Path) -> None:
     """Two reads of Spark's newest state disagree by a file; the reopened store balances at every epoch."""
     assert output_of(consistency, "at_first = passed()") == "{'operator 1': 7900, 'operator 0': 10452}"
@@ -33,6 +34,7 @@ def test_reads_of_the_newest_state_are_torn_and_snapshots_are_not(consistency: S
         assert snapshot.table("op1").count() == sum(snapshot.table("op0").to_arrow()["count"].to_pylist())
 
 
+@pytest.mark.exhaustive
 def test_the_epochs_that_spark_purged_are_gaps(consistency: Shown, consistency_folder: Path) -> None:
     """Capture starts too late for epochs 6 and 7, reports them by number, and continues with a keyframe at 8."""
     assert "Epoch 6 of departures was gone" in output_of(consistency, "report.gaps[0]")
@@ -41,6 +43,7 @@ def test_the_epochs_that_spark_purged_are_gaps(consistency: Shown, consistency_f
     assert epochs.set_index("epoch")["keyframes"][8] == {"op0": 8, "op1": 8}
 
 
+@pytest.mark.exhaustive
 def test_a_power_cut_leaves_one_log_ahead_and_nothing_visible(consistency: Shown) -> None:
     """As the text says: torn on disk after the first attempt, invisible until the third."""
     shown = output_of(consistency, "power_cut(after=1)").splitlines()
@@ -50,6 +53,7 @@ def test_a_power_cut_leaves_one_log_ahead_and_nothing_visible(consistency: Shown
     assert [number == "0" for number in numbers["books in the logs differ by"]] == [False, True, True]
 
 
+@pytest.mark.exhaustive
 def test_the_notebook_on_consistency_shows_no_noise(consistency: Shown) -> None:
     """There is no output of Spark or Java, and no local path."""
     assert shows_no_noise(consistency)

@@ -27,6 +27,7 @@ def test_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path, name: s
     checked(spark, PANDAS_STATE[name], tmp_path, starts=FEW)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(TRANSFORM, 1))
 def test_transform_with_state(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Variables with and without TTL, timers and initial state equal Spark's reader."""
