@@ -57,8 +57,8 @@ class CapturedEpoch:
     @property
     def sources(self) -> dict[str | int, SourceFacts]:
         """What is known of each source beside its offset."""
-        told = self._entry.sources
-        return {} if told is None else by_source(json.loads(told))
+        recorded = self._entry.sources
+        return {} if recorded is None else by_source(json.loads(recorded))
 
     @property
     def watermark(self) -> int:
