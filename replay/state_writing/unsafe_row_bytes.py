@@ -32,7 +32,8 @@ class RowEncoder:
         Raises:
             UnsupportedStateError: it does not: this version of Spark serializes rows in another way.
         """
-        rows = spark.range(3).repartition(1).selectExpr(f"{_PROBED} AS row").repartition(1)
+        # From one partition: an exchange that reads several returns their rows in any order.
+        rows = spark.range(0, 3, numPartitions=1).selectExpr(f"{_PROBED} AS row").repartition(1)
         collected: Any = rows._jdf.queryExecution().executedPlan().executeCollect()
         expected = [bytes(row.getStruct(0, 3).getBytes()) for row in collected]
         encoded = [

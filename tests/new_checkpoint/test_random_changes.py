@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
+from streamstate.operations.drill.scratch import scratch
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.state_reader import StateReader
 
@@ -161,3 +164,17 @@ def test_going_on_equals_the_batch(spark: SparkSession, tmp_path_factory: pytest
         check(spark, tmp_path_factory.mktemp("changes"), case)
 
     each()
+
+
+def why(log: str) -> str:
+    """What ended a process, from its log: Spark goes on to write while it shuts down."""
+    return "".join(log.partition("Traceback")[1:])[:3000]
+
+
+@pytest.mark.exhaustive
+def test_on_a_cluster(tmp_path: Path) -> None:
+    """The same with two executors in processes of their own, in every way to make a checkpoint."""
+    with scratch(tmp_path, keep=False) as place:
+        command = [sys.executable, "-m", "new_checkpoint.cluster_process", str(tmp_path / "made"), str(place.temporary)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=place.environment())
+    assert done.stdout.splitlines() == ["migrate", "bootstrap", "restore", "restore by code"], why(done.stderr)
