@@ -73,8 +73,10 @@ def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Mea
     state, millions = State(spark, folder, size.keys), size.keys / 1_000_000
     setting = f"{size.keys:,} keys"
     bound = _SECONDS_PER_MILLION * millions
-    for name, make in state.ways().items():
-        seconds = statistics.median([timed(make) for _turn in range(_TURNS)])
+    ways = state.ways()
+    turns = [{name: timed(make) for name, make in ways.items()} for _turn in range(_TURNS)]
+    for name in ways:
+        seconds = statistics.median([turn[name] for turn in turns])
         yield Measurement(
             f"{name}, read back",
             "ss.fork" if name == "edit" else f"ss.{name}",
@@ -103,7 +105,8 @@ def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Mea
 def _driver_bytes(keys: int) -> dict[str, float]:
     with scratch(None, keep=False) as place:
         command = [sys.executable, "-m", "benchmarks.writing_state", str(keys), str(place.folder), str(place.temporary)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=place.environment())
+        environment = place.environment() | {"PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return {name: float(found) for name, found in (line.split() for line in done.stdout.splitlines()[-4:])}
 
 

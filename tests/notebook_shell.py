@@ -75,7 +75,9 @@ def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
-    shell.reset(new_session=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("gc.collect", lambda: 0)  # which takes a while in a process that has run many tests
+        shell.reset(new_session=True)
     shell.config.pop("StreamState", None)  # set by an earlier test with %config
     load(shell)
     yield Shell(shell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -76,6 +78,18 @@ def write(
         if tidy_every and epochs[-1] % tidy_every == 0:
             merge_log(layout.change_log(query, "op0"))
             compact(layout.manifest(query), "epoch")
+
+
+_WRITTEN: dict[str, tempfile.TemporaryDirectory[str]] = {}
+
+
+def copy_of(path: Path, states: list[State | None], **options: Any) -> None:
+    """As :func:`write`, for a fixture: in each process the store is written once, and then copied."""
+    key = repr((states, options))
+    if key not in _WRITTEN:
+        _WRITTEN[key] = tempfile.TemporaryDirectory()
+        write(Path(_WRITTEN[key].name), states, **options)
+    shutil.copytree(_WRITTEN[key].name, path, dirs_exist_ok=True)
 
 
 def _all_of(table: pa.Table, _stands: int) -> pa.Table:

@@ -76,6 +76,7 @@ def test_capturing_at_an_interval_of_time(spark: SparkSession, source: Source, t
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 5
 
 
+@pytest.mark.slow
 def test_a_capture_ends_with_its_query(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """All committed epochs are captured before, even if there are fewer than ``every``."""
     for epoch in range(4):

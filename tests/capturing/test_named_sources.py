@@ -88,6 +88,7 @@ def history(spark: SparkSession, checkpoint: Path, tmp_path_factory: pytest.Temp
     return ss.open_store(store)["named"]
 
 
+@pytest.mark.slow
 def test_sources_are_identified_by_name(spark: SparkSession, checkpoint: Path, history: ss.History) -> None:
     """Offsets and files are those of the named source, whatever the order of the sources in the query."""
     epochs = history.captured()
@@ -101,6 +102,7 @@ def test_sources_are_identified_by_name(spark: SparkSession, checkpoint: Path, h
         assert {*snapshot.table().to_pandas()["k"]} == {"all", *(name for name, number in expected.items() if number)}
 
 
+@pytest.mark.slow
 def test_time_travel_by_named_offsets(history: ss.History) -> None:
     """Sources without a given offset are ignored. Sources that the query no longer reads are still found."""
     live = history.live().epoch
@@ -114,6 +116,7 @@ def test_time_travel_by_named_offsets(history: ss.History) -> None:
             history.at(offset=offset)
 
 
+@pytest.mark.slow
 def test_a_cut_of_queries_with_and_without_named_sources(
     spark: SparkSession, inputs: Inputs, checkpoint: Path, history: ss.History, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ def test_steps_of_a_fork_with_reordered_sources(
         ss.step(lambda: inputs.sums("gamma", "beta"), tmp_path / "fork", spark=spark)
 
 
+@pytest.mark.slow
 def test_a_replay_with_reordered_sources(spark: SparkSession, inputs: Inputs, checkpoint: Path, tmp_path: Path) -> None:
     """A replay from the first epoch gives the states of the original."""
     replay = ss.replay(lambda: inputs.sums("alpha", "beta"), checkpoint, tmp_path / "r", epochs=(0, 1), spark=spark)

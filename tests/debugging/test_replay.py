@@ -15,6 +15,7 @@ from streamstate.snapshots.checkpoint import Checkpoint
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
+@pytest.mark.slow
 def test_the_same_code_has_the_same_result(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """No epoch of the range differs, and the original is unchanged."""
     before = tree(counted[0])

@@ -105,7 +105,8 @@ def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "parquet" else [pytest.mark.exhaustive]) for name in QUERIES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == "parquet" else pytest.mark.exhaustive) for name in QUERIES],
 )
 def test_every_epoch_is_read_again(sources: Sources, tmp_path: Path, name: str) -> None:
     """The counts are those of Spark's progress, and all epochs together have each row once."""

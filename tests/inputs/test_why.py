@@ -195,15 +195,10 @@ CASES = {
 }
 
 
-MARKS: dict[str, list[pytest.MarkDecorator]] = {"window": []}
-
-
-def marks_of(name: str) -> list[pytest.MarkDecorator]:
-    """When a case is run."""
-    return MARKS.get(name, [pytest.mark.exhaustive])
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in CASES])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == "window" else pytest.mark.exhaustive) for name in CASES],
+)
 def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path, name: str) -> None:
     """Exactly those that reached the operator with the key, and were not late."""
     case = CASES[name]

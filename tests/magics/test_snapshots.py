@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from notebook_shell import Shell, bare_shell, shown_at_once  # noqa: F401 (fixtures)
-from synthetic import State, write
+from synthetic import State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NotAnExportError, StreamStateError, UnknownQueryError
@@ -19,7 +19,7 @@ STATES: list[State | None] = [{"a": epoch, f"k{epoch}": 1} for epoch in range(12
 @pytest.fixture
 def shell(bare_shell: Shell, tmp_path: Path) -> Shell:
     """A shell that uses a store with the query ``q``, with twelve epochs."""
-    write(tmp_path / "s", STATES)
+    copy_of(tmp_path / "s", STATES)
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
     return bare_shell
 

@@ -7,7 +7,7 @@ from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
-from synthetic import write
+from synthetic import copy_of, write
 
 from streamstate.errors import InvalidArgumentError, NotAStoreError
 from streamstate.extension import unload
@@ -17,7 +17,7 @@ from streamstate.magics.state import STATE
 @pytest.fixture
 def reader(bare_shell: Shell, tmp_path: Path) -> Shell:
     """A shell that uses a store with the query ``q``."""
-    write(tmp_path / "s", [{"a": epoch} for epoch in range(3)])
+    copy_of(tmp_path / "s", [{"a": epoch} for epoch in range(3)])
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
     return bare_shell
 

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
+from new_checkpoint.test_restore import QUICK
 from streamstate.operations.drill.scratch import scratch
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.state_reader import StateReader
@@ -173,8 +174,9 @@ def why(log: str) -> str:
 
 @pytest.mark.exhaustive
 def test_on_a_cluster(tmp_path: Path) -> None:
-    """The same with two executors in processes of their own, in every way to make a checkpoint."""
+    """The same with two executors in processes of their own, in every way to make a checkpoint; and more operators."""
     with scratch(tmp_path, keep=False) as place:
         command = [sys.executable, "-m", "new_checkpoint.cluster_process", str(tmp_path / "made"), str(place.temporary)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=place.environment())
-    assert done.stdout.splitlines() == ["migrate", "bootstrap", "restore", "restore by code"], why(done.stderr)
+        environment = place.environment() | {"PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.splitlines() == ["migrate", "bootstrap", "restore", "restore by code", *QUICK], why(done.stderr)

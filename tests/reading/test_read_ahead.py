@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from synthetic import State, write
+from synthetic import State, copy_of
 
 import streamstate as ss
 from reading.test_tail import until
@@ -25,7 +25,7 @@ STATES: list[State | None] = [{"a": epoch, "b": epoch // 3} for epoch in range(3
 @pytest.fixture
 def history(tmp_path: Path) -> ss.History:
     """30 epochs, a keyframe every five."""
-    write(tmp_path / "store", STATES, keyframe_every=5)
+    copy_of(tmp_path / "store", STATES, keyframe_every=5)
     return ss.open_store(tmp_path / "store")["q"]
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import State, write
+from synthetic import State, copy_of, write
 
 import streamstate as ss
 from streamstate.snapshots.delta.commits import commit_once, required
@@ -32,7 +32,7 @@ def known(history: ss.History) -> list[int | None]:
 @pytest.fixture
 def history(tmp_path: Path) -> ss.History:
     """A query whose rows were counted only at its first epoch."""
-    write(tmp_path / "s", STATES)
+    copy_of(tmp_path / "s", STATES)
     return ss.open_store(tmp_path / "s")["q"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from synthetic import LOG, State, write
+from synthetic import LOG, State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import IndexFullError
@@ -33,7 +33,7 @@ STATES: list[State | None] = [{"a": epoch, **{f"k{at}": at for at in range(epoch
 @pytest.fixture
 def history(tmp_path: Path) -> ss.History:
     """A history of 40 epochs."""
-    write(tmp_path / "store", STATES, keyframe_every=5)
+    copy_of(tmp_path / "store", STATES, keyframe_every=5)
     return ss.open_store(tmp_path / "store")["q"]
 
 

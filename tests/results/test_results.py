@@ -122,12 +122,12 @@ QUERIES: dict[str, Build] = {
     "sorted": lambda source: source.groupBy("g").count().orderBy(F.desc("count")),
     "names that repeat": lambda source: source.groupBy("g").agg(F.sum("h").alias("count"), F.count("*").alias("sum")),
 }
-USUAL = ("computed", "windows", "sessions", "having")
+MARKS: dict[str, list[pytest.MarkDecorator]] = {"windows": []}
+MARKS |= {name: [pytest.mark.slow] for name in ("computed", "sessions", "having")}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in USUAL else [pytest.mark.exhaustive]) for name in QUERIES],
+    "name", [pytest.param(name, marks=MARKS.get(name, [pytest.mark.exhaustive])) for name in QUERIES]
 )
 def test_a_result_equals_what_the_query_returned(name: str, spark: SparkSession, files: Path, tmp_path: Path) -> None:
     """Bit for bit, at every epoch, with Spark where DuckDB cannot compute a column or a condition."""

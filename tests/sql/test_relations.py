@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from synthetic import State, write
+from synthetic import State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import UnknownColumnError, UnknownEpochError, UnknownNameError, UnknownTableError
@@ -88,7 +88,7 @@ def test_the_state_follows_from_the_history_and_from_the_changes(
 @pytest.fixture
 def small(tmp_path: Path) -> ss.Store:
     """A store with the query ``q``, with three epochs."""
-    write(tmp_path, [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}])
+    copy_of(tmp_path, [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}])
     return ss.open_store(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import START, State, write
+from synthetic import START, State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import (
@@ -28,7 +28,7 @@ STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
 @pytest.fixture
 def small(tmp_path: Path) -> ss.Store:
     """A store with the query ``q``, with three epochs."""
-    write(tmp_path / "store", STATES)
+    copy_of(tmp_path / "store", STATES)
     return ss.open_store(tmp_path / "store")
 
 

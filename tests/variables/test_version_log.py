@@ -74,6 +74,7 @@ def test_of_concurrent_sets_none_is_lost_and_the_loser_hears_of_it(new_address: 
     assert sum(lost) > 0, "no two conflicted"
 
 
+@pytest.mark.slow
 def test_of_the_sets_of_several_processes_none_is_lost(new_address: NewAddress, tmp_path: Path) -> None:
     """Two notebooks add one 20 times each, and try again after each conflict."""
     number = ss.shared(tmp_path / "store", "number", "bigint", init=0, transport=new_address())
