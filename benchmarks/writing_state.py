@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Mea
     small, large = (_driver_bytes(size.keys * times) for times in (1, _MORE))
     for name, before in small.items():
         yield Measurement(
-            f"heap of the driver after {name}",
+            f"driver after {name}",
             f"{size.keys * _MORE:,} keys",
             large[name],
             setting,
@@ -107,11 +108,11 @@ def _driver_bytes(keys: int) -> dict[str, float]:
         command = [sys.executable, "-m", "benchmarks.writing_state", str(keys), str(place.folder), str(place.temporary)]
         environment = place.environment() | {"PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return {name: float(found) for name, found in (line.split() for line in done.stdout.splitlines()[-4:])}
+    return {name: float(found) for name, found in (line.split("\t") for line in done.stdout.splitlines())}
 
 
 def _on_a_cluster(keys: int, folder: Path, temporary: Path) -> None:
-    """Print the bytes that are live in the driver after each way."""
+    """Print what the driver needs after each way: Java's live bytes, and the most that Python had so far."""
     builder = SparkSession.builder
     settings = spark_settings("executor", 4, temporary) | {"spark.driver.memory": _DRIVER, "spark.ui.enabled": "false"}
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -120,12 +121,15 @@ def _on_a_cluster(keys: int, folder: Path, temporary: Path) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        for name, make in State(spark, Path(made), keys).ways().items():
+        state = State(spark, Path(made), keys)
+        for name, make in {"capture": lambda: None, **state.ways()}.items():
             make()
             java = spark._jvm.java.lang  # type: ignore[union-attr]
             java.System.gc()
             runtime = java.Runtime.getRuntime()
-            print(name, runtime.totalMemory() - runtime.freeMemory(), flush=True)
+            python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            print(f"{name}, Java's heap\t{runtime.totalMemory() - runtime.freeMemory()}")
+            print(f"{name}, Python\t{python}", flush=True)
 
 
 if __name__ == "__main__":

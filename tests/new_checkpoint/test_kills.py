@@ -32,7 +32,11 @@ def killed(run: Run, target: Path, after: float) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.exhaustive)]
+    "kills",
+    [
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(200, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3 * 3600)]),
+    ],
 )
 def test_nothing_half_made_is_left(spark: SparkSession, tmp_path: Path, kills: int) -> None:
     """The next call removes what a killed process left, and makes the checkpoint."""

@@ -150,6 +150,7 @@ def check(spark: SparkSession, folder: Path, case: Case) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 def test_going_on_equals_the_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     """For a thousand inputs: keys and aggregates dropped, rows given, epochs restored."""
 
@@ -173,6 +174,7 @@ def why(log: str) -> str:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 def test_on_a_cluster(tmp_path: Path) -> None:
     """The same with two executors in processes of their own, in every way to make a checkpoint; and more operators."""
     with scratch(tmp_path, keep=False) as place:

@@ -225,15 +225,16 @@ def test_rates_go_on(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Path) -> None:
-    """No file of it, or of the store, is written or changed."""
+    """No file of it, or of the store, is written or changed; no row comes into this process."""
 
     def files() -> dict[str, tuple[int, int]]:
         found = [path for root in (small.checkpoint, small.store) for path in root.rglob("*") if path.is_file()]
         return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
-    before = files()
-    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    before, history = files(), small.history
+    ss.restore(history, tmp_path / "restored", spark=spark)
     assert files() == before
+    assert not history.recorded.index.loaded("q", "op0")
 
 
 @pytest.mark.exhaustive
