@@ -37,7 +37,11 @@ session.step(2)
 session.back()
 session.step()
 without = ss.fork(running.checkpoint, "streamstate-data/lost", at=4, edit="DELETE FROM op0 WHERE origin = 'JFK'")
-ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root, name="jfk_lost")"""
+ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root, name="jfk_lost")
+from pyspark.sql import functions as F
+def by_carrier():
+    rows = flights.flights(spark, data).groupBy("carrier")
+    return rows.agg(F.avg("dep_delay").alias("average_delay"), F.max("dep_delay"), F.min("dep_delay"))"""
 VIEWS = {
     "timeline": "Timeline(history)",
     "diff": "DiffView(history, 1, 2)",
@@ -47,6 +51,7 @@ VIEWS = {
     "debugger": "Debugger(session)",
     "branches": "DiffView(history, 8, 8, other=store['jfk_lost'])",
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
+    "mapping": "ss.propose_mapping(running.checkpoint, by_carrier, store=store)",
 }
 """Each view's picture and the cell that shows it."""
 QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 1095}
@@ -83,14 +88,17 @@ def look_at_the_leap(shown: Shown) -> None:
 
 def look_at_each_view(lab: Lab) -> None:
     """A cell for each view, and its picture."""
-    last = lab.code_cells()[-1][0]
+    last, folder = lab.code_cells()[-1][0], lab.server.folder
     lab.set_source(last, SETUP)
     lab.run_cell(last)
     for name, code in VIEWS.items():
         lab.set_source(last, code)
         lab.run_cell(last)
-        view = lab.page.locator(".jp-CodeCell").nth(lab.code_cells().index((last, code))).locator(".streamstate-live")
+        cell = lab.page.locator(".jp-CodeCell").nth(lab.code_cells().index((last, code)))
+        view = cell.locator(".streamstate-live, .streamstate-report")
         view.wait_for()
+        for line in cell.locator(".streamstate-report > p").all():
+            line.evaluate("(node, folder) => { node.innerHTML = node.innerHTML.replace(folder, '') }", f"{folder}/")
         picture(lab, view, name)
 
 
