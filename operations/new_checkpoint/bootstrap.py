@@ -77,7 +77,7 @@ def bootstrap(
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
     log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
-    with making(files, target) as folder:
+    with making(query.spark, files, target) as folder:
         if batch:
             report("computing the state from the history", 0.0)
             rows = _computed(query, folder, files, {**log.texts(), **logs} if offsets is not None else {})

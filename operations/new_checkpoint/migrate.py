@@ -89,7 +89,7 @@ def migrate(
     old = Checkpoint(checkpoint, query.spark)
     check_readable(old.path)
     epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
-    with making(files, target) as folder:
+    with making(query.spark, files, target) as folder:
         report("planning the changed query", 0.0)
         migration = Migration.planned(
             old, query, epoch, folder, files, recorded=recorded_plan(store, old.query_id, epoch), sources=sources

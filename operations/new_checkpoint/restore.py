@@ -101,7 +101,7 @@ def restore(
     if build_query is not None:
         query = PlannedQuery.of(build_query, mode)
         files = files_for(query.spark, target)
-        with making(files, target) as folder:
+        with making(query.spark, files, target) as folder:
             counts = restore_by_code(
                 query, CapturedEpoch(taken), offsets, record, folder=folder, files=files, report=report
             )
@@ -111,7 +111,7 @@ def restore(
         spark = spark or session()
         original = _original(record, taken, spark)
         files = files_for(spark, original.path, target)
-        with making(files, target) as folder:
+        with making(spark, files, target) as folder:
             report("reading what describes the query", 0.0)
             captured = CapturedEpoch(taken)
             new = NewCheckpoint(spark, files, folder, taken.epoch, _describe(original, record, captured, folder, files))

@@ -12,9 +12,9 @@ import re
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SHOWN = 3
+_LONGEST_END = 30
+"""Seconds in which a Spark process ends whose Python process was killed."""
 
 
 @dataclass
@@ -182,8 +184,10 @@ def check_readable(path: str) -> None:
 
 
 @contextmanager
-def making(files: Files, path: str) -> Iterator[str]:
+def making(spark: SparkSession, files: Files, path: str) -> Iterator[str]:
     """A folder for a new checkpoint, which gets the path at the end of the block, or is deleted if that fails.
+
+    Its name says which processes write to it: this one, and Spark's.
 
     Raises:
         StateWriteError: there is something at the path already, or Spark could not read it.
@@ -193,7 +197,9 @@ def making(files: Files, path: str) -> Iterator[str]:
     if files.names(path):
         raise StateWriteError.target_exists(path)
     _remove_unfinished(files, parent, name)
-    folder = f"{parent}/.{name}.{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.unfinished"
+    jvm: Any = spark._jvm
+    processes = f"{os.getpid()}-{jvm.java.lang.ProcessHandle.current().pid()}"
+    folder = f"{parent}/.{name}.{socket.gethostname()}-{processes}-{uuid.uuid4().hex[:8]}.unfinished"
     files.make_folder(folder)
     try:
         yield folder
@@ -209,10 +215,13 @@ def _remove_unfinished(files: Files, parent: str, name: str) -> None:
     """Delete what killed processes of this machine have left of the same checkpoint."""
     import psutil
 
-    pattern = re.compile(rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}-(\d+)-\w+\.unfinished")
+    pattern = re.compile(rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}-(\d+)-(\d+)-\w+\.unfinished")
     for found in files.names(parent):
         match = pattern.fullmatch(found)
         if match and int(match[1]) != os.getpid() and not psutil.pid_exists(int(match[1])):
+            # Spark's process goes on writing until it notices that Python's was killed.
+            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                psutil.Process(int(match[2])).wait(_LONGEST_END)
             files.remove_tree(f"{parent}/{found}")
 
 

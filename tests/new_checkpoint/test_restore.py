@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +120,12 @@ def by_code(spark: SparkSession, folder: Path, name: str) -> None:
         check_goes_on(run, query, new)
 
 
+LATE = """import sys, time
+from pathlib import Path
+time.sleep(3)
+folder = Path(sys.argv[1]).resolve() / "state"
+folder.mkdir(parents=True)"""
+"""A process that writes a little later, also if the folder is gone."""
 SMALL = aggregated("count(v) AS rows", "max(k) AS most")
 
 
@@ -237,13 +245,20 @@ def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Pa
     assert not history.recorded.index.loaded("q", "op0")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, tmp_path: Path) -> None:
-    """It left an unfinished folder, and no checkpoint. That of a process that lives stays."""
-    gone, lives = (tmp_path / f".restored.{gethostname()}-{process}-0a1b2c3d.unfinished" for process in (2**22 + 1, 1))
+    """It left an unfinished folder, to which its Spark still writes. That of a process that lives stays."""
+    late = tmp_path / "late"
+    writing = subprocess.Popen([sys.executable, "-c", LATE, str(late)])
+    gone, lives = (
+        tmp_path / f".restored.{gethostname()}-{process}-{writing.pid}-0a1b2c3d.unfinished"
+        for process in (2**22 + 1, 1)
+    )
     gone.mkdir()
     lives.mkdir()
+    late.symlink_to(gone)
     ss.restore(small.history, tmp_path / "restored", spark=spark)
+    assert writing.wait() == 0
     assert lives.exists()
     assert not gone.exists()
 
