@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from streamstate.state_inspect import Store
 
 
@@ -96,11 +99,23 @@ def migrate(
         )
         rows, before = migration.rows(mapping or {}), migration.rows_before()
         report("writing the state", 0.1)
-        counts = migration.new.write(rows)
+        with _kept(rows) as kept:
+            counts = migration.new.write(kept)
         report("running an epoch of a copy", 0.7)
         try_an_epoch(query, folder, files)
         report("done", 1.0)
     return WrittenCheckpoint(target, epoch, counts, time.monotonic() - began, before)
+
+
+@contextmanager
+def _kept(rows: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
+    """Rows that are computed once, to be written and to be compared; executors spill what does not fit to disk."""
+    kept = {name: frame.persist() for name, frame in rows.items()}
+    try:
+        yield kept
+    finally:
+        for frame in kept.values():
+            frame.unpersist()
 
 
 def _last_epoch(old: Checkpoint, query: PlannedQuery) -> int:
