@@ -29,6 +29,7 @@ StreamStateError
 │   └── NameTakenError
 ├── CheckpointError (RuntimeError): the checkpoint cannot be used
 │   ├── NotACheckpointError (also FileNotFoundError)
+│   ├── DamagedCheckpointError
 │   ├── CheckpointReplacedError
 │   ├── NewerCheckpointError (also NotImplementedError)
 │   ├── NoStateError
@@ -63,6 +64,7 @@ __all__ = [
     "CaptureError",
     "CheckpointError",
     "CheckpointReplacedError",
+    "DamagedCheckpointError",
     "DamagedStoreError",
     "EpochDroppedError",
     "EpochGoneError",
@@ -300,6 +302,24 @@ class NotACheckpointError(CheckpointError, FileNotFoundError):
     """The path holds no checkpoint of a streaming query."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """A file of the checkpoint is missing, torn or altered; the message names it, and says what to do."""
+
+    path: str = ""
+    """The file."""
+    why: str = ""
+    """What is wrong with it, as the end of a sentence: ``is missing``."""
+    advice: str = ""
+    """What to do."""
+
+    @classmethod
+    def file(cls, path: str, why: str, advice: str = "Restore the file from a backup.") -> DamagedCheckpointError:
+        """For one file."""
+        error = cls(f"The checkpoint is damaged: {path} {why}.\n{advice}")
+        error.path, error.why, error.advice = path, why, advice
+        return error
+
+
 class NoStateError(CheckpointError):
     """The query keeps no state."""
 
@@ -316,7 +336,7 @@ class NewerCheckpointError(CheckpointError, NotImplementedError):
         """For one file of a checkpoint."""
         return cls(
             f"Unknown version {version!r} of {path}: expected one of {choices(known)}.\n"
-            "A newer Spark wrote it, or it is damaged. Upgrade streamstate; captured epochs are not affected."
+            "A newer Spark wrote it. Upgrade streamstate; captured epochs are not affected."
         )
 
 

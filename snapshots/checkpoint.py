@@ -1,11 +1,6 @@
 """A streaming query's checkpoint: its identity, its committed epochs, their offsets and watermarks.
 
-The commit log is the authority: epoch N exists once ``commits/N`` does. ``offsets/N`` holds what the epoch read (one
-line per source), the watermark in force and the settings that the query is pinned to.
-
-Version 1 of the offset log identifies a source by its place in the query, version 2 by an id: the name that the query
-gives it (``readStream.name("flights")``, with Spark's source evolution), or else its place. Spark writes the lines of
-version 2 in no particular order.
+The commit log is the authority: epoch N exists once ``commits/N`` does (:mod:`.checkpoint_logs`).
 """
 
 from __future__ import annotations
@@ -15,19 +10,14 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamstate.errors import (
-    CheckpointError,
-    CheckpointReplacedError,
-    NewerCheckpointError,
-    NotACheckpointError,
-)
-from streamstate.snapshots.bindings import is_binding
+from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.promotion_record import PromotionRecord, promotion_in
@@ -40,49 +30,10 @@ _T = TypeVar("_T")
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting for the number of state partitions; a query is pinned to its first value."""
-
-_OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
-"""The versions that Spark 4.3 writes."""
-_NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_NAME = re.compile(r"\w+", re.ASCII)
-"""What Spark accepts as a source's name, which names a folder in the checkpoint."""
-_MOST_SOURCES = 1000
-
-
-@dataclass(frozen=True)
-class PlannedEpoch:
-    """What ``offsets/N`` records of epoch N."""
-
-    offsets: tuple[str | None, ...]
-    """The end offset of each source, as the source's own JSON, in the order of the query or of ``names``."""
-    watermark: datetime | None
-    """The watermark in force during the epoch; None if there was none."""
-    conf: dict[str, str] = field(default_factory=dict)
-    """The Spark settings that the query is pinned to."""
-    began_at: datetime | None = None
-    """The epoch's processing time: when Spark planned its batch."""
-    names: tuple[str, ...] = ()
-    """The sources' names, sorted; empty if the query does not name them."""
-    version: str = "v1"
-    """The version of the offset log."""
-
-    @property
-    def logs(self) -> tuple[str, ...]:
-        """Each source's own folder in the checkpoint."""
-        return tuple(f"sources/{source}" for source in self.names or range(len(self.offsets)))
-
-    @property
-    def sources(self) -> dict[str, str | None] | list[str | None]:
-        """The offsets by name, or in the query's order if the sources have no names."""
-        return dict(zip(self.names, self.offsets, strict=True)) if self.names else [*self.offsets]
-
-    @property
-    def input(self) -> dict[str, str | None] | list[str | None]:
-        """As ``sources``, but without what only binds shared variables, which a fork may bind otherwise."""
-        told = self.sources
-        if isinstance(told, dict):
-            return {name: offset for name, offset in told.items() if not is_binding(offset)}
-        return [offset for offset in told if not is_binding(offset)]
+_METADATA_ADVICE = (
+    'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
+    " query knows the id: column query_id of its table _queries."
+)
 
 
 class Checkpoint(os.PathLike[str]):
@@ -125,22 +76,33 @@ class Checkpoint(os.PathLike[str]):
 
     @cached_property
     def query_id(self) -> str:
-        """The id of the query that owns the checkpoint."""
-        text = self._files.text(f"{self.path}/metadata")
-        try:
-            return str(json.loads(text or "")["id"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise NotACheckpointError(
-                f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
-                "Pass the checkpointLocation of a query that has been started at least once."
-            ) from error
+        """The id of the query that owns the checkpoint.
+
+        Raises:
+            NotACheckpointError: there is no checkpoint.
+            DamagedCheckpointError: there is one, without a readable ``metadata`` file.
+        """
+        path = f"{self.path}/metadata"
+        content = self._files.content(path)
+        if (query_id := _id_in(content)) is not None:
+            return query_id
+        if self.begun() or self.committed():
+            why = "is missing" if content is None else "has no id of a query" if content else "is empty"
+            raise DamagedCheckpointError.file(path, why, _METADATA_ADVICE)
+        raise NotACheckpointError(
+            f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
+            "Pass the checkpointLocation of a query that has been started at least once."
+        )
 
     def check_same(self) -> None:
         """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
-        text = self._files.text(f"{self.path}/metadata")
+        content = self._files.content(f"{self.path}/metadata")
+        text = None if content is None else content.decode(errors="replace")
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
             self.promotion = promotion_in(text)
             return
+        if _id_in(content) is None:
+            raise DamagedCheckpointError.file(f"{self.path}/metadata", "has no id of a query", _METADATA_ADVICE)
         raise CheckpointReplacedError(
             f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"
             "The captured epochs are unchanged. Capture the new query under another name, or into another store."
@@ -172,24 +134,29 @@ class Checkpoint(os.PathLike[str]):
         return None
 
     def planned(self, epoch: int) -> PlannedEpoch | None:
-        """The epoch's offsets, watermark and settings; None once Spark has purged them."""
+        """The epoch's offsets, watermark and settings.
+
+        None once Spark has purged them, and if a plan that was never committed is damaged, as a driver that crashes
+        while it writes can leave it.
+
+        Raises:
+            DamagedCheckpointError: the plan of a committed epoch is damaged.
+            NewerCheckpointError: it has an unknown version.
+        """
         path = f"{self.path}/offsets/{epoch}"
-        text = self._text(path)
-        if text is None:
+        try:
+            text = self._text(path)
+            return None if text is None else parse_plan(text, path)
+        except DamagedCheckpointError:
+            if epoch in self.committed():
+                raise
             return None
-        head, *lines = _known(text, path, _OFFSET_LOGS)
-        metadata = json.loads(head) if head.strip() else {}
-        watermark, began = metadata.get("batchWatermarkMs", 0), metadata.get("batchTimestampMs", 0)
-        conf = dict(metadata.get("conf", {}))
-        names, offsets = _by_id(lines, path, named=conf.get(_NAMED) == "true") if text.startswith("v2") else ((), lines)
-        return PlannedEpoch(
-            offsets=tuple(None if offset == "-" else offset for offset in offsets),
-            watermark=_moment(watermark),
-            conf=conf,
-            began_at=_moment(began),
-            names=names,
-            version=text.partition("\n")[0].strip(),
-        )
+
+    def readable_plan(self, epoch: int) -> PlannedEpoch | None:
+        """As :meth:`planned`, and None for every plan that is damaged: for what only compares epochs."""
+        with contextlib.suppress(DamagedCheckpointError):
+            return self.planned(epoch)
+        return None
 
     def sources(self, planned: PlannedEpoch, before: str | None) -> str | None:
         """What the checkpoint says of the sources at an epoch's offsets, as :func:`sources_after`."""
@@ -222,10 +189,18 @@ class Checkpoint(os.PathLike[str]):
         return None if found is None else datetime.fromtimestamp(max(found, 0) / 1000, tz=UTC)
 
     def _commit(self, epoch: int) -> dict[str, Any]:
+        """What the epoch's commit says; nothing once it is purged, or if it is damaged and a later one is there.
+
+        Spark reads only the newest one.
+        """
         path = f"{self.path}/commits/{epoch}"
-        text = self._text(path)
-        head, *_ = _known(text, path, _COMMIT_LOGS) if text else [""]
-        return dict(json.loads(head)) if head.startswith("{") else {}
+        try:
+            text = self._text(path)
+            return {} if text is None else parse_commit(text, path)
+        except DamagedCheckpointError:
+            if epoch == self.committed()[-1]:
+                raise
+            return {}
 
     def has_state(self) -> bool:
         """Whether a stateful operator has written anything."""
@@ -294,7 +269,7 @@ class Checkpoint(os.PathLike[str]):
 
         The first epoch pins the number of partitions; only Spark's offline repartitioning changes it.
         """
-        before, after = self.planned(epoch - 1), self.planned(epoch)
+        before, after = self.readable_plan(epoch - 1), self.readable_plan(epoch)
         return (
             before is not None
             and after is not None
@@ -307,7 +282,7 @@ class Checkpoint(os.PathLike[str]):
         Spark then writes an empty commit for it. The repartitioning has the time of the epoch that it continues, which
         is the one before.
         """
-        abandoned, repartitioning = self.planned(epoch), self.planned(epoch + 1)
+        abandoned, repartitioning = self.readable_plan(epoch), self.readable_plan(epoch + 1)
         if abandoned is None or repartitioning is None or not self.repartitioned(epoch + 1):
             return False
         began, continued = abandoned.began_at, repartitioning.began_at
@@ -317,7 +292,10 @@ class Checkpoint(os.PathLike[str]):
         return self._once(self._files.names, path)
 
     def _text(self, path: str) -> str | None:
-        return self._once(self._files.text, path)
+        try:
+            return self._once(self._files.text, path)
+        except UnicodeDecodeError as error:
+            raise DamagedCheckpointError.file(path, "is no text") from error
 
     def _modified(self, path: str) -> datetime | None:
         return self._once(self._files.modified, path)
@@ -332,29 +310,9 @@ class Checkpoint(os.PathLike[str]):
         return found
 
 
-def _known(text: str, path: str, versions: Sequence[str]) -> list[str]:
-    """The lines of a log file after its version, which has to be a known one; never empty."""
-    version, *lines = text.splitlines() or [""]
-    if version.strip() not in versions:
-        raise NewerCheckpointError.file(path, version.strip(), versions)
-    return [*lines[:1], *(line for line in lines[1:] if line)] or [""]
-
-
-def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, ...], list[str]]:
-    """The sources' names and offsets in version 2 of the offset log; without names, offsets in the query's order."""
-    found = {name: offset for name, colon, offset in (line.partition(":") for line in lines) if colon}
-    if len(found) < len(lines) or not all(_NAME.fullmatch(name) for name in found):
-        raise CheckpointError(
-            f"Invalid source in {path}: expected lines such as flights:{{…}}, with unique names of ASCII letters,"
-            " digits and underscores.\nThe file is damaged. Restore it, or use another epoch."
-        )
-    if named or not all(name.isdigit() and int(name) < _MOST_SOURCES for name in found):
-        names = tuple(sorted(found))
-        return names, [found[name] for name in names]
-    # A stream that the query reads twice is listed once, at its last place.
-    twice = next(iter(found.values())) if len(found) == 1 else "-"
-    return (), [found.get(str(place), twice) for place in range(max(map(int, found), default=-1) + 1)]
-
-
-def _moment(milliseconds: int) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None
+def _id_in(metadata: bytes | None) -> str | None:
+    """The query's id in a ``metadata`` file; None if it has none."""
+    try:
+        return str(json.loads(metadata or b"")["id"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -17,7 +17,8 @@ from streamstate.errors import CaptureError, OvertakenError, StoreError, StreamS
 from streamstate.snapshots.capture_plan import PassPlan, PassPlanner
 from streamstate.snapshots.change_feed import ChangeFeed, Verify
 from streamstate.snapshots.changelog_writer import LogPosition
-from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.commit_times import CommitTimes
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain

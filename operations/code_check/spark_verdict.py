@@ -18,9 +18,10 @@ from streamstate.operations.code_check.schema_changes import (
     schemas_or_none,
 )
 from streamstate.operations.report_html import ColumnPair
-from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import described
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.filesystem import files_for
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental

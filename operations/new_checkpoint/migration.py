@@ -25,8 +25,9 @@ from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
-from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_files import source_files
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.filesystem import refuse_links_out
 from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame

@@ -29,9 +29,10 @@ from streamstate.operations.new_checkpoint.restore_by_code import restore_by_cod
 from streamstate.operations.new_checkpoint.source_offsets import Offset
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
-from streamstate.snapshots.checkpoint import Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import ForkContents
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.filesystem import Files, files_for, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
