@@ -11,13 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError
-from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
 from streamstate.snapshots.names import is_base_name
 from streamstate.snapshots.source_progress import source_batch
-from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFiles
+from streamstate.snapshots.state_files import StateFile
 from streamstate.snapshots.state_reader import no_state
+from streamstate.snapshots.state_stores import may_be_store, numbers, state_stores
 
 STORE_HINT = (
     "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does"
@@ -87,57 +89,14 @@ def state_files_at(root: str, files: Files, original: Checkpoint, epoch: int) ->
 
     The original knows which of several attempts at a version was committed, also for a fork that is being made.
     """
-    for store, listed, chain in _chains(root, files, original, epoch):
+    ids = original.state_ids(epoch)
+    for store in state_stores(root, files, original, epoch):
+        chain = store.chain(epoch + 1, ids)
         if chain is None:
             raise epoch_gone(original, files, epoch)
         for file in chain:
-            yield from (f"{store}/{name}" for name in (file.name, *listed.beside(file.name)))
-        yield from _files_named_in_zips(root, store, chain, files)
-
-
-def _chains(
-    root: str, files: Files, original: Checkpoint, epoch: int
-) -> Iterator[tuple[str, StoreFiles, list[StateFile] | None]]:
-    """Each store's folder, its files, and those that make up its state at an epoch; None: some are missing."""
-    ids = original.state_ids(epoch)
-    for store, operator, partition in _stores(root, files, original, epoch):
-        listed = StoreFiles(files.names(f"{root}/{store}"))
-        committed_ids = {
-            version: of_operator[partition]
-            for version, operators in ids.items()
-            if partition < len(of_operator := operators.get(operator, []))
-        }
-        yield store, listed, listed.chain(epoch + 1, committed_ids)
-
-
-def _stores(root: str, files: Files, original: Checkpoint, epoch: int) -> Iterator[tuple[str, str, int]]:
-    """The folder, operator and partition of each store with state below a checkpoint: ``state/0/1/right-…``, 0, 1.
-
-    Also those whose files are all gone: every partition of an operator has the same stores.
-    """
-    planned = original.planned(epoch)
-    partitions = int(planned.conf.get(SHUFFLE_PARTITIONS, 0)) if planned is not None else 0
-    for operator in map(str, _numbers(files.names(f"{root}/state"))):
-        found = {
-            partition: _stores_in(f"{root}/state/{operator}/{partition}", files)
-            for partition in _numbers(files.names(f"{root}/state/{operator}"))
-            # A state that once had more partitions leaves their folders behind.
-            if not partitions or partition < partitions
-        }
-        names = {name for stores in found.values() for name in stores}
-        # An operator that works in a single partition has only the first.
-        several = any(stores for partition, stores in found.items() if partition > 0)
-        for partition in range(partitions) if partitions and several else found:
-            for name in sorted(names) if several else found[partition]:
-                yield f"state/{operator}/{partition}{name}", operator, partition
-
-
-def _stores_in(folder: str, files: Files) -> list[str]:
-    """The stores with files in a partition's folder: empty for its only one, else ``/<name>``."""
-    names = files.names(folder)
-    named = [f"/{name}" for name in filter(_may_be_store, sorted(names))]
-    own = [""] if StoreFiles(names).files else []
-    return own + [name for name in named if StoreFiles(files.names(f"{folder}{name}")).files]
+            yield from (f"{store.folder}/{name}" for name in (file.name, *store.listed.beside(file.name)))
+        yield from _files_named_in_zips(root, store.folder, chain, files)
 
 
 def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], files: Files) -> Iterator[str]:
@@ -230,9 +189,9 @@ def _schema_files(files: Files, original: Checkpoint, most: int | None = None) -
     for operator in original.operators():
         folder = f"state/{operator}"
         yield from _files_below(files, original.path, f"{folder}/_stateSchema")
-        for partition in _numbers(files.names(f"{original.path}/{folder}"))[:most]:
+        for partition in numbers(files.names(f"{original.path}/{folder}"))[:most]:
             yield from _files_below(files, original.path, f"{folder}/{partition}/_metadata")
-            for name in filter(_may_be_store, files.names(f"{original.path}/{folder}/{partition}")):
+            for name in filter(may_be_store, files.names(f"{original.path}/{folder}/{partition}")):
                 yield from _files_below(files, original.path, f"{folder}/{partition}/{name}/_metadata")
 
 
@@ -245,15 +204,6 @@ def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
             yield from _files_below(files, root, f"{folder}/{name}")
         else:
             yield f"{folder}/{name}"
-
-
-def _may_be_store(name: str) -> bool:
-    """Whether a name in a partition's folder may be a store's; a join has several."""
-    return not name.startswith((".", "_")) and name not in SIDE_FOLDERS and StateFile.parse(name) is None
-
-
-def _numbers(names: Sequence[str]) -> list[int]:
-    return sorted(int(name) for name in names if name.isdigit())
 
 
 def why_unavailable(checkpoint: Checkpoint, epoch: int) -> str:
@@ -295,11 +245,14 @@ def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError
     # Only a few of them, because listing the files of many partitions takes time.
     around = [number for number in committed if number < epoch][-_NEAR:]
     around += [number for number in committed if number > epoch][:_NEAR]
+    ids = original.state_ids(around[-1]) if around else {}
     complete = [
         number
         for number in around
         if not original.skipped(number)
-        and all(chain is not None for _, _, chain in _chains(original.path, files, original, number))
+        and all(
+            store.chain(number + 1, ids) is not None for store in state_stores(original.path, files, original, number)
+        )
     ]
     near = nearest_epochs(complete, epoch)
     instead = f"Fork at a complete epoch ({near}), or raise" if near else "Raise"

@@ -32,6 +32,17 @@ def log_upto(files: ReadableFiles, folder: str, last: int) -> dict[str, str]:
     )
 
 
+def read_at_start(files: ReadableFiles, folder: str, batch: int) -> dict[int, str]:
+    """The names of the files that Spark reads when it starts, by the source's batch, whether they exist or not.
+
+    Those are the newest compacted file and all later ones: also of batches that no epoch has been planned with.
+    """
+    log = _Log.listed(files, folder)
+    newest = max([batch, *log.plain, *log.compact])
+    base = log.base(newest)
+    return {number: f"{number}{_COMPACT if number == base else ''}" for number in range(max(base, 0), newest + 1)}
+
+
 def entries(text: str) -> Iterator[dict[str, object]]:
     """The entries of a log file: ``path``, ``timestamp`` and ``batchId`` of each file that was read."""
     return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
@@ -61,9 +72,13 @@ class _Log:
         first = self.compact[0] + 1 if self.compact else _INTERVAL
         return _INTERVAL if first % _INTERVAL == 0 else first
 
+    def base(self, last: int) -> int:
+        """The newest batch up to another whose file is compacted; −1 if there is none."""
+        return (last + 1) // self.interval * self.interval - 1
+
     def upto(self, last: int) -> dict[str, str] | None:
         """The log's files up to a batch; None if part of it is gone."""
-        base = (last + 1) // self.interval * self.interval - 1
+        base = self.base(last)
         found: dict[str, str] = {}
         if base >= 0:
             if (compacted := self._compacted(base)) is None:

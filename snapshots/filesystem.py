@@ -61,6 +61,9 @@ class ReadableFiles(Protocol):
     def modified(self, path: str) -> datetime | None:
         """When a file was last written; None if it does not exist."""
 
+    def size(self, path: str) -> int:
+        """A file's size in bytes. Raises ``FileNotFoundError`` if it does not exist."""
+
     def volume(self, path: str) -> int | None:
         """The size of everything in a folder, in bytes; None if files came or went meanwhile."""
 
@@ -311,6 +314,8 @@ class HadoopFiles:
     def size(self, path: str) -> int:
         """A file's size in bytes."""
         system, where = self._at(path)
+        if not system.exists(where):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return int(system.getFileStatus(where).getLen())
 
     def volume(self, path: str) -> int | None:

@@ -98,6 +98,13 @@ class ObjectFiles:
             return obstore.head(self._store, self._key(path))["last_modified"]
         return None
 
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+        import obstore
+
+        with self._errors():
+            return int(obstore.head(self._store, self._key(path))["size"])
+
     def volume(self, path: str) -> int | None:
         """The size of everything in a folder, in bytes."""
         import obstore

@@ -6,6 +6,7 @@ zstd, snappy or lzf. A file shows its codec by its first bytes.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 SNAPPY = b"\x82SNAPPY\x00"
 LZF = b"ZV"
 
+_ZSTD_PIECE = 64 << 10
 _LZ4_HEADER = struct.Struct("<8sBiiI")  # magic, method and level, compressed size, size, hash
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 _LZ4_SEED = 0x9747B28C
@@ -57,6 +59,20 @@ def decompressed(content: bytes, path: str) -> bytes:
     if content.startswith(LZF):
         raise UnsupportedChangelogError(f"{path} is compressed with lzf; lz4, zstd and snappy are known")
     raise UnsupportedChangelogError(f"{path} is not compressed with lz4, zstd or snappy")
+
+
+def whole_blocks(content: bytes, path: str) -> bytes:
+    """Return what a changelog file holds up to where it is torn or altered; of a whole file, all."""
+    blocks: list[bytes] = []
+    with contextlib.suppress(DamagedChangelogError, OSError, pa.ArrowException):
+        if content.startswith(LZ4):
+            blocks.extend(_lz4_blocks(content, path))
+        elif content.startswith(SNAPPY):
+            blocks.extend(_snappy_blocks(content, path))
+        elif content.startswith(ZSTD):
+            with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+                blocks.extend(iter(lambda: bytes(stream.read(_ZSTD_PIECE)), b""))
+    return b"".join(blocks)
 
 
 def _lz4_blocks(content: bytes, path: str) -> Iterator[bytes]:

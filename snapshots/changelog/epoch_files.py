@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamstate.snapshots.changelog.failures import (
     MissingChangelogError,
     OnlySnapshotError,
     UnsupportedChangelogError,
 )
+from streamstate.snapshots.changelog.schema_files import has_columns
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside
@@ -27,6 +29,26 @@ from streamstate.snapshots.filesystem import inside
 CHANGE_FILES = {"RocksDB": "changelog", "HDFS": "delta"}
 """The suffix of the files with changes, by provider."""
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+class StorePlace(Protocol):
+    """The place of a state store; a table's format has it."""
+
+    @property
+    def operator(self) -> int:
+        """Spark's id of the operator."""
+
+    @property
+    def store(self) -> str:
+        """The store's folder in a partition's; empty for the operator's only store."""
+
+    @property
+    def store_index(self) -> int:
+        """The store's place in the commit log's ``stateUniqueIds[operator][partition]``."""
+
+    @property
+    def provider(self) -> str:
+        """``RocksDB`` or ``HDFS``."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +81,10 @@ def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterato
         yield EpochFile(epoch, partition, in_store(checkpoint, table, partition, f"{name}.{suffix}"))
 
 
-def in_store(checkpoint: Checkpoint, table: TableFormat, partition: int, name: str) -> str:
-    """The path of a file of the table's store in a partition."""
-    store = f"{table.store}/" if table.store else ""
-    return inside(checkpoint.path, f"state/{table.operator}/{partition}/{store}{name}")
+def in_store(checkpoint: Checkpoint, place: StorePlace, partition: int, name: str) -> str:
+    """The path of a file of a store in a partition."""
+    store = f"{place.store}/" if place.store else ""
+    return inside(checkpoint.path, f"state/{place.operator}/{partition}/{store}{name}")
 
 
 def committed_names(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> list[str]:
@@ -72,29 +94,38 @@ def committed_names(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> l
         MissingChangelogError: the epoch is not committed, or Spark has purged it.
         UnsupportedChangelogError: the commit log names no files of the table.
     """
+    if names := names_by_id(checkpoint, table, epoch):
+        return names
+    if checkpoint.committed_at(epoch) is None:
+        raise MissingChangelogError(f"Epoch {epoch} of {checkpoint.path} is not committed, or Spark has purged it.")
+    return [f"{epoch + 1}"] * _partitions(checkpoint, table, epoch)
+
+
+def names_by_id(checkpoint: Checkpoint, place: StorePlace, epoch: int) -> list[str]:
+    """In format 2, the names of a committed epoch's files, one for each partition; empty in format 1.
+
+    Raises:
+        UnsupportedChangelogError: the commit log names no files of the store.
+    """
     ids = checkpoint.unique_ids(epoch)
-    if not ids:
-        if checkpoint.committed_at(epoch) is None:
-            raise MissingChangelogError(f"Epoch {epoch} of {checkpoint.path} is not committed, or Spark has purged it.")
-        return [f"{epoch + 1}"] * _partitions(checkpoint, table.operator, epoch)
     try:
-        return [f"{epoch + 1}_{stores[table.store_index]}" for stores in ids[str(table.operator)]]
+        return [f"{epoch + 1}_{stores[place.store_index]}" for stores in ids[str(place.operator)]] if ids else []
     except (LookupError, TypeError) as error:
         raise UnsupportedChangelogError(
-            f"The commit log of epoch {epoch} names no files of operator {table.operator}, store {table.store!r}."
+            f"The commit log of epoch {epoch} names no files of operator {place.operator}, store {place.store!r}."
         ) from error
 
 
-def _partitions(checkpoint: Checkpoint, operator: int, epoch: int) -> int:
-    """The number of partitions that an operator uses: all that the query has, or one if its rows are in one place."""
-    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{operator}") if name.isdigit()}
+def _partitions(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> int:
+    """The number of partitions that an operator uses: all that the query has, or one if its rows have no key."""
+    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{table.operator}") if name.isdigit()}
     planned = checkpoint.partitions(epoch)
-    if folders == {"0"}:
+    if folders == {"0"} and not has_columns(table.key):
         return 1
     expected = len(folders) if planned is None else planned
     if not folders >= {str(partition) for partition in range(expected or 1)}:
         raise MissingChangelogError(
-            f"state/{operator} of {checkpoint.path} has {len(folders)} folders for {expected} partitions."
+            f"state/{table.operator} of {checkpoint.path} has {len(folders)} folders for {expected} partitions."
         )
     return expected
 

@@ -16,7 +16,16 @@ class DamagedChangelogError(ChangelogError):
 
 
 class MissingChangelogError(ChangelogError):
-    """A file of an epoch does not exist: it was purged, or never written."""
+    """A file of an epoch does not exist: it was purged, lost, or never written.
+
+    Args:
+        text: the sentence.
+        path: the file; empty if it is not a single one.
+    """
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.path = path
 
 
 class OnlySnapshotError(MissingChangelogError):

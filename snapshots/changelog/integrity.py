@@ -49,12 +49,14 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
         content: The bytes of the file.
         path: Its name, for errors.
         spark: The bytes of ``<file>.crc``, if there is one.
-        hadoop: The bytes of ``.<file>.crc``, if there is one.
+        hadoop: The bytes of ``.<file>.crc``, if there is one. Like Hadoop, this ignores one without its magic number.
 
     Raises:
         DamagedChangelogError: The file does not match a checksum file, or a checksum file is damaged.
         UnsupportedChangelogError: Spark's checksum file uses another algorithm.
     """
+    if hadoop is not None and not hadoop.startswith(_HADOOP_MAGIC):
+        hadoop = None  # Hadoop ignores it, too
     if hadoop is not None:
         _compare_chunks(content, hadoop, path)
     if spark is not None:
@@ -101,7 +103,7 @@ def _compare_whole(content: bytes, sidecar: bytes, path: str) -> None:
 def _compare_chunks(content: bytes, sidecar: bytes, path: str) -> None:
     step = int.from_bytes(sidecar[4:_HADOOP_HEADER], "big")
     chunks = -(-len(content) // step) if step else 0
-    if not sidecar.startswith(_HADOOP_MAGIC) or not step or len(sidecar) != _HADOOP_HEADER + 4 * chunks:
+    if not step or len(sidecar) != _HADOOP_HEADER + 4 * chunks:
         raise DamagedChangelogError(f"{path} does not match Hadoop's checksum file: another size")
     view = memoryview(content)
     expected = np.frombuffer(sidecar, ">u4", chunks, _HADOOP_HEADER).tolist()

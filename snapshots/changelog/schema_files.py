@@ -30,6 +30,11 @@ class FamilySchema:
     """Whether it has replaced another schema; only values encoded with Avro can survive that."""
 
 
+def has_columns(kind: dict[str, Any]) -> bool:
+    """Whether a struct type has a field that is not void: a global aggregate or a limit has no such key."""
+    return any(field["type"] not in {"void", "null"} for field in kind["fields"])
+
+
 def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
     """The schemas in a file, by the name of their column family.
 

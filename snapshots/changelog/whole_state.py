@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.changelog.epoch_files import EpochFile
+from streamstate.snapshots.changelog.epoch_files import EpochFile, committed_names
 from streamstate.snapshots.changelog.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.changelog.reader import file_records, rows_of
 from streamstate.snapshots.changelog.records import DELETE, MERGE, PUT, Records, gathered, joined
@@ -41,7 +41,7 @@ def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int
         DamagedChangelogError: a file is not what Spark wrote.
     """
     history = StateHistory(checkpoint, table)
-    partitions = {epoch: history.partitions(epoch) for epoch in epochs}
+    partitions = {epoch: len(committed_names(checkpoint, table, epoch)) for epoch in epochs}
     rows: dict[int, list[pa.Table]] = {epoch: [] for epoch in epochs}
     for partition in range(max(partitions.values())):
         read: Callable[[str], Records] = partial(_read, checkpoint, table)
