@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+from streamstate.snapshots.spark.keeping_state import keeps_state
 from streamstate.snapshots.spark.output_modes import MODES, first_line, known_mode, mode_refusals
 
 if TYPE_CHECKING:
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
     from streamstate.operations.restart_policy import BackOff
     from streamstate.snapshots.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
-
-# Streaming operators that keep no state. A query is refused only if it has no others: an operator that a later Spark
-# adds is let through, and the first epoch shows whether it keeps state.
-_STATELESS_NAMES = """
-    AppendColumns ArrowEvalPython BatchEvalPython CTERelationDef CTERelationRef CollectMetrics DeserializeToObject
-    EventTimeWatermark Expand Filter FlatMapGroupsInArrow FlatMapGroupsInPandas Generate LocalLimit MapElements
-    MapInArrow MapInPandas MapPartitions Project PythonMapInArrow Repartition RepartitionByExpression ResolvedHint
-    Sample SerializeFromObject StreamingExecutionRelation StreamingRelation StreamingRelationV2 SubqueryAlias
-    TypedFilter Union View WithCTE
-"""
-_STATELESS = frozenset(_STATELESS_NAMES.split())
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
 _INTERVAL = re.compile(r"(\d+)\s*(ms|s|min|m|h)")
@@ -171,7 +161,7 @@ def with_partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
 
 def check_state(frame: DataFrame) -> None:
     """Refuse a query in whose plan no streaming operator keeps state."""
-    if all(_is_stateless(node) for node in _streaming(_analyzed(frame))):
+    if not keeps_state(frame):
         raise NoStateError(
             "This query keeps no state, so there is nothing to capture.\n"
             "Aggregations, stream-stream joins, deduplication and transformWithState keep state. "
@@ -189,24 +179,3 @@ def check_mode(frame: DataFrame, mode: str) -> None:
         raise QueryError(f"Spark cannot run this as a streaming query: {refusals[mode]}")
     also = f" ({' or '.join(accepted[1:])} would work too)" if accepted[1:] else ""
     raise QueryError(f"Spark refuses mode {mode} for this query: {refusals[mode]}\nUse mode {accepted[0]}{also}.")
-
-
-def _analyzed(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()
-
-
-def _streaming(node: Any) -> Iterator[Any]:
-    """The streaming nodes of a plan."""
-    if node.isStreaming():
-        yield node
-        children = node.children()
-        for index in range(children.size()):
-            yield from _streaming(children.apply(index))
-
-
-def _is_stateless(node: Any) -> bool:
-    name = str(node.nodeName())
-    if name == "Join":
-        # A stream-static join keeps no state: the static side is read again in each epoch.
-        return not (node.left().isStreaming() and node.right().isStreaming())
-    return name in _STATELESS

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError
+from streamstate.operations.code_check.damaged_files import damage_findings
 from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
 from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
@@ -24,6 +25,7 @@ from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.damage.next_start import next_start
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
@@ -51,7 +53,8 @@ def check(
 
     Spark itself plans the code's next epoch, over a copy of the schemas: that shows what it would refuse. What it
     accepts silently is compared too: names and order of the state's columns, sources, settings and, with a store, every
-    expression and condition that the state depends on. The checkpoint is only read, and its query may be running.
+    expression and condition that the state depends on. Nothing is planned if a file is damaged that every start reads;
+    that is a finding. The checkpoint is only read, and its query may be running.
 
     Args:
         build_query: the query's streaming DataFrame, not started, or a function that returns it.
@@ -88,24 +91,33 @@ def check(
     build = build_query if callable(build_query) else lambda: build_query
     spark = spark or running_session() or session()
     opened = Checkpoint(checkpoint, spark)
-    query_id, committed = opened.query_id, opened.committed()
+    start, committed = next_start(opened), opened.committed()
     if not committed:
         raise CheckpointError(
             f"{opened.path} has no committed epoch, so there is no state to check against.\n"
             "Check again once its query has committed one."
         )
-    checking = _Checking(spark, opened, committed[-1], mode, recorded_plan(store, query_id, committed[-1]))
     report = progress or silent
     report("planning the code's next epoch", 0.0)
-    findings = list(checking.findings(check_streaming(build())))
+    frame = check_streaming(build())
+    findings = list(damage_findings(start, frame))
+    columns: Mapping[str, tuple[ColumnPair, ...]] = {}
     rehearsal = Rehearsal(spark, opened, build, mode, report)
-    if replay and not any(finding.level == "refused" for finding in findings):
+    if not _refused(findings):
+        recorded = recorded_plan(store, opened.query_id, committed[-1])
+        checking = _Checking(spark, opened, committed[-1], mode, recorded)
+        findings += checking.findings(frame)
+        columns = checking.columns
+    if replay and not _refused(findings):
         findings += rehearsal.findings(committed[-1], replay)
     report("done", 1.0)
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
     seconds = time.monotonic() - began
-    replayed = tuple(rehearsal.replayed)
-    return CheckReport(opened.path, committed[-1], tuple(ordered), replayed, seconds, checking.columns)
+    return CheckReport(opened.path, committed[-1], tuple(ordered), tuple(rehearsal.replayed), seconds, columns)
+
+
+def _refused(findings: Sequence[Finding]) -> bool:
+    return any(finding.level == "refused" for finding in findings)
 
 
 @dataclass
@@ -137,7 +149,7 @@ class _Checking:
         if (refused := refusal(verdict)) is not None:
             yield refused
             return
-        if any(finding.level == "refused" for finding in sources):
+        if _refused(sources):
             return
         explained = self.recorded is not None and self.recorded.inputs is not None
         yield from name_findings(verdict, explained=explained)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streamstate.errors import EpochGoneError, QueryError, first_line
+from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line
 from streamstate.operations.code_check.report import Finding
 from streamstate.replay.forks.fork import fork_for_now
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step import step
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.state_comparison import StateAt, state_differences
 from streamstate.snapshots.temporary_folder import temporary_folder
 
@@ -37,16 +39,15 @@ class Rehearsal:
 
     def findings(self, last: int, epochs: int) -> Iterator[Finding]:
         """Run the epochs up to the last one; the first epoch whose state differs ends the rehearsal."""
-        committed = self._checkpoint.committed()
-        first = max(last - epochs, committed[0])
+        first, why = self._first(last, epochs)
         if first == last:
             raise EpochGoneError(
-                f"{self._checkpoint.path} has only epoch {last}, so no epoch can be rehearsed.\n"
+                f"{self._checkpoint.path} has only epoch {last}, so no epoch can be rehearsed. {why}\n"
                 "Check without replay, or once the query has committed another epoch."
             )
         if last - first < epochs:
             change = f"Only {last - first} of {epochs} epochs can be rehearsed."
-            yield Finding("replay_shorter", change, "The checkpoint holds no earlier epoch to begin at.", "Nothing.")
+            yield Finding("replay_shorter", change, why, "Nothing.")
         with temporary_folder("rehearsal") as folder:
             target = f"{folder}/fork"
             fork_for_now(self._checkpoint.path, target, at=first, partitions=None, spark=self._spark)
@@ -57,6 +58,16 @@ class Rehearsal:
                 if found:
                     return
 
+    def _first(self, last: int, epochs: int) -> tuple[int, str]:
+        """The epoch to begin at, and why at no earlier one: it and all later ones must have a state to compare with."""
+        damage = EpochDamage(self._checkpoint)
+        committed = self._checkpoint.committed()
+        for epoch in range(last, max(last - epochs, committed[0]) - 1, -1):
+            if (found := damage.of_state(epoch)) is not None:
+                why = "Spark has purged it" if damage.purged(epoch) else str(found)
+                return epoch + 1, f"The state of epoch {epoch} cannot be read: {why}."
+        return max(last - epochs, committed[0]), "The checkpoint holds no earlier epoch to begin at."
+
     def _run(self, target: str, epoch: int) -> Iterator[Finding]:
         try:
             step(self._build, target, mode=self._mode, spark=self._spark)
@@ -66,7 +77,14 @@ class Rehearsal:
             return
         self.replayed.append(epoch)
         states = StateAt(self._checkpoint.path, epoch), StateAt(target, epoch)
-        for difference in state_differences(self._spark, *states, limit=_SHOWN):
+        try:
+            differences = state_differences(self._spark, *states, limit=_SHOWN)
+        except failures() as error:
+            raise CheckpointError(
+                f"The state of epoch {epoch} of {self._checkpoint.path} cannot be read: {innermost(error)}\n"
+                "Check without replay; streamstate doctor says what is damaged."
+            ) from error
+        for difference in differences:
             rows = [f"was {row}" for row in difference.of_one] + [f"now {row}" for row in difference.of_other]
             examples = f" For example: {'; '.join(rows)}." if rows else ""
             yield Finding(

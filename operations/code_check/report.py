@@ -11,6 +11,7 @@ from streamstate.operations.report_html import ColumnPair, columns_html, element
 Level = Literal["refused", "changed", "note"]
 
 KINDS: Mapping[str, Level] = {
+    "damaged": "refused",
     "mode_unsupported": "refused",
     "query_unsupported": "refused",
     "sources": "refused",
@@ -36,6 +37,7 @@ KINDS: Mapping[str, Level] = {
     "time_zone": "changed",
     "setting": "changed",
     "replay_differs": "changed",
+    "damaged_unread": "note",
     "names_only": "note",
     "variable_added": "note",
     "variable_removed": "note",
