@@ -1,4 +1,4 @@
-"""``streamstate doctor``: look at a checkpoint before, or while, it is captured."""
+"""``streamstate doctor``: whether a checkpoint can be captured, and whether Spark can restart from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_json(
         parser,
         "one object: checkpoint, query_id, spark, provider, checkpoint_format, encoding, compression, partitions,"
-        " first_epoch, last_epoch, epochs, epoch_seconds, tables, store, findings",
+        " first_epoch, newest_epoch, last_epoch, committed, epochs, epoch_seconds, tables, store, can_capture,"
+        " can_restart, findings (level, text, setting, file)",
     )
 
 
@@ -32,20 +33,21 @@ def _run(given: argparse.Namespace) -> int:
         print_json(asdict(found))
     else:
         print(found)
-    if found.has("problem"):
+    if found.has("problem") or False in (found.can_capture, found.can_restart):
         return FAILED
     return WARNINGS if found.has("warning") else FINE
 
 
 DOCTOR = Command(
     "doctor",
-    "say whether a checkpoint can be captured, and at what cost",
+    "say whether a checkpoint can be captured, and whether Spark can restart from it",
     "Look at a checkpoint: which query and which Spark wrote it, how its state is kept, "
     "which epochs can be captured, what capturing costs for each state table and why, "
-    "and which settings of the query to change. With a store: whether it can be "
-    "written, and how far it is behind. Nothing is changed.\n\n"
+    "and which settings of the query to change. Whether Spark can restart from it: every file that the next start "
+    "reads is there and whole. With a store: whether it can be "
+    "written, and how far it is behind. Nothing is changed, and Spark is not started.\n\n"
     "Exits with 0 if all is well, with 3 if there are warnings, and with 1 if the query "
-    "cannot be captured.",
+    "cannot be captured, or Spark cannot restart.",
     """
     streamstate doctor checkpoints/delays
     streamstate doctor checkpoints/delays store --every 50

@@ -1,4 +1,4 @@
-"""Examine a checkpoint: what can be captured, at what cost, and which settings to change."""
+"""Examine a checkpoint: what can be captured, at what cost, and whether Spark can restart from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, UnsupportedStateError
+from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
+from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
 from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
@@ -15,6 +16,7 @@ from streamstate.operations.checkup.store_state import store_findings, store_sta
 from streamstate.snapshots.capture import open_checkpoint
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.damage.next_start import next_start
 from streamstate.snapshots.layout import Layout
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ def examine(
 ) -> Checkup:
     """Examine a query's checkpoint, and a store if one is given. Nothing is written.
 
-    A checkpoint on the local disk needs neither Spark nor Java.
+    Also whether Spark can start from it again: every file that the next start reads is there and whole. A checkpoint on
+    the local disk needs neither Spark nor Java.
 
     Args:
         checkpoint: the query's ``checkpointLocation``.
@@ -60,35 +63,50 @@ def examine(
     """
     interval = CaptureInterval.of(every)
     opened = open_checkpoint(checkpoint, spark, storage_options)
-    query_id, committed = opened.query_id, opened.committed()
-    newest = committed[-1] if committed else None
-    planned = opened.planned(newest) if newest is not None else None
+    query_id, committed = _query_id(opened), opened.committed()
+    start = next_start(opened)
+    described = opened.newest_readable()
+    planned = opened.readable_plan(described) if described is not None else None
     conf = planned.conf if planned else {}
-    tables, findings = _tables(opened, newest)
+    tables, findings = _tables(opened, described, committed)
+    whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None
-    if store is not None:
+    if store is not None and query_id is not None:
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
-    findings += retention_findings(committed, seconds, interval)
+    findings += damage_findings(opened, start, there)
+    findings += retention_findings(committed, seconds, interval) if tables else []
     provider = conf.get(f"{_STORE}.providerClass", "").rpartition(".")[2]
     return Checkup(
         checkpoint=opened.path,
-        query_id=query_id,
+        query_id=query_id or "unknown",
         spark=spark_of(conf),
         provider=_PROVIDERS.get(provider, provider or "unknown"),
-        checkpoint_format=opened.format_version(newest) if newest is not None else "unknown",
+        checkpoint_format=opened.format_version(described) if described is not None else "unknown",
         encoding=conf.get(f"{_STORE}.encodingFormat", "unsaferow"),
         compression=conf.get(f"{_STORE}.compression.codec", "lz4"),
-        partitions=opened.partitions(newest) if newest is not None else None,
-        first_epoch=committed[0] if committed else None,
-        last_epoch=newest,
-        epochs=len(committed),
+        partitions=opened.partitions(described) if described is not None else None,
+        first_epoch=whole[0] if whole else None,
+        newest_epoch=whole[-1] if whole else None,
+        last_epoch=committed[-1] if committed else None,
+        committed=len(committed),
+        epochs=len(whole),
         epoch_seconds=seconds,
         tables=tuple(tables),
         store=there,
+        can_capture=bool(whole) if committed else None,
+        can_restart=start.can_restart if committed or start.can_restart is False else None,
         findings=tuple(sorted(findings, key=lambda finding: _LEVELS.index(finding.level))),
     )
+
+
+def _query_id(checkpoint: Checkpoint) -> str | None:
+    """The query's id; None if its file is damaged."""
+    try:
+        return checkpoint.query_id
+    except DamagedCheckpointError:
+        return None
 
 
 def spark_of(conf: Mapping[str, str]) -> str:
@@ -96,14 +114,20 @@ def spark_of(conf: Mapping[str, str]) -> str:
     return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 
-def _tables(checkpoint: Checkpoint, epoch: int | None) -> tuple[Sequence[TableReading], list[Finding]]:
+def _tables(
+    checkpoint: Checkpoint, epoch: int | None, committed: Sequence[int]
+) -> tuple[Sequence[TableReading], list[Finding]]:
     """The state tables, and what there is to say of them."""
-    if epoch is None:
+    if not committed:
         return (), [Finding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
-        return (), [Finding("problem", "The query keeps no state, so there is nothing to capture.")]
+        return (), [Finding("note", "There is no state to capture.")]
+    if epoch is None:
+        return (), []
     try:
         tables = table_readings(checkpoint, epoch)
+    except DamagedCheckpointError:
+        return (), []  # what is damaged is found by itself
     except (CheckpointError, UnsupportedStateError) as error:
         return (), [Finding("problem", " ".join(str(error).splitlines()))]
     return tables, [*_reading_findings(tables)]

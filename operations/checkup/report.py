@@ -13,14 +13,17 @@ Level = Literal["problem", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know about a capture."""
+    """One thing to know about a checkpoint."""
 
     level: Level
-    """``problem``: it cannot be captured; ``warning``: something should change; ``note``: good to know."""
+    """``problem``: it cannot be captured, or Spark cannot restart from it; ``warning``: something should change;
+    ``note``: good to know."""
     text: str
-    """What it is, in one or two sentences."""
+    """What it is, and what to do, in a few sentences."""
     setting: tuple[str, str] | None = None
     """The Spark setting of the query that would change it, and its value."""
+    file: str | None = None
+    """The damaged file that it is about, inside the checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,12 @@ class StoreState:
 
 @dataclass(frozen=True)
 class Checkup:
-    """What a checkpoint says about its capture; ``str()`` of it is a report."""
+    """What a checkpoint says about its capture and its next start; ``str()`` of it is a report."""
 
     checkpoint: str
     """The checkpoint."""
     query_id: str
-    """The id of the query that owns it."""
+    """The id of the query that owns it; ``unknown`` if its ``metadata`` file is damaged."""
     spark: str
     """Which Spark planned the newest epoch, as far as the checkpoint says: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
     provider: str
@@ -60,17 +63,25 @@ class Checkup:
     partitions: int | None
     """The number of state partitions."""
     first_epoch: int | None
-    """The oldest epoch that can still be captured; None if nothing is committed."""
+    """The oldest epoch that can be captured; None if none can."""
+    newest_epoch: int | None
+    """The newest epoch that can be captured."""
     last_epoch: int | None
     """The newest committed epoch."""
+    committed: int
+    """How many committed epochs the checkpoint holds."""
     epochs: int
-    """How many epochs can be captured now."""
+    """How many of them can be captured now."""
     epoch_seconds: float | None
     """The median time between epochs; None if it is not known."""
     tables: tuple[TableReading, ...]
     """How capture reads each state table."""
     store: StoreState | None
     """What the store has; None if none was given."""
+    can_capture: bool | None
+    """Whether any epoch can be captured; None if nothing is committed."""
+    can_restart: bool | None
+    """Whether Spark can start from the checkpoint; None if that is not known: a finding says why."""
     findings: tuple[Finding, ...]
     """What to know, problems first."""
 
@@ -91,10 +102,18 @@ class Checkup:
         state = [self.provider, f"checkpoint format {self.checkpoint_format}", self.encoding, self.compression]
         yield "state", ", ".join([*state, f"{self.partitions} partitions"] if self.partitions else state)
         pace = f", one every {self.epoch_seconds:.3g} s" if self.epoch_seconds else ""
-        span = f"{self.epochs} can be captured, {self.first_epoch} to {self.last_epoch}{pace}"
-        yield "epochs", span if self.epochs else "none committed yet"
+        yield "epochs", f"{self._epochs()}{pace}"
+        yield "restart", {True: "Spark can restart", False: "Spark cannot restart", None: "not known"}[self.can_restart]
         if self.store is not None:
             yield "store", f"{self.store.path}: {_stored(self.store)}"
+
+    def _epochs(self) -> str:
+        if not self.committed:
+            return "none committed yet"
+        if not self.epochs:
+            return f"{self.committed} committed, none can be captured"
+        some = f"{self.epochs} of {self.committed}" if self.epochs < self.committed else f"{self.epochs}"
+        return f"{some} can be captured, {self.first_epoch} to {self.newest_epoch}"
 
     def _table_lines(self) -> Iterator[str]:
         if self.tables:

@@ -25,7 +25,7 @@ _COMFORT = 10 * _MINUTE
 
 def epoch_seconds(checkpoint: Checkpoint, committed: Sequence[int]) -> float | None:
     """The median time between the last epochs, by when they were planned: copying a checkpoint does not change that."""
-    plans = [checkpoint.planned(epoch) for epoch in committed[-_SAMPLE:]]
+    plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_SAMPLE:]]
     moments = [planned.began_at for planned in plans if planned and planned.began_at]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]
     return statistics.median(gaps) if gaps else None

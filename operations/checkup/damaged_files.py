@@ -1,0 +1,60 @@
+"""What a checkup says of damaged files, and which epochs can be captured all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from streamstate.operations.checkup.report import Finding, Level, StoreState
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.damage.damage import BACKUP
+from streamstate.snapshots.damage.epochs import EpochDamage
+from streamstate.snapshots.damage.next_start import NextStart
+
+_SHOWN = 10
+
+
+def whole_epochs(checkpoint: Checkpoint, committed: Sequence[int], start: NextStart) -> list[int]:
+    """The committed epochs that can be captured.
+
+    Files of older epochs are looked up, and read only if Spark cannot restart.
+    """
+    damage = EpochDamage(checkpoint, read=start.can_restart is False)
+    found: list[int] = []
+    with checkpoint.read_once():
+        for epoch in committed:
+            follows = epoch == 0 or epoch - 1 in found[-1:]
+            if (damage.of_changes(epoch) if follows else damage.of_state(epoch)) is None:
+                found.append(epoch)
+    return found
+
+
+def damage_findings(checkpoint: Checkpoint, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+    """What is damaged, and what to do."""
+    for damage in start.damages[:_SHOWN]:
+        effect = " Spark cannot restart." if damage.stops else ""
+        level: Level = "problem" if damage.stops or damage.hides_state else "warning"
+        yield Finding(level, f"{damage}.{effect} {damage.advice}", file=damage.file)
+    if len(start.damages) > _SHOWN:
+        yield Finding("problem", f"{len(start.damages) - _SHOWN} other files are damaged.")
+    if start.can_restart is False:
+        yield from _way_out(checkpoint, start, store)
+    if start.unknown:
+        yield Finding("note", f"Whether Spark can restart is not known. {start.unknown}")
+    if start.unread:
+        size = f"{start.unread / (1 << 30):.1f} GiB"
+        yield Finding("note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums.")
+
+
+def _way_out(checkpoint: Checkpoint, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+    """From where the query can go on if there is no backup."""
+    ways = []
+    if start.whole is not None:
+        ways.append(
+            f"from epoch {start.whole} in a new checkpoint: ss.fork({checkpoint.path!r}, to=…, at={start.whole})"
+        )
+    if store is not None and store.newest is not None and any(d.stops and d.advice == BACKUP for d in start.damages):
+        code = "" if start.whole is not None else " --code MODULE:FUNCTION"
+        restore = f"streamstate restore {store.path} {store.name} --at {store.newest} --to PATH{code}"
+        ways.append(f"from epoch {store.newest} of the store: {restore}")
+    if ways:
+        yield Finding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")
