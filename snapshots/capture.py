@@ -83,8 +83,9 @@ def catch_up(capturer: Capturer) -> CaptureReport:
     Epochs that the query commits meanwhile are left to the next call: with a query that never pauses this one would
     never end. Keyframes and merging are left to :meth:`Capturer.tidy`.
     """
-    report = CaptureReport(capturer.name, capturer.layout.root)
-    newest = max(capturer.checkpoint.committed(), default=-1)
+    committed = capturer.checkpoint.committed()
+    newest = max(committed, default=-1)
+    report = CaptureReport(capturer.name, capturer.layout.root, committed=newest if committed else None)
     with _same_pool_afterwards():
         while (latest := capturer.run(upto=newest)).epochs:
             report += latest

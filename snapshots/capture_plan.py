@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import duration, positive_duration, whole_number
+from streamstate.snapshots.damage.damage import Damage
+from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.fork_record import ForkRecord, read_fork
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class PassPlanner:
 
     manifest: Manifest
     reader: StateReader
+    damaged: tuple[int, Damage] | None = None
+    """The first epoch that the last :meth:`attempts` found to be damaged, and its damage."""
 
     @cached_property
     def fork(self) -> ForkRecord | None:
@@ -85,11 +89,12 @@ class PassPlanner:
     def attempts(self, upto: int | None, most: int) -> Iterator[PassPlan]:
         """Plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.
 
-        The first plan is tried twice, in case the failure was temporary. The later ones leave out the oldest epochs:
-        Spark purges those first, and the commit log may still list what is gone. Each leaves out about twice as many
-        as the one before, until only the newest is left (even if that is after ``upto``), so that fewer readable
-        epochs are lost than unreadable ones.
+        The first plan is tried twice, in case the failure was temporary. Then epochs whose files are damaged are left
+        out, if there are any. Otherwise the oldest ones are: Spark purges those first, and the commit log may still
+        list what is gone. Each plan leaves out about twice as many as the one before, until only the newest is left
+        (even if that is after ``upto``), so that fewer readable epochs are lost than unreadable ones.
         """
+        self.damaged = None
         plan = self._next(upto, most)
         if not plan.epochs:
             return
@@ -98,6 +103,8 @@ class PassPlanner:
         if not plan.epochs:
             return
         yield plan
+        if (yield from self._around_damage(upto, most)):
+            return
         if len(plan.epochs) > 1:
             # If one in the middle is unreadable, those before it are not.
             yield self._single(plan.epochs[0])
@@ -107,6 +114,39 @@ class PassPlanner:
             skipped = 2 * skipped + 1
         if waiting:
             yield self._single(waiting[-1])
+
+    def _around_damage(self, upto: int | None, most: int) -> Generator[PassPlan, None, bool]:
+        """Plans of the epochs before the first damaged one, and of the first one after it whose state is whole.
+
+        Returns whether epochs are damaged.
+        """
+        damage, waiting = EpochDamage(self.reader.checkpoint), self.behind()
+        if (first := self._first_damaged(damage, waiting)) is None:
+            return False
+        epoch, _ = first
+        if epoch > waiting[0]:
+            self.damaged = first
+            yield self._next(epoch - 1 if upto is None else min(upto, epoch - 1), most)
+        later = next((number for number in waiting if number >= epoch and damage.of_state(number) is None), None)
+        # A query that goes on may purge faster than this looks.
+        purged = self._has_moved() if later is None else damage.purged(epoch)
+        self.damaged = None if purged else first
+        if later is not None:
+            yield self._single(later)
+        return self.damaged is not None
+
+    def _first_damaged(self, damage: EpochDamage, waiting: Sequence[int]) -> tuple[int, Damage] | None:
+        for epoch in waiting:
+            whole = epoch == waiting[0] and self._single(epoch).restarts
+            if (found := damage.of_state(epoch) if whole else damage.of_changes(epoch)) is not None:
+                return epoch, found
+        return None
+
+    def _has_moved(self) -> bool:
+        """Whether the query has committed another epoch since the commit log was read."""
+        checkpoint = self.reader.checkpoint
+        names = checkpoint.files.names(f"{checkpoint.path}/commits")
+        return max((int(name) for name in names if name.isdigit()), default=-1) > checkpoint.committed()[-1]
 
     @property
     def _last(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
 from streamstate.snapshots.change_rows import with_positions
-from streamstate.snapshots.changelog.failures import ChangelogError, MissingChangelogError, OnlySnapshotError
+from streamstate.snapshots.changelog.failures import ChangelogError, DamagedChangelogError, MissingChangelogError
 from streamstate.snapshots.changelog.reader import changes, columns_of
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.changelog.whole_state import whole_state
+from streamstate.snapshots.damage.state import StateDamage, stopping
 from streamstate.snapshots.duckdb_sql import embedded, listed
 from streamstate.snapshots.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
@@ -66,7 +67,8 @@ class ChangeFeed:
         """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
 
         Raises:
-            MissingChangelogError: an epoch has only a snapshot; or it is purged, and there is no Spark.
+            MissingChangelogError: an epoch has only a snapshot, or a file of it is missing.
+            DamagedChangelogError: a file is damaged, so that Spark cannot read it either.
             TooLargeError: Spark refuses to let the driver fetch so much.
         """
         by_spark = partial(self.reader.changes, source, first, last)
@@ -75,9 +77,8 @@ class ChangeFeed:
         try:
             layout = self.reader.format(source)
             decoded = StateRows(columns_of(layout), changes(self.reader.checkpoint, layout, first, last))
-        except OnlySnapshotError:
-            raise
         except ChangelogError as error:
+            self._check_left_to_spark(error, range(first, last + 1))
             with self._by_spark(source.table, error):
                 return by_spark()
         if not self._compares((source.table, "changes"), layout):
@@ -93,8 +94,8 @@ class ChangeFeed:
         """The whole state at each of some epochs, of which only the elements of lists have an order.
 
         Raises:
-            MissingChangelogError: an epoch is purged, and there is no Spark.
-            TooLargeError: as :meth:`changes`.
+            MissingChangelogError: a file is missing.
+            DamagedChangelogError, TooLargeError: as :meth:`changes`.
         """
         by_spark = partial(self.reader.whole, source, epochs)
         if source.table in self._wrong:
@@ -103,6 +104,7 @@ class ChangeFeed:
             layout = self.reader.format(source)
             decoded = StateRows(columns_of(layout), whole_state(self.reader.checkpoint, layout, epochs))
         except ChangelogError as error:
+            self._check_left_to_spark(error, epochs)
             with self._by_spark(source.table, error):
                 return by_spark()
         if not self._compares((source.table, "whole state"), layout):
@@ -134,6 +136,15 @@ class ChangeFeed:
         )
         return None
 
+    def _check_left_to_spark(self, why: ChangelogError, epochs: Iterable[int]) -> None:
+        """Raise what Spark cannot read either, after many retries: a missing file, or one that is damaged for it."""
+        if isinstance(why, MissingChangelogError):
+            raise why
+        if isinstance(why, DamagedChangelogError):
+            damage = StateDamage(self.reader.checkpoint)
+            if any(stopping(damage.within(epoch)) or stopping(damage.at(epoch)) for epoch in epochs):
+                raise why
+
     @contextmanager
     def _by_spark(self, table: str, why: ChangelogError) -> Iterator[None]:
         """Record that Spark reads a table; if it cannot be started, say why it is needed, or what is missing."""
@@ -141,8 +152,6 @@ class ChangeFeed:
         try:
             yield
         except (MissingDependencyError, JavaNotFoundError) as error:
-            if isinstance(why, MissingChangelogError):
-                raise why from None  # nor could Spark read what it has purged
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, kind: _Kind, layout: TableFormat) -> bool:

@@ -112,6 +112,15 @@ class Checkpoint(os.PathLike[str]):
         """The committed epochs that the commit log still holds, ascending."""
         return sorted(int(name) for name in self._names(f"{self.path}/commits") if name.isdigit())
 
+    def newest_readable(self) -> int | None:
+        """The newest committed epoch whose plan and commit are not damaged; None if there is none."""
+        for epoch in reversed(self.committed()):
+            with contextlib.suppress(DamagedCheckpointError):
+                self._commit(epoch)
+                if self.planned(epoch) is not None:
+                    return epoch
+        return None
+
     def log_modified_at(self) -> datetime | None:
         """When the folder of the commit log was modified; None if the checkpoint is not on the local disk."""
         return self._files.modified(f"{self.path}/commits") if local_path(self.path) is not None else None

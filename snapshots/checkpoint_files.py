@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch
+from streamstate.snapshots.damage.damage import Damage
+from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
 from streamstate.snapshots.names import is_base_name
@@ -64,12 +66,16 @@ class ForkContents:
         if planned is None:
             raise epoch_gone(original, files, epoch)
         if not original.has_state():
-            raise no_state(original.path)
+            raise no_state(original)
         described = cls.without_state(original, files, epoch, planned)
         linked = [*state_files_at(original.path, files, original, epoch), *described.linked]
         # Spark also asks for the offsets of the epoch before, which must not look committed.
-        logs = [f"offsets/{epoch - 1}", f"offsets/{epoch}", f"commits/{epoch}"]
-        return replace(described, linked=linked, copied=[*logs, *described.copied])
+        before = f"offsets/{epoch - 1}"
+        texts = dict(described.texts)
+        if epoch > 0 and original.readable_plan(epoch - 1) is None:
+            texts[before] = files.text(f"{original.path}/offsets/{epoch}") or ""
+        logs = [*([before] if before not in texts else []), f"offsets/{epoch}", f"commits/{epoch}"]
+        return replace(described, linked=linked, copied=[*logs, *described.copied], texts=texts)
 
     @classmethod
     def without_state(cls, original: Checkpoint, files: Files, epoch: int, planned: PlannedEpoch) -> ForkContents:
@@ -225,11 +231,19 @@ def why_unavailable(checkpoint: Checkpoint, epoch: int) -> str:
         )
     repartitioned = next((number for number in committed if checkpoint.repartitioned(number)), None)
     if repartitioned is None:
-        return "is incomplete: Spark has purged part of it"
+        damage = _lost(checkpoint, epoch)
+        return "is incomplete: Spark has purged part of it" if damage is None else f"is damaged: {damage}"
     return (
         "is incomplete: Spark has purged part of it, or did not carry all of it over when it repartitioned the state to"
         f" {checkpoint.partitions(repartitioned)} partitions in epoch {repartitioned}"
     )
+
+
+def _lost(checkpoint: Checkpoint, epoch: int) -> Damage | None:
+    """The file that an epoch lacks although Spark has not purged it; None if there is none."""
+    damage = EpochDamage(checkpoint, read=False)
+    found = damage.of_state(epoch)
+    return None if found is None or damage.purged(epoch) else found
 
 
 def nearest_epochs(epochs: Sequence[int], epoch: int) -> str:
@@ -255,9 +269,13 @@ def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError
         )
     ]
     near = nearest_epochs(complete, epoch)
-    instead = f"Fork at a complete epoch ({near}), or raise" if near else "Raise"
+    ways = [f"fork at a complete epoch ({near})"] if near else []
+    if _lost(original, epoch) is None:
+        ways.append("raise spark.sql.streaming.minBatchesToRetain before the query starts, to keep more epochs")
+    else:
+        ways.append("restore the file from a backup")
+    advice = ", or ".join(ways)
     return EpochGoneError(
         f"The state of epoch {epoch} of {original.path} {why_unavailable(original, epoch)}.\n"
-        f"{instead} spark.sql.streaming.minBatchesToRetain before the query starts, to keep more epochs."
-        f"{STORE_HINT}"
+        f"{advice[0].upper()}{advice[1:]}.{STORE_HINT}"
     )

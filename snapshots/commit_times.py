@@ -32,7 +32,7 @@ class CommitTimes:
 
     def __init__(self, checkpoint: Checkpoint, *, forked: bool = False) -> None:
         def planned_at(epoch: int) -> datetime | None:
-            planned = checkpoint.planned(epoch)
+            planned = checkpoint.readable_plan(epoch)
             return planned.began_at if planned else None
 
         self._checkpoint = checkpoint

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from streamstate.errors import CaptureError, OvertakenError, StoreError, StreamStateError
+from streamstate.errors import (
+    CaptureError,
+    DamagedCheckpointError,
+    OvertakenError,
+    StoreError,
+    StreamStateError,
+)
 from streamstate.snapshots.capture_plan import PassPlan, PassPlanner
 from streamstate.snapshots.change_feed import ChangeFeed, Verify
 from streamstate.snapshots.changelog_writer import LogPosition
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.commit_times import CommitTimes
+from streamstate.snapshots.damage.damage import Damage
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain
 from streamstate.snapshots.duckdb_sql import database_errors
@@ -27,7 +34,7 @@ from streamstate.snapshots.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
-from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.state_reader import StateReader, no_state
 from streamstate.snapshots.table_capture import TableCapture
 
@@ -64,6 +71,10 @@ class CaptureReport:
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
     """The tables that Spark read, each with the last reason; all others were decoded from the changelog without it."""
+    damaged: tuple[str, ...] = ()
+    """Epochs that are lost because the checkpoint is damaged, each with the file."""
+    committed: int | None = None
+    """The newest committed epoch; None: there is none yet."""
 
     def __add__(self, later: CaptureReport) -> CaptureReport:
         """Both captures as one."""
@@ -76,6 +87,8 @@ class CaptureReport:
             self.seconds + later.seconds,
             tuple(dict.fromkeys(self.advice + later.advice)),
             {**self.by_spark, **later.by_spark},
+            self.damaged + later.damaged,
+            later.committed,
         )
 
 
@@ -118,7 +131,7 @@ class Capturer:
     def register(self) -> None:
         """Reserve the query's name in the store, after checking that the query keeps state."""
         if self.checkpoint.committed() and not self.checkpoint.has_state():
-            raise no_state(self.checkpoint.path)
+            raise no_state(self.checkpoint)
         register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path, self._planner.fork)
 
     def run(self, *, upto: int | None = None) -> CaptureReport:
@@ -144,7 +157,16 @@ class Capturer:
             time.monotonic() - started,
             tuple(table.log.advice for table in self._tables.values() if table.log.advice),
             dict(self._feed.by_spark),
+            tuple(self._lost(plan)),
+            max(self.checkpoint.committed(), default=None),
         )
+
+    def _lost(self, plan: PassPlan) -> Iterator[str]:
+        """What the report says of damage that made a gap."""
+        if self._planner.damaged is not None and plan.gaps:
+            epoch, damage = self._planner.damaged
+            lost = f"Epoch {epoch} is" if plan.gaps[-1] == epoch else f"Epochs {epoch} to {plan.gaps[-1]} are"
+            yield f"{lost} lost: {damage}. {damage.advice}"
 
     def tidy(self) -> None:
         """Write keyframes, merge small files and remove those no longer read, where that is due.
@@ -220,7 +242,7 @@ class Capturer:
                     read_anew()
                 else:
                     return plan
-        if plan is None:
+        if plan is None or failure is None:
             return None
         raise self._unreadable(plan, failure) from failure
 
@@ -315,11 +337,39 @@ class Capturer:
         rows = sum(table.changes for entry in entries for table in entry.tables.values())
         self._epochs_a_pass = max(1, _ROWS_A_PASS * len(epochs) // max(rows, 1))
 
-    def _unreadable(self, plan: PassPlan, error: Exception | None) -> CaptureError:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    def _unreadable(self, plan: PassPlan, failure: Exception) -> Exception:
+        if self._planner.damaged is not None:
+            epoch, damage = self._planner.damaged
+            error = DamagedCheckpointError(
+                f"The state of {self.name!r} cannot be read from epoch {epoch} on: {damage}.\n{damage.advice}"
+                f" {self._captured()}{self._way_out(damage)}\nCheckpoint: {self.checkpoint.path}"
+            )
+            error.path, error.why, error.advice = damage.file, damage.why, damage.advice
+            return error
+        if isinstance(failure, DamagedCheckpointError):
+            return failure
         return CaptureError(
-            f"The state of {self.name!r} at epoch {plan.epochs[-1]} cannot be read: {reason}\n"
-            f"The store is unchanged. Checkpoint: {self.checkpoint.path}"
+            f"The state of {self.name!r} at epoch {plan.epochs[-1]} cannot be read: {innermost(failure)}\n"
+            f"{self._captured()} Checkpoint: {self.checkpoint.path}"
+        )
+
+    def _captured(self) -> str:
+        """Which epochs the store has."""
+        captured = self.manifest.entries.captured
+        if not captured:
+            return "No epoch is captured."
+        first, last = captured[0], captured[-1]
+        return f"Epochs {first} to {last} are captured." if first < last else f"Epoch {last} is captured."
+
+    def _way_out(self, damage: Damage) -> str:
+        """What to do if there is no backup of a file that has to be restored from one."""
+        newest = self.manifest.newest
+        if newest is None or "backup" not in damage.advice:
+            return ""
+        root, name, epoch = self.layout.root, self.name, newest.epoch
+        return (
+            f" Without a backup, the query can go on from epoch {epoch}: ss.restore(ss.open_store({root!r})[{name!r}]"
+            f".at({epoch}), to=…), or streamstate restore {root} {name} --at {epoch} --to PATH."
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from streamstate.errors import (
     CaptureError,
     CheckpointError,
+    DamagedCheckpointError,
     InvalidArgumentError,
     JavaNotFoundError,
     MissingDependencyError,
@@ -389,6 +390,11 @@ class Capture:
         """Capture if that is due; False if it failed and should be retried."""
         try:
             self._passes(interval)
+        except DamagedCheckpointError as error:
+            # The file may come back, from a backup.
+            self._update(error=_first_line(error))
+            self._on_pass(error)
+            return False
         except (
             *(NameTakenError, CheckpointError, InvalidArgumentError),
             *(MissingDependencyError, JavaNotFoundError),

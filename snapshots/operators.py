@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import UnsupportedStateError
+from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.native_types import by_position, native
 
@@ -162,6 +162,10 @@ def in_order(stores: Iterable[ListedStore]) -> list[ListedStore]:
 def legacy_stores(checkpoint: Checkpoint) -> list[ListedStore]:
     """The stores that a Spark before 4.0 wrote, without metadata."""
     legacy = checkpoint.legacy_operators()
+    for operator in legacy:
+        path = operator.schema_path(checkpoint.path, operator.stores[0])
+        if not operator.name and (content := checkpoint.files.content(path)) is not None:
+            raise DamagedCheckpointError.file(path, "is not one that Spark wrote" if content else "is empty")
     if not all(operator.name for operator in legacy):
         raise UnsupportedStateError(
             f"The state of {checkpoint.path} has no readable schema: it was written by a Spark before 3.1.\n"

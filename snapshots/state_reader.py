@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamstate.errors import NoStateError
+from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
 from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.operator_metadata import recorded_sources
@@ -106,7 +106,7 @@ class StateReader:
         """The query's state tables, looked up again when a restart or repartitioning may have changed them."""
         written = self.checkpoint.operators_fingerprint()
         if not written:
-            raise no_state(self.checkpoint.path)
+            raise no_state(self.checkpoint)
         run = max(self.checkpoint.operators_written_at(epoch), default=-1)
         promotion = self.checkpoint.promotion
         fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)), promotion.id if promotion else "")
@@ -139,7 +139,7 @@ class StateReader:
         written = self.checkpoint.operators_written_at(epochs[-1]) if epochs else set()
         for at, epoch in enumerate(epochs):
             alone = self._whole(epoch)
-            if at and (alone or epoch in written):
+            if at and (alone or epoch in written or epoch > epochs[at - 1] + 1):
                 return epochs[:at]
             if alone:
                 return [epoch]
@@ -279,11 +279,16 @@ def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
     return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
 
 
-def no_state(checkpoint: str) -> NoStateError:
+def no_state(checkpoint: Checkpoint) -> CheckpointError:
     """The error for a query that has committed epochs and no state store."""
+    epochs = checkpoint.committed()
+    if epochs and checkpoint.unique_ids(epochs[-1]):
+        return DamagedCheckpointError.file(
+            f"{checkpoint.path}/state", "is missing, although the commit log names state files"
+        )
     return NoStateError(
-        f"The query of {checkpoint} keeps no state, so there is nothing to capture.\n"
-        "Queries with aggregations, stream-stream joins, deduplication or transformWithState keep state."
+        f"{checkpoint.path} has no folder state/: its query keeps no state, or the folder was deleted. There is nothing"
+        " to capture.\nQueries with aggregations, stream-stream joins, deduplication or transformWithState keep state."
     )
 
 

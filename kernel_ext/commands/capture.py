@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
-    add_json(parser, "one object: query, store, epochs, gaps, rows, seconds, advice, by_spark")
+    add_json(parser, "one object: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed")
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -30,14 +30,14 @@ def _run(given: argparse.Namespace) -> int:
         print_json(asdict(report))
     else:
         by_spark = [f"{table}, by Spark: {why}" for table, why in report.by_spark.items()]
-        print("\n".join([pass_line(report), *by_spark, *report.advice]))
+        print("\n".join([pass_line(report), *report.damaged, *by_spark, *report.advice]))
     return FINE
 
 
 def pass_line(report: CaptureReport) -> str:
     """What was captured, in one line."""
     if not report.epochs:
-        return f"{report.query}: up to date"
+        return f"{report.query}: {'no epoch is committed yet' if report.committed is None else 'up to date'}"
     first, last = report.epochs[0], report.epochs[-1]
     epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
     gaps = f", {len(report.gaps)} lost in gaps" if report.gaps else ""

@@ -61,8 +61,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--quiet", action="store_true", help="print only errors")
     add_json(
         output,
-        "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, time, behind; or, if it"
-        " failed: error, time",
+        "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed,"
+        " time, behind; or, if it failed: error, time",
     )
 
 
@@ -188,7 +188,7 @@ def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None
         print_json({**asdict(outcome), "time": now, "behind": status.behind})
     elif not given.quiet:
         behind = f", {status.behind} behind" if status.behind else ""
-        print(f"{now:%Y-%m-%dT%H:%M:%SZ} {pass_line(outcome)}{behind}", flush=True)
+        print("\n".join([f"{now:%Y-%m-%dT%H:%M:%SZ} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
 
 
 FOLLOW = Command(

@@ -155,7 +155,7 @@ def newest(old: Checkpoint) -> int:
     """The newest committed epoch of a query with state."""
     old.query_id  # noqa: B018 (raises if this is not a checkpoint)
     if not old.has_state():
-        raise no_state(old.path)
+        raise no_state(old)
     if not old.committed():
         raise CheckpointError(f"{old.path} has no committed epoch.\nRun the query until it commits one, then stop it.")
     return old.committed()[-1]

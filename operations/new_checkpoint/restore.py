@@ -181,7 +181,7 @@ def _planned(original: Checkpoint, captured: CapturedEpoch) -> tuple[PlannedEpoc
         captured.began_at,
         newest.conf,
         newest.version,
-        original.format_version(original.committed()[-1]),
+        original.format_version(_newest_readable(original)),
     )
     names = tuple(sorted(offsets)) if isinstance(offsets, Mapping) else ()
     values = [offsets[name] for name in names] if isinstance(offsets, Mapping) else offsets
@@ -190,9 +190,15 @@ def _planned(original: Checkpoint, captured: CapturedEpoch) -> tuple[PlannedEpoc
 
 def _newest_plan(original: Checkpoint, epoch: int) -> PlannedEpoch:
     """The epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
-    begun = original.begun()
-    nearest = min(begun, key=lambda number: abs(number - epoch), default=None)
-    planned = None if nearest is None else original.planned(nearest)
+    nearest = sorted(original.begun(), key=lambda number: abs(number - epoch))
+    planned = next((plan for number in nearest if (plan := original.readable_plan(number))), None)
     if planned is None:
         raise EpochGoneError(f"{original.path} has no epoch left that says which settings its query is pinned to.")
     return planned
+
+
+def _newest_readable(original: Checkpoint) -> int:
+    """The newest epoch whose logs are whole."""
+    if (epoch := original.newest_readable()) is None:
+        raise EpochGoneError(f"{original.path} has no committed epoch left whose logs can be read.")
+    return epoch

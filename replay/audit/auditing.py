@@ -220,7 +220,7 @@ def _span(original: Checkpoint, epochs: range | tuple[int, int] | str | None) ->
     original.query_id  # noqa: B018 (raises if there is no checkpoint)
     committed = original.committed()
     if committed and not original.has_state():
-        raise no_state(original.path)
+        raise no_state(original)
     described = [epoch for epoch in committed if original.planned(epoch) is not None and not original.skipped(epoch)]
     replayable = described if described[:1] == [0] else described[1:]
     if not replayable:

@@ -49,13 +49,13 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
         content: The bytes of the file.
         path: Its name, for errors.
         spark: The bytes of ``<file>.crc``, if there is one.
-        hadoop: The bytes of ``.<file>.crc``, if there is one. Like Hadoop, this ignores one without its magic number.
+        hadoop: The bytes of ``.<file>.crc``, if there is one. Like Hadoop, this ignores one without its header.
 
     Raises:
         DamagedChangelogError: The file does not match a checksum file, or a checksum file is damaged.
         UnsupportedChangelogError: Spark's checksum file uses another algorithm.
     """
-    if hadoop is not None and not hadoop.startswith(_HADOOP_MAGIC):
+    if hadoop is not None and not (hadoop.startswith(_HADOOP_MAGIC) and len(hadoop) >= _HADOOP_HEADER):
         hadoop = None  # Hadoop ignores it, too
     if hadoop is not None:
         _compare_chunks(content, hadoop, path)

@@ -7,9 +7,10 @@ and it holds from that epoch on.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from streamstate.errors import CheckpointError, NewerCheckpointError
+from streamstate.errors import CheckpointError, DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside
 from streamstate.snapshots.operators import JOIN_FORMAT, ListedStore, StateSource, in_order, legacy_stores, sources_of
@@ -37,6 +38,9 @@ def recorded_stores(checkpoint: Checkpoint, epoch: int) -> list[ListedStore]:
 def pinned(checkpoint: Checkpoint, epoch: int) -> dict[str, str]:
     """The settings that the query is pinned to at an epoch."""
     planned = checkpoint.planned(epoch)
+    if planned is None and any(earlier < epoch for earlier in checkpoint.begun()):
+        # Spark purges the oldest plans first.
+        raise DamagedCheckpointError.file(f"{checkpoint.path}/offsets/{epoch}", "is missing")
     if planned is None:
         raise CheckpointError(
             f"{checkpoint.path} does not hold the settings of epoch {epoch}: Spark has purged offsets/{epoch}, or never"
@@ -47,18 +51,16 @@ def pinned(checkpoint: Checkpoint, epoch: int) -> dict[str, str]:
 
 def _stores(checkpoint: Checkpoint, operator: int, epoch: int) -> list[ListedStore]:
     path = _metadata_path(checkpoint, operator, epoch)
-    text = checkpoint.files.text(path) or ""
+    text = (checkpoint.files.content(path) or b"").decode(errors="replace")
     version, _, content = text.partition("\n")
-    if version.strip() not in {"v1", "v2"}:
+    if re.fullmatch(r"v\d+", version.strip(), re.ASCII) and version.strip() not in {"v1", "v2"}:
         raise NewerCheckpointError.file(path, version.strip(), ("v1", "v2"))
     try:
         metadata = json.loads(content)
         return [_store(checkpoint, operator, metadata, store) for store in metadata["stateStoreInfo"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(
-            f"The operator metadata {path} is damaged: {error!r}.\nRestore the file, or run the query with another"
-            " checkpoint."
-        ) from error
+        why = "does not describe an operator as Spark does" if text else "is empty"
+        raise DamagedCheckpointError.file(path, why) from error
 
 
 def _metadata_path(checkpoint: Checkpoint, operator: int, epoch: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from streamstate.errors import DamagedCheckpointError
 from streamstate.snapshots.changelog.arrow_types import check_supported
 from streamstate.snapshots.changelog.column_families import family_numbers
 from streamstate.snapshots.changelog.failures import (
@@ -157,7 +158,7 @@ class _Formats:
             content = self.checkpoint.files.content(path)
             if content is None:
                 raise UnsupportedChangelogError(f"The state schema {path} is missing.")
-            self._schemas[path] = family_schemas(content, path)
+            self._schemas[path] = _parsed(content, path)
         if family not in self._schemas[path]:
             raise UnsupportedChangelogError(f"The state schema {path} does not describe {family!r}.")
         schema = self._schemas[path][family]
@@ -171,6 +172,15 @@ class _Formats:
         if family not in self._numbers[store.operator]:
             raise UnsupportedChangelogError(f"The partitions' snapshots do not number {family!r}, or not all alike.")
         return self._numbers[store.operator][family]
+
+
+def _parsed(content: bytes, path: str) -> dict[str, FamilySchema]:
+    """The schemas in a file, which Spark cannot read either if it is damaged."""
+    try:
+        return family_schemas(content, path)
+    except DamagedChangelogError as error:
+        why = "is not one that Spark wrote" if content else "is empty"
+        raise DamagedCheckpointError.file(path, why) from error
 
 
 def _parts(store: ListedStore, source: StateSource) -> tuple[Part, ...]:

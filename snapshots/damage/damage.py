@@ -21,9 +21,18 @@ class Damage:
     """What to do, in one or two sentences."""
     stops: bool = True
     """Whether Spark cannot start because of it; otherwise it does not read the file, or does without."""
+    of_epoch: bool = False
+    """Whether earlier epochs do without the file, so that the query can go on from one of them."""
+    hides_state: bool = False
+    """Whether no state can be read because of it, although Spark can start."""
 
     def __str__(self) -> str:
         return f"{self.file} {self.why}"
+
+    @property
+    def missing(self) -> bool:
+        """Whether the file is not there at all, as after Spark has purged it."""
+        return self.why.startswith("is missing")
 
     @classmethod
     def of(cls, error: DamagedCheckpointError, root: str, advice: str | None = None, *, stops: bool = True) -> Damage:

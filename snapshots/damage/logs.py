@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamstate.errors import DamagedCheckpointError, NewerCheckpointError, first_line
@@ -33,7 +34,8 @@ class LogDamage:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._root = checkpoint.path
-        self._planned, self._committed = checkpoint.begun(), checkpoint.committed()
+        # In this order: a query that runs plans an epoch before it commits it.
+        self._committed, self._planned = checkpoint.committed(), checkpoint.begun()
         self.planned = max(self._planned, default=-1)
         self.committed = max(self._committed, default=-1)
         self.plan: PlannedEpoch | None = None
@@ -54,35 +56,47 @@ class LogDamage:
         elif self.planned > self.committed:
             self.planned -= 1
 
+    def of_plan(self, epoch: int) -> Damage | None:
+        """The damage of an epoch's plan."""
+        return self._parsed(f"offsets/{epoch}", parse_plan, BACKUP)[1]
+
+    def of_commit(self, epoch: int) -> Damage | None:
+        """The damage of an epoch's commit."""
+        return self._parsed(f"commits/{epoch}", parse_commit, _rerun(epoch))[1]
+
     def _plans(self) -> Iterator[Damage]:
         if not self._planned:
             if self._committed:
-                yield Damage("offsets", "has no plan, although epochs are committed", f"{BACKUP} {_OFFSETS_LOST}")
+                yield Damage("offsets", "has no plan, although epochs are committed")
             return
         newest = self.planned
-        advice = _replan(newest, committed=newest in self._committed)
-        self.plan, found = self._parsed(f"offsets/{newest}", parse_plan, advice)
+        self.plan, found = self._parsed(f"offsets/{newest}", parse_plan, BACKUP)
         if self.plan is not None and not self.plan.offsets:
-            found = Damage(f"offsets/{newest}", "has no offset of any source", advice)
-        if found:
-            yield found
+            found = Damage(f"offsets/{newest}", "has no offset of any source")
+        if found and newest > self.committed:
+            yield replace(found, advice=_replan(newest))
+        elif found:
+            yield replace(found, of_epoch=True)
         if self.committed > newest:
-            yield Damage(f"offsets/{self.committed}", "is missing, although the epoch is committed")
+            yield Damage(f"offsets/{self.committed}", "is missing, although the epoch is committed", of_epoch=True)
         if newest > 0:
-            before, found = self._parsed(f"offsets/{newest - 1}", parse_plan, f"{BACKUP} {_OFFSETS_LOST}")
-            if before and self.plan and self.plan.offsets and len(before.offsets) != len(self.plan.offsets):
-                counts = f"{len(before.offsets)} sources instead of {len(self.plan.offsets)}"
-                found = Damage(f"offsets/{newest - 1}", f"has offsets of {counts}")
-            if found:
-                yield found
+            yield from self._plan_before(newest - 1)
         yield from self._older("offsets", self._planned, newest - 1, parse_plan)
+
+    def _plan_before(self, epoch: int) -> Iterator[Damage]:
+        """Damage of the plan before the newest: Spark asks where its epoch ended."""
+        before, found = self._parsed(f"offsets/{epoch}", parse_plan, BACKUP)
+        if before and self.plan and self.plan.offsets and len(before.offsets) != len(self.plan.offsets):
+            counts = f"{len(before.offsets)} sources instead of {len(self.plan.offsets)}"
+            found = Damage(f"offsets/{epoch}", f"has offsets of {counts}")
+        if found:
+            yield replace(found, of_epoch=True)
 
     def _commits(self) -> Iterator[Damage]:
         if not self._committed:
             return
         newest = self.committed
-        advice = f"Delete it, and its checksum file .{newest}.crc: Spark then runs epoch {newest} again."
-        self.commit, found = self._parsed(f"commits/{newest}", parse_commit, advice)
+        self.commit, found = self._parsed(f"commits/{newest}", parse_commit, _rerun(newest))
         if found:
             yield found
         yield from self._older("commits", self._committed, newest, parse_commit)
@@ -160,17 +174,15 @@ def _parse_files(text: str, path: str) -> None:
         raise DamagedCheckpointError.file(path, "ends within a line, or is no JSON there") from error
 
 
-def _replan(epoch: int, *, committed: bool) -> str:
-    if committed:
-        return (
-            f"{BACKUP} Without one, delete offsets/{epoch} and commits/{epoch}, and their checksum files: Spark then"
-            " plans the epoch again, and may write its results twice."
-        )
+def _rerun(epoch: int) -> str:
+    return f"Delete it, and its checksum file .{epoch}.crc: Spark then runs epoch {epoch} again."
+
+
+def _replan(epoch: int) -> str:
     return (
         f"Delete it, and its checksum file .{epoch}.crc: the epoch was not committed, and Spark plans it again. If it"
         " had begun to write results, restore the file from a backup instead."
     )
 
 
-_OFFSETS_LOST = "Without one, restore a captured epoch: ss.restore makes new logs."
 _UNREAD = "Spark does not read it any more. The epoch cannot be captured without it; restore it from a backup."

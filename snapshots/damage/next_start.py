@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.damage.damage import Damage
+from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.damage.logs import LogDamage
 from streamstate.snapshots.damage.schemas import SchemaDamage
-from streamstate.snapshots.damage.state import StateDamage, stopping
+from streamstate.snapshots.damage.state import stopping
 from streamstate.snapshots.state_files import StateFile
+
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class NextStart:
     unknown: str = ""
     """Why it is not known whether Spark can start, as a sentence; empty if it is."""
     whole: int | None = None
-    """If state is damaged, the newest committed epoch whose state is whole; None if there is none."""
+    """If Spark cannot start because of files that earlier epochs do without, the newest epoch that is whole: the query
+    can go on from there. Otherwise, and if there is none, None."""
     unread: int = 0
     """Bytes of data files of which only the sizes were compared."""
 
@@ -41,26 +45,30 @@ class NextStart:
 
 def next_start(checkpoint: Checkpoint) -> NextStart:
     """Check every file that the next start of a checkpoint's query reads, without Spark and without decoding rows."""
+    for _ in range(_ATTEMPTS - 1):
+        committed, start = checkpoint.committed(), _checked(checkpoint)
+        # A query that goes on meanwhile also purges.
+        if start.can_restart is not False or checkpoint.committed() == committed:
+            return start
+    return _checked(checkpoint)
+
+
+def _checked(checkpoint: Checkpoint) -> NextStart:
     with checkpoint.read_once():
-        logs = LogDamage(checkpoint)
+        epochs = EpochDamage(checkpoint)
+        logs, state = epochs.logs, epochs.state
         damages = [*logs.all(), *SchemaDamage(checkpoint).all()]
         if logs.unknown:
             return NextStart(_ordered(damages), logs.unknown)
         if "state" not in checkpoint.files.names(checkpoint.path):
             return _without_folder(logs, damages)
-        state = StateDamage(checkpoint)
         # What is torn and was not committed is deleted first: then Spark runs the epoch again, on the state before it.
         epoch = logs.committed if logs.committed == logs.planned and logs.commit is not None else logs.planned - 1
         unnamed = _unnamed(checkpoint, logs, epoch)
-        found = state.at(epoch) if epoch >= 0 and not unnamed else []
-        whole = newest_whole(checkpoint, state, epoch) if stopping(found) else None
-        return NextStart(_ordered([*damages, *unnamed, *found]), state.unknown, whole, state.unread)
-
-
-def newest_whole(checkpoint: Checkpoint, state: StateDamage, before: int) -> int | None:
-    """The newest committed epoch before another whose state is whole."""
-    earlier = (epoch for epoch in reversed(checkpoint.committed()) if epoch < before)
-    return next((epoch for epoch in earlier if not stopping(state.at(epoch))), None)
+        damages += unnamed or (state.at(epoch) if epoch >= 0 else [])
+        stops = stopping(damages)
+        whole = epochs.newest_whole() if stops and all(damage.of_epoch for damage in stops) else None
+        return NextStart(_ordered(damages), state.unknown, whole, state.unread)
 
 
 def _without_folder(logs: LogDamage, damages: list[Damage]) -> NextStart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class SchemaDamage:
         try:
             metadata = _metadata_of(self._content(name), name)
         except ChangelogError as error:
-            yield self._found(name, error, BACKUP if needed else _WITHOUT, stops=needed)
+            found = self._found(name, error, BACKUP if needed else _WITHOUT)
+            yield found if needed else replace(found, stops=False, hides_state=True)
             return
         for store in metadata["stateStoreInfo"]:
             for path in store.get("stateSchemaFilePaths") or ():
@@ -94,8 +96,8 @@ class SchemaDamage:
         except DamagedChangelogError as error:
             raise DamagedChangelogError(f"{name} does not match its checksum file") from error
 
-    def _found(self, name: str, error: ChangelogError, advice: str, *, stops: bool = True) -> Damage:
-        return Damage(name, str(error).removeprefix(name).strip().rstrip("."), advice, stops)
+    def _found(self, name: str, error: ChangelogError, advice: str) -> Damage:
+        return Damage(name, str(error).removeprefix(name).strip().rstrip("."), advice)
 
 
 def _metadata_of(content: bytes, name: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from streamstate.snapshots.changelog.integrity import verified
 from streamstate.snapshots.changelog.records import Records
 from streamstate.snapshots.changelog.state_files import StateHistory
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
-from streamstate.snapshots.damage.damage import Damage
+from streamstate.snapshots.damage.damage import BACKUP, Damage
 from streamstate.snapshots.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.filesystem import inside
 from streamstate.snapshots.state_stores import StateStore, state_stores
@@ -34,6 +34,10 @@ _MOST_READ = 1 << 30
 """Bytes of RocksDB's data files that are compared with their checksums; of the others only the size is."""
 
 
+_REPAIRED = f"Spark reads the changes before it instead, since 4.1; an earlier Spark cannot restart. {BACKUP}"
+_TAIL = f"Spark reads all of its records. {BACKUP}"
+
+
 @dataclass(frozen=True)
 class _Place:
     """A store of an operator, in all partitions."""
@@ -47,13 +51,18 @@ class _Place:
 class StateDamage:
     """Finds damaged state files. Each file is read once, so that damage of many epochs can be asked for.
 
+    Args:
+        checkpoint: the checkpoint.
+        read: whether to read files; otherwise only missing ones are found.
+
     Attributes:
         unknown: why some files were not checked; empty if all were.
         unread: bytes of data files whose checksums were not compared, because there are too many.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, *, read: bool = True) -> None:
         self.unknown = ""
+        self._reads = read
         self.unread = 0
         self._checkpoint = checkpoint
         self._left = _MOST_READ
@@ -111,16 +120,17 @@ class StateDamage:
         last = max((file.version for store in stores for file in store.listed.files), default=0)
         if not stores or last > epoch or (len(stores) == 1 and last == epoch):
             return None
-        committed = [number for number in self._checkpoint.committed() if last <= number <= epoch]
-        span = f"{committed[0]} to {epoch} are" if len(committed) > 1 else f"{epoch} is"
+        committed = [number for number in self._checkpoint.committed() if number >= last]
+        span = f"{committed[0]} to {committed[-1]} are" if len(committed) > 1 else f"{epoch} is"
         ends = f"ends at epoch {last - 1}" if last else "has no file of any epoch"
         return Damage(
             "state",
             f"{ends}, but {'epochs' if len(committed) > 1 else 'epoch'} {span} committed: the files of all stores were"
             " lost, or the query ran without its stateful operator, or its sink skipped these batches as another"
             " query's",
-            "If the query keeps no state any more, nothing: the code without state starts. Otherwise restore state/"
-            " from a backup.",
+            "If the query no longer keeps state, no action is needed: code without state starts. Otherwise restore"
+            " state/ from a backup.",
+            of_epoch=True,
         )
 
     def _of_state(self, store: StateStore, history: StateHistory, epoch: int) -> list[Damage]:
@@ -141,7 +151,10 @@ class StateDamage:
         if not skipped and (snapshot := history.lost_snapshot(store.partition, files)):
             return [self._missing(snapshot)]
         replayed = len(files.changelogs) <= _MOST_REPLAYED
-        others = [replace(found, stops=found.stops and not replayed) for found in skipped.values()]
+        others = [
+            replace(found, stops=False, advice=_REPAIRED) if found.stops and replayed else found
+            for found in skipped.values()
+        ]
         return [*others, *filter(None, (self._changes[records.path][0] for records in files.changelogs))]
 
     def _of_version(self, store: StateStore, history: StateHistory, version: int) -> list[Damage]:
@@ -158,8 +171,8 @@ class StateDamage:
     def _missing(self, path: str) -> Damage:
         return self._damage(path, "is missing")
 
-    def _damage(self, path: str, why: str, *, stops: bool = True) -> Damage:
-        return Damage(path.removeprefix(f"{self._checkpoint.path}/"), why, stops=stops)
+    def _damage(self, path: str, why: str) -> Damage:
+        return Damage(path.removeprefix(f"{self._checkpoint.path}/"), why, of_epoch=True)
 
     def _read(self, path: str) -> Records:
         """The records of a file with changes; none if it is damaged."""
@@ -168,12 +181,16 @@ class StateDamage:
         return self._changes[path][1]
 
     def _read_changes(self, path: str) -> tuple[Damage | None, Records]:
+        if not self._reads:
+            return None, _no_records(path)
         try:
             return None, replace(change_records(self._content(path), path), path=path)
         except ChangelogError as error:
             return self._found(path, error), _no_records(path)
 
     def _snapshot(self, path: str) -> Damage | None:
+        if not self._reads:
+            return None
         if path not in self._snapshots:
             try:
                 found = self._damage_in_zip(path) if path.endswith(".zip") else self._read_changes(path)[0]
@@ -188,7 +205,8 @@ class StateDamage:
             self.unknown = str(error)
             return None
         why = str(error).removeprefix(path).strip().replace(f"{self._checkpoint.path}/", "").rstrip(".")
-        return self._damage(path, why, stops=not isinstance(error, TailError))
+        damage = self._damage(path, why)
+        return replace(damage, stops=False, advice=_TAIL) if isinstance(error, TailError) else damage
 
     def _damage_in_zip(self, path: str) -> Damage | None:
         """Damage of a snapshot of RocksDB, or of a data file that it lists."""

@@ -6,8 +6,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CaptureError
-from streamstate.snapshots.changelog.failures import MissingChangelogError
+from streamstate.errors import CaptureError, DamagedCheckpointError, first_line
+from streamstate.snapshots.changelog.failures import DamagedChangelogError, MissingChangelogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,17 +20,30 @@ _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named 
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What reading an epoch can raise because Spark has purged it, and what else a job of Spark can raise.
+    """What reading an epoch can raise because a file is gone or damaged, and what else a job of Spark can raise.
 
     What fails while Arrow is being fetched surfaces as Py4J's own error. Nothing of Spark's is among them as long as
     Spark has not been loaded, which takes a third of a second.
     """
+    damaged = (MissingChangelogError, DamagedChangelogError, DamagedCheckpointError)
     if sys.modules.get("pyspark") is None:
-        return (MissingChangelogError,)
+        return damaged
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return (MissingChangelogError, PySparkException, Py4JError)
+    return (*damaged, PySparkException, Py4JError)
+
+
+def innermost(error: BaseException) -> str:
+    """What the cause of the causes of an error says, in one line: Spark's own errors hide it behind several others."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while java is not None and (cause := java.getCause()) is not None:
+        java = cause
+    if java is not None:
+        return first_line(Exception(f"{java.getClass().getSimpleName()}: {java.getMessage()}"))
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return first_line(error)
 
 
 def worker_was_late(error: Exception) -> bool:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from synthetic import write
 
 import streamstate as ss
-from streamstate.errors import CheckpointError, ForkError, InvalidArgumentError
+from streamstate.errors import DamagedCheckpointError, ForkError, InvalidArgumentError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import CAPTURED
@@ -203,7 +203,9 @@ def test_an_invalid_source_name_is_rejected(tmp_path: Path, line: str) -> None:
     """Source names are folders in the checkpoint; they must be unique and cannot lead out of it."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text(f"v2\n{{}}\n{line}")
-    with pytest.raises(CheckpointError, match="Invalid source"):
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    with pytest.raises(DamagedCheckpointError, match="invalid source"):
         Checkpoint(tmp_path).planned(0)
 
 

@@ -51,11 +51,16 @@ def test_a_damaged_checksum_file_is_an_error(sidecar: bytes) -> None:
         verify(b"content", "1.delta", spark=sidecar)
 
 
-@pytest.mark.parametrize("sidecar", [b"", b"crc\x00", b"crc\x00\x00\x00\x00\x00", b"xxx\x00\x00\x00\x02\x00abcd"])
-def test_a_damaged_checksum_file_of_hadoop_is_an_error(sidecar: bytes) -> None:
+def test_a_checksum_file_of_hadoop_without_sums_is_an_error() -> None:
     """A file that cannot be compared is not taken for proven."""
     with pytest.raises(DamagedChangelogError):
-        verify(b"content", "1.delta", hadoop=sidecar)
+        verify(b"content", "1.delta", hadoop=b"crc\x00\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize("sidecar", [b"", b"crc\x00", b"xxx\x00\x00\x00\x02\x00abcd"])
+def test_a_checksum_file_without_hadoops_header_is_ignored(sidecar: bytes) -> None:
+    """As by Hadoop, so that Spark reads the file; it proves nothing."""
+    assert verify(b"content", "1.delta", hadoop=sidecar) is Proof.NONE
 
 
 def test_the_size_is_compared_too() -> None:

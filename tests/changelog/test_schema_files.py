@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, schema_file
-from streamstate.errors import CheckpointError, UntrustedCheckpointError
+from streamstate.errors import CheckpointError, DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.operator_metadata import recorded_sources
 from streamstate.snapshots.changelog.schema_files import family_schemas
@@ -124,13 +124,20 @@ def test_unknown_settings_are_named(written: WrittenCheckpoint, setting: str, va
         (schema_file("total", encoder={"keyStateEncoderType": "New"}), "'New'"),
         (schema_file("total", encoder={**BY_PREFIX, "numColsPrefixKey": 5}), "prefix of 5"),
         (schema_file("total", encoder={**BY_ROW, "orderingOrdinals": [1]}), "[1]"),
-        (b"", "is damaged"),
     ],
 )
 def test_unknown_schemas_are_named(written: WrittenCheckpoint, content: bytes, expected: str) -> None:
     """Whatever the reader does not know keeps the table from being described."""
     (written.path / "state/0/_stateSchema/default/0_schema").write_bytes(content)
     assert expected in reason(written)
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"", "is empty"), (schema_file("total")[:40], "is not one that Spark")])
+def test_a_damaged_schema_is_an_error(written: WrittenCheckpoint, content: bytes, why: str) -> None:
+    """Spark cannot read it either, so it is not asked to."""
+    (written.path / "state/0/_stateSchema/default/0_schema").write_bytes(content)
+    with pytest.raises(DamagedCheckpointError, match=f"0_schema {why}"):
+        reason(written)
 
 
 @pytest.mark.parametrize(
