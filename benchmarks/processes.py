@@ -143,7 +143,7 @@ def median_seconds(took: Sequence[Took]) -> float:
 
 
 def _command(command: str, checkpoint: Path, store: Path) -> list[str]:
-    return [sys.executable, "-m", "streamstate", command, str(checkpoint), str(store), "--name", "load"]
+    return [sys.executable, "-m", "streamstate", command, str(checkpoint), "--store", str(store), "--name", "load"]
 
 
 def _main(recording: str, store: str) -> None:

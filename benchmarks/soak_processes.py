@@ -61,7 +61,7 @@ def _follow(checkpoint: str, store: str, query: str) -> None:
         patch("streamstate.snapshots.delta.maintenance.shorten", shortened),
         patch("streamstate.snapshots.delta.maintenance._held", held),
     ):
-        sys.exit(command(["follow", checkpoint, store, "--name", query, "--quiet"]))
+        sys.exit(command(["follow", checkpoint, "--store", store, "--name", query, "--quiet"]))
 
 
 def _ask(store: str, answers: str, query: str, keys: str) -> None:

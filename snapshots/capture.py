@@ -16,7 +16,7 @@ from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.object_files import ObjectFiles, in_object_store
-from streamstate.snapshots.registry import name_of
+from streamstate.snapshots.registry import check_store
 from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
@@ -59,11 +59,13 @@ def capture(
     Raises:
         NotACheckpointError: ``checkpoint`` is not the checkpoint of a streaming query.
         NoStateError: the query keeps no state.
+        DamagedCheckpointError: a file of the checkpoint is damaged; intact epochs before it are captured.
         InvalidNameError: ``name`` cannot name a folder and an SQL relation.
         NameTakenError: ``name`` belongs to another query.
         InvalidArgumentError: ``verify`` is not one of these.
         CaptureError: the state cannot be read.
         MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
+        NotAStoreError: ``store`` is at, in or above a query's checkpoint.
         StoreError: the store cannot be reached or written.
 
     Example:
@@ -123,9 +125,10 @@ def capturer_for(
     if name is not None:
         check_name(name)
     opened, layout = open_checkpoint(checkpoint, spark, storage_options), Layout.at(store, storage_options)
+    known = check_store(layout)
     if name is None:
-        known = name_of(layout, opened.query_id)
-        name = known or name_from(fallback or opened.path.rsplit("/", 1)[-1])
+        own = (query.name for query in known.values() if query.query_id == opened.query_id)
+        name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
     return Capturer(spark, opened, layout, name, verify)
 
 

@@ -39,6 +39,7 @@ from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
+from streamstate.snapshots.outside_checkpoints import check_outside
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.registry import required_query
 
@@ -137,6 +138,7 @@ def export(
 
     Raises:
         NotAnExportError: ``path`` holds something else, or other epochs.
+        NotAStoreError: ``path`` is in or above a query's checkpoint.
         UnknownQueryError, UnknownTableError, UnknownEpochError: the query, table or epoch does not exist.
         StoreError: the table cannot be written; its existing versions are complete.
 
@@ -185,6 +187,7 @@ def _exported(target: Place, source: _Source) -> list[int]:
         # A killed export may have left some.
         if any(not name.startswith((".unfinished-", "part-")) for name in names - {"_delta_log"}):
             raise NotAnExportError(f"{target} is a folder with other files in it.\nExport into a new folder.")
+        check_outside(target.uri, target.options)
         return []
     commits = sorted(table.history(), key=lambda commit: int(commit["version"]))
     versions = [int(commit["version"]) for commit in commits]

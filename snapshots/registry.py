@@ -26,6 +26,7 @@ from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
 from streamstate.snapshots.names import is_name
+from streamstate.snapshots.outside_checkpoints import check_outside
 
 if TYPE_CHECKING:
     from streamstate.snapshots.fork_record import ForkRecord
@@ -78,7 +79,7 @@ def required_query(layout: Layout, name: str) -> Branch:
 def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
     """Register a name for a query. Registering it again for the same query changes nothing."""
     check_name_free(layout, name, query_id, checkpoint)
-    make_store(layout)
+    _create(layout)
     # Names that differ only in case share an identifier: they would share a folder on some disks, and an SQL name.
     application = f"name/{name.casefold()}"
     row = {
@@ -95,16 +96,33 @@ def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_f
 
 
 def make_store(layout: Layout) -> None:
-    """Create a store without queries, unless there is one."""
+    """Create a store without queries, unless there is one.
+
+    Raises:
+        NotAStoreError: there is none, and the place is that of a checkpoint.
+    """
+    check_store(layout)
+    _create(layout)
+
+
+def _create(layout: Layout) -> None:
     open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
 
 
 def check_store(layout: Layout) -> dict[str, Branch]:
-    """The queries of a store, or of a path that can become one. Writes nothing."""
+    """The queries of a store, or of a path that can become one. Writes nothing.
+
+    Raises:
+        NotAStoreError: the path is a file; or there is no store yet, and it is at, in or above a query's checkpoint.
+    """
     local = local_path(layout.root)
     if local is not None and local.is_file():
         raise NotAStoreError(f"{layout.root} is a file. A store is a folder: pass a new folder, or an existing store.")
-    return registered(layout)
+    table = open_table(layout.queries)
+    if table is None:
+        check_outside(layout.root, layout.options)
+        return {}
+    return read_queries(table, layout)
 
 
 def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from streamstate.errors import InvalidArgumentError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SEEN = "other users of this machine can see it in the list of processes"
 _LAST_PORT = 65_535
+_STORE = "the folder or URI of the store"
 
 
 class CaptureOptions(TypedDict):
@@ -25,11 +26,20 @@ class CaptureOptions(TypedDict):
     storage_options: dict[str, str] | None
 
 
-def add_store(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """The store, and how to reach it."""
-    parser.add_argument(
-        "store", metavar="STORE", nargs="?" if optional else None, help="the folder or URI of the store"
-    )
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """The store that a command acts on, and how to reach it."""
+    parser.add_argument("store", metavar="STORE", help=_STORE)
+    add_storage_options(parser)
+
+
+def add_store_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """The store of a command that acts on a checkpoint, and how to reach it."""
+    parser.add_argument("--store", metavar="STORE", required=required, help=_STORE)
+    add_storage_options(parser)
+
+
+def add_storage_options(parser: argparse.ArgumentParser) -> None:
+    """How to reach an object store."""
     parser.add_argument(
         "--storage-options-file",
         metavar="FILE",
@@ -53,12 +63,31 @@ def add_query(parser: argparse.ArgumentParser) -> None:
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """The checkpoint of a query."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation, a path or a URI")
+    parser.add_argument("others", nargs="*", action=_OneCheckpoint, help=argparse.SUPPRESS)
+
+
+class _OneCheckpoint(argparse.Action):
+    """Refuses more than one checkpoint: a glob of the shell may match several."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if values:
+            given = " ".join([namespace.checkpoint, *values])
+            parser.error(
+                f"expected one checkpoint, not {len(values) + 1}: {given}\n"
+                "The store is an option: --store STORE. Give the checkpoints one at a time."
+            )
 
 
 def add_capture(parser: argparse.ArgumentParser) -> None:
     """What to capture, and where to."""
     add_checkpoint(parser)
-    add_store(parser)
+    add_store_option(parser, required=True)
     parser.add_argument(
         "--name", help="the query's name in the store (default: the one it has there, or the checkpoint folder's)"
     )

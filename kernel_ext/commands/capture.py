@@ -51,8 +51,8 @@ CAPTURE = Command(
     "committed since the last capture becomes a snapshot. The query may be running, "
     "here or elsewhere, or be stopped. Capturing again changes nothing.",
     """
-    streamstate capture checkpoints/delays store
-    streamstate capture checkpoints/delays s3://bucket/store --name delays --storage-option AWS_REGION=eu-central-1
+    streamstate capture checkpoints/delays --store store
+    streamstate capture checkpoints/delays --store s3://bucket/store --storage-option AWS_REGION=eu-central-1
     """,
     _arguments,
     _run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from streamstate.commands.arguments import add_checkpoint, add_json, add_store, storage_options
+from streamstate.commands.arguments import add_checkpoint, add_json, add_store_option, storage_options
 from streamstate.commands.command import FAILED, FINE, WARNINGS, Command
 from streamstate.commands.output import print_json
 from streamstate.magics.arguments import every
@@ -13,7 +13,7 @@ from streamstate.magics.arguments import every
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
-    add_store(parser, optional=True)
+    add_store_option(parser)
     parser.add_argument(
         "--every", metavar="N", type=every, default=1, help="how often it will be captured, as for follow (default: 1)"
     )
@@ -50,7 +50,7 @@ DOCTOR = Command(
     "cannot be captured, or Spark cannot restart.",
     """
     streamstate doctor checkpoints/delays
-    streamstate doctor checkpoints/delays store --every 50
+    streamstate doctor checkpoints/delays --store store --every 50
     streamstate doctor checkpoints/delays --json | jq -r '.findings[] | select(.level == "warning") | .text'
     """,
     _arguments,

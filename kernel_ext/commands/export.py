@@ -13,7 +13,7 @@ from streamstate.commands.output import print_json, progress
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add_query(parser)
-    parser.add_argument("path", metavar="PATH", help="the folder or URI of the Delta table")
+    parser.add_argument("--to", metavar="PATH", required=True, help="the folder or URI of the Delta table")
     add_table(parser)
     parser.add_argument("--epochs", metavar="LIST", help="such as 3,5,10..20 (default: all captured epochs)")
     add_json(parser, "one object: path, table, epochs, written, rows")
@@ -25,7 +25,7 @@ def _run(given: argparse.Namespace) -> int:
     report = export(
         given.store,
         given.name,
-        given.path,
+        given.to,
         table=given.table,
         epochs=given.epochs,
         storage_options=storage_options(given),
@@ -44,8 +44,8 @@ EXPORT = Command(
     "Write epochs of a state table as an ordinary Delta table: version i holds exactly "
     "the state at the i-th of them. Repeated, it continues after the last version.",
     """
-    streamstate export store delays exported/delays
-    streamstate export store delays exported/delays --epochs 3,5,10..20
+    streamstate export store delays --to exported/delays
+    streamstate export store delays --to exported/delays --epochs 3,5,10..20
     """,
     _arguments,
     _run,

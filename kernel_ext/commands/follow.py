@@ -200,9 +200,9 @@ FOLLOW = Command(
     "one ends the process at once, which does the store no harm. The next start "
     "continues where this one stopped.",
     """
-    streamstate follow checkpoints/delays store --name delays
-    streamstate follow checkpoints/delays store --every 10s --wait --metrics 9095
-    streamstate follow checkpoints/delays store --json | jq .behind
+    streamstate follow checkpoints/delays --store store --name delays
+    streamstate follow checkpoints/delays --store store --every 10s --wait --metrics 9095
+    streamstate follow checkpoints/delays --store store --json | jq .behind
     """,
     _arguments,
     _run,

@@ -25,6 +25,7 @@ from streamstate.snapshots.delta.maintenance import GRACE, compact, removals, sw
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 from streamstate.snapshots.executors import reports
 from streamstate.snapshots.executors.tasks import TableTask
+from streamstate.snapshots.outside_checkpoints import check_outside
 from streamstate.snapshots.recording.batches import BATCH, MARKS, write_batch
 from streamstate.snapshots.spark.failures import executor_error, failures
 
@@ -84,6 +85,7 @@ class Recording:
             required_recording(self.place)
         table = open_table(self.place)
         if table is None:
+            check_outside(self.place.uri, self.place.options)
             return
         found = pa.schema(table.schema().to_arrow())
         columns = [field.name for field in found if field.name not in MARKS.names]

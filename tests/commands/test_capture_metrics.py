@@ -101,7 +101,7 @@ def test_without_the_client_the_command_names_its_extra(tmp_path: Path) -> None:
     program = """
 import sys; sys.modules["prometheus_client"] = None
 from streamstate.command_line import main
-sys.exit(main(["follow", "none", "store", "--metrics", "0"]))
+sys.exit(main(["follow", "none", "--store", "store", "--metrics", "0"]))
 """
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     lines = "prometheus-client is not installed.\nInstall with: pip install 'streamstate[sidecar]'\n"

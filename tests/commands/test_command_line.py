@@ -59,7 +59,7 @@ def test_invalid_usage_exits_with_2(command: Command, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "line",
-    ["ls {}", "ls {} q", "show {} q", "sql {} 'SELECT 1'", "diff {} q 0 1", "keep {} q --last 1", "export {} q x"],
+    ["ls {}", "ls {} q", "show {} q", "sql {} 'SELECT 1'", "diff {} q 0 1", "keep {} q --last 1", "export {} q --to x"],
 )
 def test_an_error_is_a_few_lines_and_exits_with_1(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -142,7 +142,7 @@ def test_a_new_store_can_be_written(recorded: dict[str, Path], tmp_path: Path) -
 def test_a_place_that_is_no_store_is_an_error(recorded: dict[str, Path], tmp_path: Path) -> None:
     """A file, for example."""
     (tmp_path / "file").write_text("")
-    assert main(["doctor", str(recorded["4.2"] / "HDFS" / "aggregation"), str(tmp_path / "file")]) == 1
+    assert main(["doctor", str(recorded["4.2"] / "HDFS" / "aggregation"), "--store", str(tmp_path / "file")]) == 1
 
 
 @pytest.mark.exhaustive

@@ -23,9 +23,10 @@ SECONDS = 300
 
 
 @contextmanager
-def following(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+def following(checkpoint: Path, store: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """``streamstate follow`` in a process of its own."""
-    command = [sys.executable, "-m", "streamstate", "follow", *map(str, arguments)]
+    command = [sys.executable, "-m", "streamstate", "follow", str(checkpoint), "--store", str(store)]
+    command += map(str, arguments)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -75,7 +76,7 @@ def end():
     os.kill(os.getpid(), signal.SIGTERM)
 if {command!r} == "follow":
     threading.Thread(target=end, daemon=True).start()
-status = main([{command!r}, {str(checkpoint)!r}, {str(tmp_path / "store")!r}, "--name", "q"])
+status = main([{command!r}, {str(checkpoint)!r}, "--store", {str(tmp_path / "store")!r}, "--name", "q"])
 print(status, sorted({{"pandas", "pyspark", "py4j"}} & set(sys.modules)))
 """
     run = [sys.executable, "-c", program]
@@ -134,7 +135,7 @@ def test_an_error_that_retrying_cannot_fix_ends_follow(checkpoint: Path, tmp_pat
 @pytest.mark.slow
 def test_capture_brings_a_store_up_to_date(checkpoint: Path, tmp_path: Path) -> None:
     """Once with epochs, and then with none."""
-    command = [sys.executable, "-m", "streamstate", "capture", str(checkpoint), str(tmp_path / "store")]
+    command = [sys.executable, "-m", "streamstate", "capture", str(checkpoint), "--store", str(tmp_path / "store")]
     run = [subprocess.run([*command, *more], capture_output=True, text=True, check=False) for more in (["--json"], [])]
     assert [(one.returncode, one.stderr) for one in run] == [(0, ""), (0, "")]
     report = json.loads(run[0].stdout)

@@ -141,6 +141,6 @@ def test_export_writes_versions(store: str, tmp_path: Path, rows: Any) -> None:
     """Version i is the i-th epoch."""
     from deltalake import DeltaTable
 
-    (report,) = rows("export", store, "q", tmp_path / "out", "--epochs", "0..1")
+    (report,) = rows("export", store, "q", "--to", tmp_path / "out", "--epochs", "0..1")
     assert (report["table"], report["epochs"], report["written"], report["rows"]) == ("op0", [0, 1], 2, 3)
     assert DeltaTable(report["path"], version=1).to_pyarrow_table().num_rows == 2
