@@ -188,6 +188,8 @@ class CaptureStatus:
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
     """The tables that Spark read in the last pass, each with the reason; all others were decoded without it."""
+    damaged: tuple[str, ...] = ()
+    """Epochs that are lost because the checkpoint is damaged, each with the file."""
     tidy_error: str | None = None
     """The last error while writing keyframes or merging files; None once that has succeeded again. It does not keep
     epochs from being captured."""
@@ -464,6 +466,7 @@ class Capture:
             rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
             freshness=freshness if freshness is not None else before.freshness,
             gaps=before.gaps + len(report.gaps),
+            damaged=before.damaged + report.damaged,
             error=None,
             advice=report.advice or before.advice,
             by_spark=report.by_spark if report.epochs else before.by_spark,

@@ -6,12 +6,22 @@ import shutil
 from pathlib import Path
 
 import pytest
+from damage.kinds import damaged
+from pyarrow.fs import FileSelector
+from recorded.restarts import restarts
 from recorded.unpacked import unpacked
 
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
 from capturing.without_spark import captured_without_spark
-from streamstate.errors import CaptureError, MissingDependencyError, NotACheckpointError
+from streamstate.errors import (
+    CaptureError,
+    DamagedCheckpointError,
+    MissingDependencyError,
+    NotACheckpointError,
+    NotAStoreError,
+)
+from streamstate.operations.checkup import examine
 from streamstate.snapshots.delta import Place
 from streamstate.snapshots.object_files import ObjectFiles
 
@@ -130,3 +140,29 @@ def test_an_epoch_takes_requests_for_its_own_files_only(bucket: Bucket, local: P
     assert len(changes) == 2 * len(list((checkpoint / "state" / "0").glob("[0-9]*")))
     assert all("/4_" in request for request in changes)
     assert len(requests) - len(changes) < 40
+
+
+def test_a_store_keeps_away_from_checkpoints_in_a_bucket(bucket: Bucket, remote: str) -> None:
+    """At, in and above one; nothing is written."""
+    files = Place(f"{bucket.uri}/checkpoints", bucket.options).filesystem()
+    before = [file.path for file in files.get_file_info(FileSelector("", recursive=True))]
+    place = remote.replace("s3a:", "s3:")
+    for store in (place, f"{place}/store", f"{place}/state/0", place.rpartition("/")[0]):
+        with pytest.raises(NotAStoreError, match="A store is a folder of its own"):
+            ss.capture(remote, store, "q", storage_options=bucket.options)
+    assert [file.path for file in files.get_file_info(FileSelector("", recursive=True))] == before
+
+
+def test_damage_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
+    """It is found as on disk; checksum files that Hadoop wrote elsewhere do not count for logs there."""
+    recorded = restarts(tmp_path)
+    uri = upload(bucket, damaged("newest state emptied", recorded / "changelog-2/plain", tmp_path / "c"), "damaged")
+    found = examine(uri, storage_options=bucket.options)
+    assert (found.can_capture, found.can_restart, found.epochs) == (True, False, 5)
+    assert any("is empty" in finding.text for finding in found.findings if finding.file)
+    with pytest.raises(DamagedCheckpointError, match="from epoch 5 on"):
+        ss.capture(uri, tmp_path / "s", "q", storage_options=bucket.options)
+    edited = upload(
+        bucket, damaged("offsets/5 edited, checksum left", recorded / "HDFS/plain", tmp_path / "c2"), "edited"
+    )
+    assert examine(edited, storage_options=bucket.options).can_restart is True

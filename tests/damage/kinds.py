@@ -316,6 +316,7 @@ KINDS: Mapping[str, Kind] = {
     "schema of a join emptied": Kind(
         at("state/0/0/left-keyToNumValues/_metadata/schema", emptied), ("changelog-2/join",)
     ),
+    "schema emptied, operator metadata deleted": Kind(all_of(at(SCHEMA, emptied), at(OPERATOR, deleted)), HDFS),
     "operator metadata deleted": Kind(at(OPERATOR, deleted)),
     "operator metadata emptied": Kind(at(OPERATOR, emptied)),
     "operator metadata halved silently": Kind(at(OPERATOR, silently(halved))),

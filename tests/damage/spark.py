@@ -1,4 +1,4 @@
-"""What Spark makes of each kind of damage: ``PYTHONPATH=tests python -m damage.spark`` writes ``verdicts.json``."""
+"""What Spark makes of each kind of damage: ``PYTHONPATH=tests python -m damage.spark [KIND…]`` writes it down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recorded.restarts import NEXT, add_input, configure, query_of, restarts, ru
 from spark_settings import SHARED
 
 import streamstate as ss
-from damage.kinds import CASES, damaged
+from damage.kinds import CASES, KINDS, damaged
 
 VERDICTS = Path(__file__).with_name("verdicts.json")
 _SECONDS = 120
@@ -60,11 +60,14 @@ def verdicts(spark: SparkSession, cases: Iterable[tuple[str, str]], folder: Path
 
 
 def main() -> None:
-    """Start Spark on every case."""
+    """Start Spark on every case, or on those of some kinds."""
+    kinds = sys.argv[1:] or [*KINDS]
+    before = json.loads(VERDICTS.read_text(encoding="utf-8")) if sys.argv[1:] else {}
     folder = Path(tempfile.mkdtemp())
     spark = ss.session(**SHARED)
     spark.sparkContext.setLogLevel("OFF")
-    found = verdicts(spark, CASES, folder)
+    found = before | verdicts(spark, [case for case in CASES if case[0] in kinds], folder)
+    found = {kind: found[kind] for kind in KINDS if kind in found}
     VERDICTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     spark.stop()
     shutil.rmtree(folder)

@@ -41,6 +41,7 @@ REFUSED = {
     ("offsets/5 deleted", "HDFS/plain"): ((0, 1, 2, 3, 4), "from epoch 5 on: offsets/5 is missing"),
     ("schema emptied", "HDFS/plain"): ((), "state/0/0/_metadata/schema is empty"),
     ("schema halved silently", "changelog-2/plain"): ((), "state/0/0/_metadata/schema"),
+    ("schema emptied, operator metadata deleted", "HDFS/plain"): ((), "state/0/0/_metadata/schema is empty"),
     ("operator metadata emptied", "HDFS/plain"): ((), "state/0/_metadata/metadata is empty"),
     ("metadata halved", "HDFS/plain"): ((), "metadata has no id of a query"),
     ("state/ gone", "changelog-2/plain"): ((), "state is missing"),

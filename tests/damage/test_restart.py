@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from recorded.restarts import restarts
+from recorded.unpacked import VERSIONS, unpacked
 
 from damage.kinds import CASES, KINDS, damaged
 from damage.spark import VERDICTS, verdicts
@@ -51,6 +52,15 @@ def test_each_kind_of_damage(recorded: Path) -> None:
 def test_each_kind_of_damage_everywhere(recorded: Path) -> None:
     """In every checkpoint that can have it."""
     assert [*differing(recorded, CASES)] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_recorded_checkpoint_is_damaged(version: str, tmp_path: Path) -> None:
+    """Of every version of Spark, provider and kind of query."""
+    checkpoints = [path.parent for path in unpacked(version, tmp_path).glob("*/*/commits")]
+    found = {str(path.relative_to(tmp_path)): next_start(Checkpoint(path)) for path in checkpoints}
+    assert len(found) > 10
+    assert {path: start.damages for path, start in found.items() if not start.can_restart or start.damages} == {}
 
 
 @pytest.mark.parametrize(
