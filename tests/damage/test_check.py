@@ -141,14 +141,16 @@ def test_the_ways_out_lead_on(spark: SparkSession, recorded: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["commits/5 emptied", "offsets/6 empty"])
+@pytest.mark.parametrize("kind", ["commits/5 emptied", "offsets/6 empty", "metadata halved"])
 def test_what_is_advised_leads_on(spark: SparkSession, recorded: Path, kind: str) -> None:
-    """Deleting a torn commit, or a torn plan that was not committed."""
+    """Deleting a torn commit, or a torn plan that was not committed; writing the metadata again."""
     name = "HDFS/plain"
     configure(spark, name)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = damaged(kind, recorded / name, Path(folder) / "c")
         deleted(checkpoint / kind.partition(" ")[0])
+        if kind.startswith("metadata"):
+            (checkpoint / "metadata").write_text('{"id": "59d5f2eb-1d0b-4660-a0a7-62d2c44104cd"}')
         query: Any = run(spark, name, recorded / "input/6", checkpoint, trigger={"availableNow": True})
         query.awaitTermination()
         assert committed(checkpoint)[-1] == 6
