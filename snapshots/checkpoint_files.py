@@ -19,7 +19,7 @@ from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
 from streamstate.snapshots.names import is_base_name
 from streamstate.snapshots.source_progress import source_batch
-from streamstate.snapshots.state_files import StateFile
+from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, data_files
 from streamstate.snapshots.state_reader import no_state
 from streamstate.snapshots.state_stores import may_be_store, numbers, state_stores
 
@@ -29,8 +29,6 @@ STORE_HINT = (
 )
 """What can still be done with an epoch that the checkpoint no longer holds."""
 _NEAR = 10
-_ZIP_LISTS = (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName"))
-"""The file lists in RocksDB's snapshots, the folder of each, and the field with a file's name in that folder."""
 _MOST_IN_ZIP = 64 << 20
 """Spark lists a few hundred bytes for each of RocksDB's files."""
 
@@ -127,15 +125,13 @@ def _names_in_zip(files: Files, path: str) -> dict[str, list[str]]:
     """
     text = _metadata_in_zip(files, path)
     try:
-        metadata = json.loads(text.partition("\n")[2])
-        lists = {(folder, name): metadata.get(kind) or () for kind, folder, name in _ZIP_LISTS}
-        pairs = {key: [(file[key[1]], file["localFileName"]) for file in listed] for key, listed in lists.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        listed = data_files(json.loads(text.partition("\n")[2]))
+    except (ValueError, AttributeError) as error:
         raise UntrustedCheckpointError.file(path, "does not list its files as Spark does") from error
-    for name in (name for listed in pairs.values() for pair in listed for name in pair):
+    for name in (name for file in listed for name in (file.name, file.local_name)):
         if not is_base_name(name):
             raise UntrustedCheckpointError.file(path, f"names the file {name!r}, which is not in its folder")
-    return {folder: [name for name, _ in listed] for (folder, _), listed in pairs.items()}
+    return {folder: [file.name for file in listed if file.folder == folder] for folder in SIDE_FOLDERS}
 
 
 def _metadata_in_zip(files: Files, path: str) -> str:

@@ -12,10 +12,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 _NAME = re.compile(r"(\d+)(?:_([0-9a-f]{8}-[0-9a-f-]{27}))?\.(delta|snapshot|changelog|zip)")
 _CHANGES = ("delta", "changelog")
-SIDE_FOLDERS = ("SSTs", "logs")
+_DATA_FILES = {"sstFiles": ("SSTs", "dfsSstFileName"), "logFiles": ("logs", "dfsLogFileName")}
+SIDE_FOLDERS = tuple(folder for folder, _ in _DATA_FILES.values())
 """Where RocksDB keeps the files that a ``.zip`` names."""
 
 
@@ -39,6 +41,36 @@ class StateFile:
     def whole(self) -> bool:
         """Whether it holds the whole state."""
         return self.kind not in _CHANGES
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file with data that a snapshot of RocksDB lists."""
+
+    folder: str
+    """Its folder, beside the snapshot."""
+    name: str
+    """Its name in the folder."""
+    local_name: str
+    """Its name for RocksDB."""
+    size: int
+    """Its bytes."""
+
+
+def data_files(metadata: Mapping[str, Any]) -> list[DataFile]:
+    """The files that the metadata of a snapshot of RocksDB lists.
+
+    Raises:
+        ValueError: it does not list them as Spark does.
+    """
+    try:
+        return [
+            DataFile(folder, str(file[name]), str(file["localFileName"]), int(file["sizeBytes"]))
+            for key, (folder, name) in _DATA_FILES.items()
+            for file in metadata.get(key) or ()
+        ]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError("it does not list its files as Spark does") from error
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOL
 from streamstate.operations.checkup.store_state import store_findings, store_state
 from streamstate.snapshots.capture import open_checkpoint
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
+from streamstate.snapshots.changelog.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.damage.next_start import next_start
 from streamstate.snapshots.layout import Layout
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STORE = "spark.sql.streaming.stateStore"
-_PROVIDERS = {"RocksDBStateStoreProvider": "RocksDB", "HDFSBackedStateStoreProvider": "HDFS"}
 # A setting that a query is pinned to, and the Spark that pinned queries to it first; newest first.
 _SINCE = (
     ("spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled", "4.3 or later"),
@@ -77,12 +77,12 @@ def examine(
         findings += store_findings(there)
     findings += damage_findings(opened, start, there)
     findings += retention_findings(committed, seconds, interval) if tables else []
-    provider = conf.get(f"{_STORE}.providerClass", "").rpartition(".")[2]
+    provider = conf.get(f"{_STORE}.providerClass", "")
     return Checkup(
         checkpoint=opened.path,
         query_id=query_id or "unknown",
         spark=spark_of(conf),
-        provider=_PROVIDERS.get(provider, provider or "unknown"),
+        provider=PROVIDERS.get(provider, provider.rpartition(".")[2] or "unknown"),
         checkpoint_format=opened.format_version(described) if described is not None else "unknown",
         encoding=conf.get(f"{_STORE}.encodingFormat", "unsaferow"),
         compression=conf.get(f"{_STORE}.compression.codec", "lz4"),

@@ -32,6 +32,7 @@ from streamstate.snapshots.changelog.records import PADDING, PUT, Records
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside, local_path
+from streamstate.snapshots.state_files import data_files
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
@@ -42,11 +43,7 @@ _STEP = 1000
 _LARGEST = 256 << 20
 """Bytes that are read at most of what is inside a zip: it lists the files with the data."""
 _DATABASE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log", re.ASCII)
-_LISTED = {
-    "sstFiles": ("dfsSstFileName", "SSTs", re.compile(r"\d+\.sst", re.ASCII)),
-    "logFiles": ("dfsLogFileName", "logs", re.compile(r"\d+\.log", re.ASCII)),
-}
-"""The lists of files in the metadata: a file's name in the checkpoint, its folder, its name for RocksDB."""
+_DATA = re.compile(r"\d+\.(?:sst|log)", re.ASCII)
 
 # Spark's own options file could make RocksDB open other files; only how it merges lists matters for reading.
 _OPTIONS = """\
@@ -114,15 +111,12 @@ def _lay_out(checkpoint: Checkpoint, path: str, folder: Path, delimiter: str) ->
         for name in archive.namelist():
             if _DATABASE.fullmatch(name):
                 (folder / name).write_bytes(_entry(archive, name))
-        files = [
-            (str(file["localFileName"]), local_name, f"{where}/{file[name]}", int(file["sizeBytes"]))
-            for key, (name, where, local_name) in _LISTED.items()
-            for file in metadata.get(key) or ()
-        ]
-        if not all(local_name.fullmatch(name) for name, local_name, _, _ in files):
+        files = data_files(metadata)
+        if not all(_DATA.fullmatch(file.local_name) for file in files):
             raise ValueError("it lists a file that is none of RocksDB's")
-    for name, _, source, size in files:
-        _place(checkpoint, inside(path.rpartition("/")[0], source), folder / name, size)
+    for file in files:
+        source = inside(path.rpartition("/")[0], f"{file.folder}/{file.name}")
+        _place(checkpoint, source, folder / file.local_name, file.size)
     (folder / "OPTIONS-000001").write_text(_OPTIONS.format(delimiter=delimiter), encoding="ascii")
 
 

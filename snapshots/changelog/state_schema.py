@@ -26,10 +26,11 @@ from streamstate.snapshots.operators import JOIN_FORMAT, ListedStore, Shape, Sta
 
 _STORE = "spark.sql.streaming.stateStore"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state"
-_PROVIDERS = {
+PROVIDERS = {
     f"{_PACKAGE}.RocksDBStateStoreProvider": "RocksDB",
     f"{_PACKAGE}.HDFSBackedStateStoreProvider": "HDFS",
 }
+"""The state store providers whose files are known, by their classes."""
 _OPERATORS = {
     "stateStoreSave",
     "StatefulStreamlineAggregate",
@@ -142,9 +143,9 @@ class _Formats:
         if encoding != "unsaferow":
             raise UnsupportedChangelogError(f"The state is encoded as {encoding!r} ({_STORE}.encodingFormat).")
         name = self.conf.get(f"{_STORE}.providerClass", "")
-        if name not in _PROVIDERS:
+        if name not in PROVIDERS:
             raise UnsupportedChangelogError(f"The state is in an unknown kind of store, {name!r}.")
-        return _PROVIDERS[name]
+        return PROVIDERS[name]
 
     def _delimited(self) -> bool:
         version = self.conf.get(f"{_STORE}.rocksdb.mergeOperatorVersion", "1")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,23 +16,20 @@ from streamstate.snapshots.changelog.failures import (
 from streamstate.snapshots.changelog.integrity import verified
 from streamstate.snapshots.changelog.records import Records
 from streamstate.snapshots.changelog.state_files import StateHistory
+from streamstate.snapshots.changelog.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.damage.damage import BACKUP, Damage
 from streamstate.snapshots.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.filesystem import inside
+from streamstate.snapshots.state_files import data_files
 from streamstate.snapshots.state_stores import StateStore, state_stores
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _CODEC, _CODECS = "spark.sql.streaming.stateStore.compression.codec", {"lz4", "zstd", "snappy", "lzf"}
-_PROVIDERS = {"RocksDBStateStoreProvider": "RocksDB", "HDFSBackedStateStoreProvider": "HDFS"}
-_LISTS = (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName"))
-"""The lists of data files in RocksDB's snapshots, their folders, and the field with a file's name."""
 _MOST_REPLAYED = 500
 """Changes that Spark reads at most in place of a damaged snapshot, since 4.1 (``maxChangeFileReplay``)."""
 _MOST_READ = 1 << 30
 """Bytes of RocksDB's data files that are compared with their checksums; of the others only the size is."""
-
-
 _REPAIRED = f"Spark reads the changes before it instead, since 4.1; an earlier Spark cannot restart. {BACKUP}"
 _TAIL = f"Spark reads all of its records. {BACKUP}"
 
@@ -62,9 +58,9 @@ class StateDamage:
 
     def __init__(self, checkpoint: Checkpoint, *, read: bool = True) -> None:
         self.unknown = ""
-        self._reads = read
         self.unread = 0
         self._checkpoint = checkpoint
+        self._reads = read
         self._left = _MOST_READ
         self._stores: dict[str | None, list[StateStore]] = {}
         self._histories: dict[_Place, StateHistory] = {}
@@ -95,9 +91,9 @@ class StateDamage:
         """The state store provider; empty if its files cannot be judged."""
         if (planned := self._checkpoint.readable_plan(epoch)) is None:
             return ""
-        name, codec = planned.conf.get(_PROVIDER, "").rpartition(".")[2], planned.conf.get(_CODEC, "lz4")
-        if name in _PROVIDERS and codec in _CODECS:
-            return _PROVIDERS[name]
+        name, codec = planned.conf.get(_PROVIDER, ""), planned.conf.get(_CODEC, "lz4")
+        if name in PROVIDERS and codec in _CODECS:
+            return PROVIDERS[name]
         self.unknown = f"The files of the state store provider {name!r} with the codec {codec!r} are not known."
         return ""
 
@@ -216,8 +212,12 @@ class StateDamage:
         except TailError as error:
             metadata, tail = error.metadata, self._found(path, error)
         folder = path.rpartition("/")[0]
-        for name, size in _data_files(metadata, path):
-            if (damage := self._of_data(inside(folder, name), size)) is not None:
+        try:
+            listed = data_files(metadata)
+        except ValueError as error:
+            raise DamagedChangelogError(f"{path} does not list its files as Spark does") from error
+        for file in listed:
+            if (damage := self._of_data(inside(folder, f"{file.folder}/{file.name}"), file.size)) is not None:
                 return damage
         return tail
 
@@ -244,16 +244,6 @@ class StateDamage:
         if not content:
             raise DamagedChangelogError(f"{path} is {'missing' if content is None else 'empty'}")
         return verified(self._checkpoint.files.content, path, content)
-
-
-def _data_files(metadata: dict[str, Any], path: str) -> Iterator[tuple[str, int]]:
-    """The files that a snapshot of RocksDB lists, with their sizes."""
-    try:
-        for key, folder, name in _LISTS:
-            for file in metadata.get(key) or ():
-                yield f"{folder}/{file[name]}", int(file["sizeBytes"])
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise DamagedChangelogError(f"{path} does not list its files as Spark does") from error
 
 
 def _no_records(path: str) -> Records:
