@@ -80,6 +80,8 @@ def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
 
 def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
     """Whether an operator's rows have keys, so that they are spread over all partitions."""
+    if files.names(f"{folder}/_stateSchema"):
+        return True  # transformWithState
     for store in stores:
         path = f"{folder}/0/{f'{store}/' if store else ''}_metadata/schema"
         try:

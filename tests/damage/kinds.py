@@ -297,7 +297,8 @@ KINDS: Mapping[str, Kind] = {
     "data of RocksDB with a flipped bit, silently": Kind(
         data_file(silently(flipped)), ("RocksDB/plain",), laxer=IN_DATA
     ),
-    "partition gone": Kind(gone("state/0/1")),
+    "partition gone": Kind(gone("state/0/1"), (*SUMS, "changelog-2/join", "changelog-2/processor")),
+    "first partition gone": Kind(gone("state/0/0"), (*SUMS, "HDFS/single", "changelog-2/processor")),
     "operator gone": Kind(gone("state/0")),
     "state/ gone": Kind(gone("state"), (*SUMS, "HDFS/single"), unknown=NO_FOLDER),
     "state ends at version 3": Kind(ends_after(3)),
