@@ -25,6 +25,8 @@ class StateStore:
     """The store's folder in the partition's; empty for the operator's only store."""
     store_index: int
     """Its place among the stores of the partition, in the commit log."""
+    families: bool
+    """Whether its rows are in column families, which only snapshots list."""
     listed: StoreFiles
 
     @property
@@ -63,12 +65,14 @@ def state_stores(root: str, files: ReadableFiles, original: Checkpoint, epoch: i
             if not partitions or partition < partitions
         }
         names = sorted({name for stores in found.values() for name in stores}) or [""]
+        families = bool(files.names(f"{folder}/_stateSchema"))
         # An operator that works in a single partition has only the first.
-        several = any(stores for partition, stores in found.items() if partition > 0) or _has_keys(folder, names, files)
+        elsewhere = any(stores for partition, stores in found.items() if partition > 0)
+        several = families or elsewhere or _has_keys(folder, names, files)
         for partition in range(partitions) if partitions and several else found or [0]:
             for name in names if several or not found.get(partition) else found[partition]:
                 listed = found.get(partition, {}).get(name, StoreFiles(()))
-                yield StateStore(operator, partition, name, names.index(name), listed)
+                yield StateStore(operator, partition, name, names.index(name), families, listed)
 
 
 def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
@@ -80,8 +84,6 @@ def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
 
 def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
     """Whether an operator's rows have keys, so that they are spread over all partitions."""
-    if files.names(f"{folder}/_stateSchema"):
-        return True  # transformWithState
     for store in stores:
         path = f"{folder}/0/{f'{store}/' if store else ''}_metadata/schema"
         try:

@@ -144,6 +144,8 @@ class StateDamage:
             skipped[files.snapshot] = found
             if not found.stops:
                 break
+        if store.families and files.snapshot is None:
+            return [*skipped.values()] or [self._missing(history.names(store.partition, 1)[1])]
         if not skipped and (snapshot := history.lost_snapshot(store.partition, files)):
             return [self._missing(snapshot)]
         replayed = len(files.changelogs) <= _MOST_REPLAYED

@@ -19,7 +19,7 @@ PLAIN = tuple(name for name in CHECKPOINTS if name.endswith("/plain"))
 SNAPSHOTS = tuple(name for name in CHECKPOINTS if name.endswith("/snapshot"))
 SUMS = (*PLAIN, *SNAPSHOTS)
 HDFS = ("HDFS/plain",)
-ZIPS = ("RocksDB/plain", "changelog-1/snapshot", "changelog-2/snapshot")
+ZIPS = ("RocksDB/plain", "changelog-1/snapshot", "changelog-2/snapshot", "changelog-2/processor")
 CHANGES = tuple(name for name in SUMS if name != "RocksDB/plain")
 
 

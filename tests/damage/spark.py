@@ -20,7 +20,7 @@ import streamstate as ss
 from damage.kinds import CASES, KINDS, damaged
 
 VERDICTS = Path(__file__).with_name("verdicts.json")
-_SECONDS = 120
+_SECONDS = 300
 
 
 def committed(checkpoint: Path) -> list[int]:
@@ -45,7 +45,9 @@ def starts(spark: SparkSession, kind: str, checkpoint: str, recorded: Path, fold
         if query is not None:
             with contextlib.suppress(PySparkException, Py4JError):
                 query.stop()
-    return bool(ended) and len(committed(copy)) > len(before)
+    if not ended:
+        raise TimeoutError(f"{checkpoint}, {kind}: the query has not ended after {_SECONDS} s")
+    return len(committed(copy)) > len(before)
 
 
 def verdicts(spark: SparkSession, cases: Iterable[tuple[str, str]], folder: Path) -> dict[str, dict[str, bool]]:

@@ -12,7 +12,7 @@ from recorded.queries import recorded
 from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
-from streamstate.errors import UnsupportedStateError
+from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
 from streamstate.snapshots.checkpoint import Checkpoint
 
 
@@ -45,16 +45,23 @@ def parsed(text: str) -> tuple[str, object, object]:
     return version, content["operatorInfo"], sorted(content["stateStoreInfo"], key=lambda store: store["storeName"])
 
 
-@pytest.mark.parametrize("schema", [None, b"", b"\0\2v2\x7f\xff\xff\xff", b"\0\2v1\0\2[]\0\2{}"])
-def test_state_without_a_schema_is_rejected(
-    spark: SparkSession, recordings: Path, tmp_path: Path, schema: bytes | None
+@pytest.mark.parametrize("schema", [b"", b"\0\2v2\x7f\xff\xff\xff", b"\0\2v1\0\2[]\0\2{}"])
+def test_a_schema_that_spark_did_not_write_is_named(
+    spark: SparkSession, recordings: Path, tmp_path: Path, schema: bytes
 ) -> None:
+    """It is damaged, rather than written by an old Spark."""
+    checkpoint = copied(recordings / "HDFS" / "left-outer-join", tmp_path / "old")
+    for file in (checkpoint / "state").rglob("schema"):
+        file.write_bytes(schema)
+        file.with_name(".schema.crc").unlink(missing_ok=True)
+    with pytest.raises(DamagedCheckpointError, match=r"_metadata/schema is (empty|not one that Spark wrote)"):
+        ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
+
+
+def test_state_without_a_schema_is_rejected(spark: SparkSession, recordings: Path, tmp_path: Path) -> None:
     """Spark before 3.1 wrote no schema, and Spark's reader cannot read such state either."""
     checkpoint = copied(recordings / "HDFS" / "left-outer-join", tmp_path / "old")
     shutil.rmtree(checkpoint / "state")
-    folder = checkpoint / "state" / "0" / "0" / "_metadata"
-    folder.mkdir(parents=True)
-    if schema is not None:
-        (folder / "schema").write_bytes(schema)
+    (checkpoint / "state" / "0" / "0" / "_metadata").mkdir(parents=True)
     with pytest.raises(UnsupportedStateError, match=r"no readable schema(.|\n)*3\.1"):
         ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
