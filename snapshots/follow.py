@@ -352,7 +352,8 @@ class Capture:
             if succeeded and ended:
                 break
             if succeeded:
-                self._tidy(_TIDY_PAUSE)
+                # A keyframe that is due now would hold up the next epoch.
+                self._tidy(0 if self._capturer.keyframe_due else _TIDY_PAUSE)
         else:
             if not self._abandoning:
                 self._attempt(CaptureInterval())

@@ -46,7 +46,7 @@ FENCE = "streamstate/fence"
 """The transaction identifier of the empty commit that a sweep makes before it deletes anything."""
 
 # More than the commits of captures that were killed, or compete, between a table's commit and the manifest's.
-_RECENT = 64
+_RECENT = 256
 
 
 def open_table(place: Place) -> Table | None:
