@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import JavaNotFoundError, MissingDependencyError
+from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
 from streamstate.snapshots.change_feed import Verify, check_verify
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
@@ -17,6 +17,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.registry import name_of
+from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def capture(
         InvalidArgumentError: ``verify`` is not one of these.
         CaptureError: the state cannot be read.
         MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
+        SparkConnectError: Spark is needed, and this process uses Spark Connect.
         StoreError: the store cannot be reached or written.
 
     Example:
@@ -137,7 +139,9 @@ def open_checkpoint(
 
     Raises:
         MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
+        SparkConnectError: its file system needs Spark, and this process uses Spark Connect.
     """
+    require_classic(spark)
     uri = location(checkpoint)
     if local_path(uri) is not None:
         return Checkpoint(uri)
@@ -146,7 +150,7 @@ def open_checkpoint(
         try:
             return Checkpoint(uri, files=ObjectFiles(uri, storage_options))
         except MissingDependencyError as missing:
-            with contextlib.suppress(MissingDependencyError, JavaNotFoundError):
+            with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
                 return Checkpoint(uri, session())
             raise missing from None
     return Checkpoint(uri, running or session())

@@ -17,7 +17,13 @@ from typing import Literal, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
+from streamstate.errors import (
+    InvalidArgumentError,
+    JavaNotFoundError,
+    MissingDependencyError,
+    SparkConnectError,
+    choices,
+)
 from streamstate.snapshots.change_rows import with_positions
 from streamstate.snapshots.changelog.failures import ChangelogError, MissingChangelogError, OnlySnapshotError
 from streamstate.snapshots.changelog.reader import changes, columns_of
@@ -140,7 +146,7 @@ class ChangeFeed:
         self.by_spark[table] = str(why)
         try:
             yield
-        except (MissingDependencyError, JavaNotFoundError) as error:
+        except (MissingDependencyError, JavaNotFoundError, SparkConnectError) as error:
             if isinstance(why, MissingChangelogError):
                 raise why from None  # nor could Spark read what it has purged
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error

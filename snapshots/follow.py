@@ -20,6 +20,7 @@ from streamstate.errors import (
     JavaNotFoundError,
     MissingDependencyError,
     NameTakenError,
+    SparkConnectError,
     WaitTimeoutError,
 )
 from streamstate.snapshots.background import BackgroundThread
@@ -32,6 +33,7 @@ from streamstate.snapshots.folder_time import FolderTime
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.memory import give_back, plain_memory
 from streamstate.snapshots.query_plans.describe import record_running
+from streamstate.snapshots.spark.connect import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,6 +145,7 @@ def following(
 
 def checkpoint_of(query: StreamingQuery) -> str:
     """The checkpoint location of a query of this process."""
+    require_classic(query)
     return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
 
 
@@ -392,7 +395,7 @@ class Capture:
             self._passes(interval)
         except (
             *(NameTakenError, CheckpointError, InvalidArgumentError),
-            *(MissingDependencyError, JavaNotFoundError),
+            *(MissingDependencyError, JavaNotFoundError, SparkConnectError),
         ) as error:
             self._update(state="failed", error=str(error))
             self._on_pass(error)

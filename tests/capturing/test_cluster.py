@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 import streamstate as ss
 from capturing.test_capture import hours
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
-from streamstate.snapshots import keyframes, table_capture
+from streamstate.snapshots import keyframes
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta import Place, open_or_create, open_table
