@@ -47,9 +47,9 @@ def capture(
             ``abfss://``), or any URI that Spark can read.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
-        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` that this call
-            captures, a ``"sample"``, ``"all"``, or ``"never"``. A table that differs is captured by Spark, and named in
-            the report.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's life
+            and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
+            ``"never"``. A table that differs is captured by Spark, and named in the report.
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.

@@ -36,6 +36,7 @@ from streamstate.snapshots.list_lengths import ListLengths, Log
 from streamstate.snapshots.operators import CHANGE, EPOCH, Columns, Shape, StateSource
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateRows
+from streamstate.snapshots.verified_formats import VerifiedFormats
 
 _RECORDED = "streamstate.epochs"
 
@@ -72,6 +73,7 @@ class TableLog:
         self.place = place
         self.application = application
         self.handle = Handle(place)
+        self.verified = VerifiedFormats(self.handle, application)
         self.written = 0
         """Rows written so far."""
         self.advice: str | None = None
@@ -235,7 +237,10 @@ class DriverWriter:
                 max(entries),
                 lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
                 metadata=recorded(entries),
+                marks=self._log.verified.pending,
             )
+            if stood < max(entries):
+                self._log.verified.pending.clear()
             self._log.written += rows.num_rows
         # Epochs that another capture has put into the log stay as it wrote them.
         return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})

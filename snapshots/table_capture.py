@@ -48,6 +48,7 @@ class TableCapture:
         """Whether the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
         self._feed = feed
+        feed.recorded[source.table] = self.log.verified
         self._reader = feed.reader
         self._source = source
         self._driver = DriverWriter(feed, self.log)

@@ -191,6 +191,7 @@ def append_once(
     rows_after: Callable[[int], pa.Table],
     *,
     metadata: dict[str, str] | None = None,
+    marks: Mapping[str, int] | None = None,
 ) -> int:
     """Append rows unless the table has them; returns the application's previous version (−1: none).
 
@@ -202,6 +203,7 @@ def append_once(
         version: the version that the rows bring the application to.
         rows_after: returns the rows that a table lacks, given the application's version in it.
         metadata: stored with the commit.
+        marks: as for :func:`commit_once`.
 
     Raises:
         StoreError: the rows could not be written; none of them is visible.
@@ -211,7 +213,7 @@ def append_once(
     def write(table: DeltaTable, stands: int) -> list[DataFile]:
         return write_file(handle.place, pa.schema(table.schema().to_arrow()), rows_after(stands))
 
-    return commit_once(handle, application, version, write, metadata=metadata)
+    return commit_once(handle, application, version, write, metadata=metadata, marks=marks)
 
 
 def commit_once(
