@@ -281,7 +281,7 @@ def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile
     )
     try:
         create_table_with_add_actions(
-            target.uri,
+            target.client_uri,
             Schema.from_arrow(_schema(source)),
             [file.as_action() for file in written],
             configuration=_CONFIGURATION,

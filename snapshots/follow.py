@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 import time
 import weakref
@@ -146,7 +147,9 @@ def following(
 def checkpoint_of(query: StreamingQuery) -> str:
     """The checkpoint location of a query of this process."""
     require_classic(query)
-    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    # It looks like a URI, but is not percent-encoded.
+    return re.sub("^file:/+", "/", root)
 
 
 def stop_all() -> None:

@@ -140,7 +140,7 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
     if table is None:
         with _read_errors(place), contextlib.suppress(CommitFailedError):
             DeltaTable.create(
-                place.uri,
+                place.client_uri,
                 schema,
                 mode="ignore",
                 description=description,
@@ -347,7 +347,7 @@ def _sync_and_seal(place: Place, version: int) -> None:
     try:
         seal(place, version)
         if gets_checkpoint(version):
-            table = DeltaTable(place.uri, version=version, storage_options=place.storage_options)
+            table = DeltaTable(place.client_uri, version=version, storage_options=place.storage_options)
             table.create_checkpoint()
             seal(place, version, checkpoint=True)
     except (DeltaError, OSError) as error:

@@ -43,7 +43,7 @@ class Table(DeltaTable):
     """
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place.uri, storage_options=place.storage_options)
+        super().__init__(place.client_uri, storage_options=place.storage_options)
         self._place = place
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
