@@ -186,7 +186,7 @@ def _exported(target: Place, source: _Source) -> list[int]:
         if any(not name.startswith((".unfinished-", "part-")) for name in names - {"_delta_log"}):
             raise NotAnExportError(f"{target} is a folder with other files in it.\nExport into a new folder.")
         return []
-    commits = sorted(table.history(), key=lambda commit: int(commit["version"]))
+    commits = [*table.records()][::-1]
     versions = [int(commit["version"]) for commit in commits]
     if versions != list(range(len(commits))) or any(_EPOCH not in commit for commit in commits):
         raise NotAnExportError(

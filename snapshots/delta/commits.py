@@ -10,11 +10,11 @@ again and writes its files again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -328,8 +328,8 @@ def required(place: Place) -> Table:
 
 def recent_metadata(place: Place, key: str) -> list[str]:
     """What the table's newest commits have stored under ``key``, oldest first."""
-    entries: list[dict[str, Any]] = required(place).history(_RECENT)
-    return [entry[key] for entry in reversed(entries) if key in entry]
+    records = [*itertools.islice(required(place).records(), _RECENT)]
+    return [record[key] for record in reversed(records) if key in record]
 
 
 def version_of(table: DeltaTable, application: str) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ["SPARK_TESTING"] = "1"  # the server takes a free port
-os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"  # noqa: S105 (of this test)
+os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"
 
 
 def connected(remote: str) -> Any:
@@ -41,7 +41,7 @@ def outcome(call: Callable[[], Any]) -> str:
     try:
         call()
         found = "done"
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 (an interrupt would be an outcome too)
         found = f"{type(error).__name__}: {error}"
     started = SparkContext._gateway is not before or _children() != java
     return f"{found} and Java was started" if started else found
@@ -152,7 +152,7 @@ def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
         from pyspark.sql.connect.client import DefaultChannelBuilder
 
         port = DefaultChannelBuilder.default_port()
-    print(json.dumps([found, port]), flush=True)
+    print(json.dumps([found, port]), flush=True)  # noqa: T201 (read by the parent process)
     if port is not None:
         sys.stdin.read()
 

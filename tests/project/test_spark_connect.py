@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from project.connect_calls import run
 from recorded.unpacked import CURRENT, copied, unpacked
+
+from project.connect_calls import run
 
 
 @contextmanager
