@@ -14,6 +14,7 @@ import streamstate as ss
 from benchmarks.alone import alone, syncing
 from benchmarks.behind_a_change import behind_a_change
 from benchmarks.beside import back_to_back, paced
+from benchmarks.catching_up import catching_up
 from benchmarks.change_feed import change_feed
 from benchmarks.checking_changes import checking_changes
 from benchmarks.following import follower_memory, freshness
@@ -65,6 +66,7 @@ _ALL = {
     "follower_memory": _Benchmark(follower_memory, Size(10_000_000, 1_000, 40)),
     "partitions": _Benchmark(partitions, Size(100_000, 2_000, 15)),
     "change_feed": _Benchmark(change_feed, Size(100_000, 50_000, 9)),
+    "catching_up": _Benchmark(catching_up, Size(100_000, 20_000, 240)),
     "many_stores": _Benchmark(many_stores, Size(2_000, 1_000, 30)),
     "growth": _Benchmark(growth, Size(10_000_000, 10_000, 9)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),

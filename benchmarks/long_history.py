@@ -34,7 +34,8 @@ _MOVES = 30
 _ASK = """import json, resource, sys
 store, key, epoch = sys.argv[1], sys.argv[2], int(sys.argv[3])
 import streamstate as ss
-history = ss.open_store(store)["q"]
+opened = ss.open_store(store)
+history = opened[opened.queries()[0]]
 answer = {question}
 print(json.dumps([answer, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))"""
 _QUESTIONS = {
@@ -61,7 +62,7 @@ def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Itera
     key = key_name(size.keys // 2)
     drawn = {}
     for question, expression in _QUESTIONS.items():
-        asked = {epochs: partial(_asked, store, expression, key, epochs // 2) for epochs, store in stores.items()}
+        asked = {epochs: partial(asked, store, expression, key, epochs // 2) for epochs, store in stores.items()}
         took = _taken(asked)
         drawn[question] = {epochs: round(seconds, 3) for epochs, (seconds, _) in took.items()}
         yield from _compared(question, took, size.epochs, setting)
@@ -72,7 +73,7 @@ def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Itera
     yield from _bytes(stores[size.epochs], setting)
 
 
-def _asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, int]:
+def asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, int]:
     """The seconds that a new process takes to answer, and the most memory that it took."""
     start = time.perf_counter()
     script = _ASK.replace("{question}", expression)
@@ -111,7 +112,7 @@ def _compared(question: str, took: Mapping[int, tuple[float, float]], many: int,
 def _searched(store: Path, size: Size, setting: str) -> Measurement:
     """The first epoch of a condition that is met late: how long all changes take."""
     late = size.epochs * size.changes // size.keys
-    seconds = statistics.median(_asked(store, f"history.first('count > {late}') or 0", "", 0)[0] for _ in range(3))
+    seconds = statistics.median(asked(store, f"history.first('count > {late}') or 0", "", 0)[0] for _ in range(3))
     read = size.epochs * size.changes
     return Measurement(
         "first epoch at which a condition held",

@@ -181,6 +181,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError:
         require_extra("spark")  # what needs an extra when it is imported needs this one
+        from streamstate.snapshots.spark.connect import refuse_connect
+
+        refuse_connect()  # the package pyspark-client has no classic session
         raise
     globals()[name] = value
     return value

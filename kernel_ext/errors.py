@@ -49,6 +49,7 @@ StreamStateError
 ├── TimeLimitError (TimeoutError): an SQL query exceeded its time limit
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
 ├── SessionError (RuntimeError): Spark cannot be started with these settings
+│   └── SparkConnectError
 ├── JavaNotFoundError (RuntimeError): no Java that Spark can use
 └── MissingDependencyError (ImportError): a package of an extra is not installed
 """
@@ -90,6 +91,7 @@ __all__ = [
     "QueryError",
     "RescaleError",
     "SessionError",
+    "SparkConnectError",
     "StateWriteError",
     "StoreError",
     "StreamStateError",
@@ -455,6 +457,19 @@ class QueryError(StreamStateError, RuntimeError):
 
 class SessionError(StreamStateError, RuntimeError):
     """Spark cannot be started, or used, with these settings."""
+
+
+class SparkConnectError(SessionError):
+    """The call needs a classic Spark session, and this process uses Spark Connect."""
+
+    @classmethod
+    def needs_classic(cls) -> SparkConnectError:
+        """For any call that needs the JVM."""
+        return cls(
+            "This call needs a classic Spark session, and this process uses Spark Connect.\n"
+            "Beside Spark Connect you can capture, follow, fork and examine a checkpoint by its path, and read stores."
+            " Call the rest in another process, without SPARK_REMOTE, in which streamstate.session() starts Spark."
+        )
 
 
 class JavaNotFoundError(StreamStateError, RuntimeError):

@@ -21,6 +21,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import record_running
 from streamstate.snapshots.registry import check_name_free, check_store, register
+from streamstate.snapshots.spark.connect import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,14 +209,13 @@ def streaming_frame(value: Any, what: str) -> DataFrame:
     """The value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
     from pyspark.sql import DataFrame
 
+    require_classic(value)
     kind = type(value).__name__
     if not isinstance(value, DataFrame):
         hint = "Remove .writeStream and .start()." if "Stream" in kind else f"For example: {EXAMPLE}"
         raise QueryError(f"{what} is not a streaming DataFrame but a value of type {kind}.\n{hint}")
     if not value.isStreaming:
         raise QueryError(f"{what} is a batch DataFrame, not a streaming one.\nStart from spark.readStream.")
-    if not hasattr(value, "_jdf"):
-        raise QueryError(f"{what} is a Spark Connect DataFrame. Capturing state needs a classic Spark session.")
     return value
 
 

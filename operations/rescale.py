@@ -23,7 +23,7 @@ from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_comparison import StateAt, compare_states
 
 
@@ -65,7 +65,7 @@ def rescale(
     """
     began = time.monotonic()
     whole_number(partitions, "partitions")
-    spark = spark or session()
+    spark = given_session(spark)
     files = Checkpoint(checkpoint, spark)
     _check_stopped(files, spark)
     recover(files, spark)

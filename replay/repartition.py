@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from streamstate.errors import InvalidArgumentError, RescaleError, UnsupportedStateError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.operators import StateSource
+from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.state_reader import StateReader
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -93,8 +94,9 @@ def repartition(spark: SparkSession, checkpoint: Checkpoint, epoch: int, partiti
             session.conf.set(key, value)
     session.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", checkpoint.format_version(epoch))
     manager: Any = session._streamingCheckpointManager  # noqa: SLF001 (there is no public way)
+    path = path_for_reader(spark, checkpoint.path)
     # Exactly once: never skip an epoch that was begun but not committed, because a sink may have its results.
-    _interruptibly(spark, lambda: manager.repartition(checkpoint.path, partitions, enforce_exactly_once_sink=True))
+    _interruptibly(spark, lambda: manager.repartition(path, partitions, enforce_exactly_once_sink=True))
     after = checkpoint.committed()[-1]
     if after != epoch + 1 or checkpoint.partitions(after) != partitions:
         raise RescaleError(

@@ -20,7 +20,7 @@ from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.progress_callback import ProgressCallback
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
 
@@ -109,7 +109,7 @@ def replay(
         >>> replay = ss.replay(fixed, "checkpoints/delays", "checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
         >>> replay.comparison.first  # doctest: +SKIP
     """
-    active = spark or session()
+    active = given_session(spark)
     original = Checkpoint(location(os.fspath(checkpoint)), active)
     first, last = _span(original, epochs)
     settings, pinned = _settings(conf or {}, original, first, partitions, active)

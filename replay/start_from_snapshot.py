@@ -47,7 +47,9 @@ def initial_state(
     """
     snapshot = _snapshot(state)
     chosen = choose_table(table, snapshot.tables(), snapshot.history.name)
-    return read_in_spark(snapshot.history.recorded, snapshot, chosen, None).in_spark(session_in_use(spark))
+    return read_in_spark(snapshot.history.recorded, snapshot, chosen, None).in_spark(
+        session_in_use(spark, connect=True)
+    )
 
 
 def start_offsets(state: Snapshot | History) -> list[dict[str, str]] | dict[str, dict[str, str]]:

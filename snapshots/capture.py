@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import JavaNotFoundError, MissingDependencyError
+from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
 from streamstate.snapshots.change_feed import Verify, check_verify
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.epoch_commit import Capturer, CaptureReport
@@ -17,6 +17,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ def capture(
             ``abfss://``), or any URI that Spark can read.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
-        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` that this call
-            captures, a ``"sample"``, ``"all"``, or ``"never"``. A table that differs is captured by Spark, and named in
-            the report.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's life
+            and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
+            ``"never"``. A table that differs is captured by Spark, and named in the report.
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
@@ -66,6 +67,7 @@ def capture(
         CaptureError: the state cannot be read.
         MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
         NotAStoreError: ``store`` is at, in or above a query's checkpoint.
+        SparkConnectError: Spark is needed, and this process uses Spark Connect.
         StoreError: the store cannot be reached or written.
 
     Example:
@@ -141,7 +143,9 @@ def open_checkpoint(
 
     Raises:
         MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
+        SparkConnectError: its file system needs Spark, and this process uses Spark Connect.
     """
+    require_classic(spark)
     uri = location(checkpoint)
     if local_path(uri) is not None:
         return Checkpoint(uri)
@@ -150,7 +154,7 @@ def open_checkpoint(
         try:
             return Checkpoint(uri, files=ObjectFiles(uri, storage_options))
         except MissingDependencyError as missing:
-            with contextlib.suppress(MissingDependencyError, JavaNotFoundError):
+            with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
                 return Checkpoint(uri, session())
             raise missing from None
     return Checkpoint(uri, running or session())

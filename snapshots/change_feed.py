@@ -17,7 +17,13 @@ from typing import Literal, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.errors import InvalidArgumentError, JavaNotFoundError, MissingDependencyError, choices
+from streamstate.errors import (
+    InvalidArgumentError,
+    JavaNotFoundError,
+    MissingDependencyError,
+    SparkConnectError,
+    choices,
+)
 from streamstate.snapshots.change_rows import with_positions
 from streamstate.snapshots.changelog.failures import ChangelogError, DamagedChangelogError, MissingChangelogError
 from streamstate.snapshots.changelog.reader import changes, columns_of
@@ -29,11 +35,12 @@ from streamstate.snapshots.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.snapshots.verified_formats import VerifiedFormats
 
 _Kind = tuple[str, Literal["changes", "whole state"]]
 
 Verify = Literal["first", "sample", "all", "never"]
-"""Which epochs Spark reads too, to compare: the first of each run, a sample, all, or none."""
+"""Which epochs Spark reads too, to compare: the first in the store's life, a sample, all, or none."""
 
 # With "sample", one pass in this many is compared.
 _SAMPLE = 20
@@ -54,6 +61,8 @@ class ChangeFeed:
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
     """The tables that Spark read since :meth:`begin_pass`, each with the reason."""
+    recorded: dict[str, VerifiedFormats] = field(default_factory=dict)
+    """By table, what the store records of earlier comparisons."""
     _wrong: set[str] = field(default_factory=set)
     _verified: dict[_Kind, TableFormat] = field(default_factory=dict)
     """By table and kind of rows, the format that decoded rows were last compared in."""
@@ -121,6 +130,7 @@ class ChangeFeed:
         self, kind: _Kind, layout: TableFormat, decoded: StateRows, difference: str | None, first: int
     ) -> StateRows | None:
         """The decoded rows; None, after a warning, if they differ from Spark's."""
+        self.recorded[kind[0]].record(kind[1], layout, self.reader.spark.version, equal=difference is None)
         if difference is None:
             self._verified[kind] = layout
             return decoded
@@ -151,15 +161,21 @@ class ChangeFeed:
         self.by_spark[table] = str(why)
         try:
             yield
-        except (MissingDependencyError, JavaNotFoundError) as error:
+        except (MissingDependencyError, JavaNotFoundError, SparkConnectError) as error:
+            if isinstance(why, MissingChangelogError):
+                raise why from None  # nor could Spark read what it has purged
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, kind: _Kind, layout: TableFormat) -> bool:
         """Whether Spark has to confirm the decoded rows of a pass."""
-        if self.verify == "never" or self.reader.running is None:
+        running = self.reader.running
+        if self.verify == "never" or running is None:
             return False
         self._passes[kind] += 1
         first = self._verified.get(kind) != layout
+        if first and self.verify == "first" and self.recorded[kind[0]].has(kind[1], layout, running.version):
+            self._verified[kind] = layout
+            return False
         return first or self.verify == "all" or (self.verify == "sample" and self._passes[kind] % _SAMPLE == 0)
 
 

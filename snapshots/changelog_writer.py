@@ -30,12 +30,13 @@ from streamstate.snapshots.delta import Place, append_once, open_or_create, open
 from streamstate.snapshots.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.entries import TableEntry
-from streamstate.snapshots.keyframes import keyframe_file
+from streamstate.snapshots.entries import TableCounts, TableEntry
+from streamstate.snapshots.keyframes import KeyframeRule, keyframe_file
 from streamstate.snapshots.list_lengths import ListLengths, Log
 from streamstate.snapshots.operators import CHANGE, EPOCH, Columns, Shape, StateSource
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.state_reader import StateRows
+from streamstate.snapshots.verified_formats import VerifiedFormats
 
 _RECORDED = "streamstate.epochs"
 
@@ -50,6 +51,8 @@ class LogPosition:
     """What the manifest says of the table at that epoch."""
     restarts: bool = False
     """The log has to start with a keyframe: after a gap, or because the first epochs are gone."""
+    counts: TableCounts | None = None
+    """What the manifest counted up to there, for a log that this process has not written so far."""
 
     @property
     def last(self) -> int:
@@ -70,6 +73,7 @@ class TableLog:
         self.place = place
         self.application = application
         self.handle = Handle(place)
+        self.verified = VerifiedFormats(self.handle, application)
         self.written = 0
         """Rows written so far."""
         self.advice: str | None = None
@@ -119,27 +123,32 @@ class DriverWriter:
         self._follower_epoch: int | None = None
         self._start: _Start | None = None
 
-    def append(self, epochs: Sequence[int], position: LogPosition, keyframe: int | None) -> dict[int, TableEntry]:
-        """Commit consecutive epochs, which follow the position, as one file; returns the manifest's entry of each.
+    def append(
+        self, epochs: Sequence[int], position: LogPosition, rule: KeyframeRule
+    ) -> Iterator[dict[int, TableEntry]]:
+        """Commit consecutive epochs, which follow the position; yield the manifest's entries of each commit.
 
-        If the log restarts there, the first epoch becomes a keyframe. The epochs will be read from the keyframe, or, if
-        that is None, from the log's beginning.
+        Each epoch that gets a keyframe ends a commit, so that the caller can write the keyframe before the next. If the
+        log restarts, the first epoch becomes a keyframe itself.
         """
         pieces: list[pa.Table] = []
         entries: dict[int, TableEntry] = {}
-        rest = list(epochs)
-        self._start = _Start(position, keyframe, pieces)
+        rest, base = list(epochs), position.last
+        self._start = _Start(position, rule.newest)
         if position.restarts:
-            pieces.append(self._restart(rest.pop(0)))
-            entries[epochs[0]] = TableEntry(pieces[0].num_rows, 0, epochs[0])
-        for changes in self._changes(rest, position, pieces):
+            rows = self._start.restart = self._restart(rest.pop(0))
+            pieces, entries[epochs[0]] = [rows], TableEntry(rows.num_rows, 0, epochs[0])
+            rule.follow(entries[epochs[0]])
+        for changes in self._changes(rest, self._start):
             pieces.append(changes.rows)
             first = position.begins_empty and changes.epoch == epochs[0]
             live = _puts(changes.rows) if first else changes.live
-            entries[changes.epoch] = TableEntry(live, changes.rows.num_rows, keyframe)
-        entries = self._commit(pa.concat_tables(pieces), entries, position.last)
+            entry = entries[changes.epoch] = TableEntry(live, changes.rows.num_rows, rule.newest)
+            if rule.follow(entry) and changes.epoch != epochs[-1]:
+                yield self._commit(pa.concat_tables(pieces), entries, base)
+                pieces, entries, base = [], {}, changes.epoch
+        yield self._commit(pa.concat_tables(pieces), entries, base)
         self._follower_epoch, self._start = epochs[-1], None
-        return entries
 
     def keyframe_files(self, table: DeltaTable, epoch: int, entry: TableEntry, /) -> list[DataFile]:
         """A keyframe at a captured epoch, folded from the log: Spark's reader would cost the query's machine more."""
@@ -162,13 +171,13 @@ class DriverWriter:
         self._follower_epoch = epoch
         return as_log(rows, whole.columns, KEYFRAME)
 
-    def _changes(self, epochs: list[int], position: LogPosition, pieces: list[pa.Table]) -> Iterator[EpochChanges]:
+    def _changes(self, epochs: list[int], start: _Start) -> Iterator[EpochChanges]:
         if not epochs:
             return
         rows, by_feed = self._read(epochs)
         follower = self._follower if self._follower_epoch == epochs[0] - 1 else None
         if follower is None or isinstance(follower, FeedFollower) != by_feed:
-            follower = self._follower = self._new_follower(rows, position, pieces, by_feed=by_feed)
+            follower = self._follower = self._new_follower(rows, start, by_feed=by_feed)
         yield from follower.changes(rows, epochs)
 
     def _read(self, epochs: list[int]) -> tuple[StateRows, bool]:
@@ -185,12 +194,10 @@ class DriverWriter:
             return changes, True
         return self._feed.whole(source, epochs), False
 
-    def _new_follower(
-        self, rows: StateRows, position: LogPosition, pieces: list[pa.Table], *, by_feed: bool
-    ) -> FeedFollower | WholeFollower:
+    def _new_follower(self, rows: StateRows, start: _Start, *, by_feed: bool) -> FeedFollower | WholeFollower:
         if by_feed:
-            return self._feed_follower(rows.columns, begins_empty=position.begins_empty)
-        return WholeFollower(rows.columns, self._state_before(rows.columns, position, pieces, rows.rows.schema))
+            return self._feed_follower(rows.columns, begins_empty=start.position.begins_empty)
+        return WholeFollower(rows.columns, self._state_before(rows.columns, start, rows.rows.schema))
 
     def _feed_follower(self, columns: Columns, *, begins_empty: bool = False) -> FeedFollower:
         log = partial(self._log_before, columns)
@@ -199,22 +206,19 @@ class DriverWriter:
     def _log_before(self, columns: Columns) -> Log:
         """The rows that make up the state where the pass under way begins."""
         assert self._start is not None
-        position, keyframe, pieces = self._start.position, self._start.keyframe, self._start.pieces
-        names = [EPOCH, CHANGE, *columns.keys]
-        if position.restarts:
-            return pieces[0].select(names)
+        position, names = self._start.position, [EPOCH, CHANGE, *columns.keys]
+        if self._start.restart is not None:
+            return self._start.restart.select(names)
         assert position.epoch is not None
         version = TableVersion(self._log.place, self._log.handle.newest())
         check_generation(version, position.entry.generation if position.entry else None)
-        return rows_since(version, keyframe, position.epoch, names)
+        return rows_since(version, self._start.keyframe, position.epoch, names)
 
-    def _state_before(
-        self, columns: Columns, position: LogPosition, pieces: list[pa.Table], schema: pa.Schema
-    ) -> pa.Table:
+    def _state_before(self, columns: Columns, start: _Start, schema: pa.Schema) -> pa.Table:
         """The table's rows where the pass starts, from the log or from the keyframe that the pass itself made."""
-        names = columns.names
-        if position.restarts:
-            return pieces[0].select(names)
+        position, names = start.position, columns.names
+        if start.restart is not None:
+            return start.restart.select(names)
         if position.epoch is None or position.entry is None:
             return _empty(columns, schema)
         entry, place = position.entry, self._log.place
@@ -233,20 +237,23 @@ class DriverWriter:
                 max(entries),
                 lambda stands: rows.filter(pc.greater(rows[EPOCH], stands)) if stands > base else rows,
                 metadata=recorded(entries),
+                marks=self._log.verified.pending,
             )
+            if stood < max(entries):
+                self._log.verified.pending.clear()
             self._log.written += rows.num_rows
         # Epochs that another capture has put into the log stay as it wrote them.
         return entries | (self._log.recorded_entries([*entries], stood) if stood > base else {})
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Start:
     """Where the pass under way begins."""
 
     position: LogPosition
     keyframe: int | None
-    pieces: list[pa.Table]
-    """What it adds to the log; if the log restarts, its keyframe is first."""
+    restart: pa.Table | None = None
+    """If the log restarts, the keyframe that the pass begins with."""
 
 
 def _puts(rows: pa.Table) -> int:

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
-
 from streamstate.errors import (
     CaptureError,
     DamagedCheckpointError,
@@ -29,14 +26,13 @@ from streamstate.snapshots.commit_times import CommitTimes
 from streamstate.snapshots.damage.damage import Damage
 from streamstate.snapshots.delta.maintenance import compact, sweep
 from streamstate.snapshots.delta.object_store import plain
-from streamstate.snapshots.duckdb_sql import database_errors
 from streamstate.snapshots.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.state_reader import StateReader, no_state
-from streamstate.snapshots.table_capture import TableCapture
+from streamstate.snapshots.table_capture import TableCapture, store_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,7 +177,7 @@ class Capturer:
                 continue
             # Retention has rewritten the log since the manifest was read: the next call sees both.
             with contextlib.suppress(OvertakenError):
-                self._tables[table].tidy(newest.epoch, entry, TableCounts(self.manifest.entries, table))
+                self._tables[table].tidy(newest.epoch, entry)
         compact(self.layout.manifest(self.name), "epoch")
         if time.monotonic() - self._swept > _SWEEP_SECONDS:
             self._sweep()
@@ -203,7 +199,7 @@ class Capturer:
             yield
         except StreamStateError:
             raise
-        except (OSError, DeltaError, pa.ArrowException, *database_errors()) as error:
+        except store_failures() as error:
             raise StoreError(
                 f"The store {self.layout.root} cannot be read or written: {plain(error)}\n"
                 "The epochs it lists are complete. Fix the cause, then capture again."
@@ -324,8 +320,15 @@ class Capturer:
         return {source.table: self._tables[source.table] for source in sources}
 
     def _position(self, table: str, plan: PassPlan) -> LogPosition:
-        last = self.manifest.entries[-1] if self.manifest.entries and not plan.restarts else None
-        return LogPosition(last.epoch if last else None, last.tables.get(table) if last else None, plan.restarts)
+        entries = self.manifest.entries
+        if not entries or plan.restarts:
+            return LogPosition(None, None, plan.restarts)
+        return LogPosition(entries[-1].epoch, entries[-1].tables.get(table), counts=TableCounts(entries, table))
+
+    @property
+    def keyframe_due(self) -> bool:
+        """Whether :meth:`tidy` has a keyframe to write."""
+        return any(table.keyframe_due for table in self._tables.values())
 
     @property
     def _rows_written(self) -> int:

@@ -189,7 +189,7 @@ def _exported(target: Place, source: _Source) -> list[int]:
             raise NotAnExportError(f"{target} is a folder with other files in it.\nExport into a new folder.")
         check_outside(target.uri, target.options)
         return []
-    commits = sorted(table.history(), key=lambda commit: int(commit["version"]))
+    commits = [*table.records()][::-1]
     versions = [int(commit["version"]) for commit in commits]
     if versions != list(range(len(commits))) or any(_EPOCH not in commit for commit in commits):
         raise NotAnExportError(
@@ -284,7 +284,7 @@ def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile
     )
     try:
         create_table_with_add_actions(
-            target.uri,
+            target.client_uri,
             Schema.from_arrow(_schema(source)),
             [file.as_action() for file in written],
             configuration=_CONFIGURATION,

@@ -7,6 +7,7 @@ import errno
 import filecmp
 import io
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.names import is_base_name
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COPIES_AT_ONCE = 8
+# Not urlsplit: it takes "#" and "?" for the ends of paths, and drops tabs and line breaks.
+_FILE_URI = re.compile(r"file:(//[^/]*)?(?P<path>.*)", re.IGNORECASE | re.DOTALL)
+# A single letter is a Windows drive, not a scheme.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -445,13 +450,24 @@ def _links(folder: str) -> Iterator[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> Path | None:
-    """The local path that a path or ``file:`` URI stands for; None for another file system."""
+    """The local path that a path or ``file:`` URI stands for; None for another file system.
+
+    Only ``file:`` URIs are percent-encoded: paths, and URIs of other file systems, name files as they are written.
+    """
     path = os.fspath(path)
-    parts = urlsplit(path)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    # A single letter is a Windows drive, not a scheme.
-    return Path(path).expanduser() if len(parts.scheme) <= 1 else None
+    if (uri := _FILE_URI.match(path)) is not None:
+        return Path(unquote(uri["path"]))
+    if _SCHEME.match(path) is not None:
+        return None
+    # Not expanduser() for all: a folder may be called ~name.
+    return Path(path).expanduser() if path == "~" or path.startswith("~/") else Path(path)
+
+
+def quoted_uri(uri: str) -> str:
+    """The URI of an object store, for clients that decode percent signs and take ``#`` and ``?`` for ends of paths."""
+    scheme, _, rest = uri.partition("://")
+    bucket, slash, path = rest.partition("/")
+    return f"{scheme}://{bucket}{slash}{quote(path)}"
 
 
 def location(path: str | os.PathLike[str]) -> str:

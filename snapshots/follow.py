@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 import time
 import weakref
@@ -21,6 +22,7 @@ from streamstate.errors import (
     JavaNotFoundError,
     MissingDependencyError,
     NameTakenError,
+    SparkConnectError,
     WaitTimeoutError,
 )
 from streamstate.snapshots.background import BackgroundThread
@@ -33,6 +35,7 @@ from streamstate.snapshots.folder_time import FolderTime
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.memory import give_back, plain_memory
 from streamstate.snapshots.query_plans.describe import record_running
+from streamstate.snapshots.spark.connect import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +147,10 @@ def following(
 
 def checkpoint_of(query: StreamingQuery) -> str:
     """The checkpoint location of a query of this process."""
-    return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    require_classic(query)
+    root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    # It looks like a URI, but is not percent-encoded.
+    return re.sub("^file:/+", "/", root)
 
 
 def stop_all() -> None:
@@ -355,7 +361,8 @@ class Capture:
             if succeeded and ended:
                 break
             if succeeded:
-                self._tidy(_TIDY_PAUSE)
+                # A keyframe that is due now would hold up the next epoch.
+                self._tidy(0 if self._capturer.keyframe_due else _TIDY_PAUSE)
         else:
             if not self._abandoning:
                 self._attempt(CaptureInterval())
@@ -399,7 +406,7 @@ class Capture:
             return False
         except (
             *(NameTakenError, CheckpointError, InvalidArgumentError),
-            *(MissingDependencyError, JavaNotFoundError),
+            *(MissingDependencyError, JavaNotFoundError, SparkConnectError),
         ) as error:
             self._update(state="failed", error=str(error))
             self._on_pass(error)

@@ -16,13 +16,63 @@ from streamstate.snapshots.delta.commits import required, version_of
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.delta.reading import Committed, TableVersion
 from streamstate.snapshots.delta.reusable_files import Prepared
-from streamstate.snapshots.entries import TableEntry, TableFacts
+from streamstate.snapshots.entries import TableCounts, TableEntry, TableFacts
 from streamstate.snapshots.layout import RETENTION
 from streamstate.snapshots.manifest import generation_of
 from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
 
+# With fewer rows than this a keyframe saves readers no time.
+SMALLEST_KEYFRAME = 50_000
+
 # The newest keyframe that a capture wrote beside an epoch's commit, and its rows.
 _MARKED_EPOCH, _MARKED_ROWS = "streamstate/keyframe", "streamstate/keyframe/rows"
+
+
+@dataclass
+class KeyframeRule:
+    """When a log gets its next keyframe: once the changes since the last one outnumber the rows counted then.
+
+    So a keyframe has at most twice as many rows as the changes that pay for it, and nobody has to count the state. It
+    depends on the epochs alone, not on how many of them a pass captures.
+    """
+
+    newest: int | None = None
+    """The newest keyframe; None if the log is read from its beginning."""
+    rows: int = 0
+    """The rows that were counted last, at that keyframe or later."""
+    changes: int = 0
+    """The changes since that keyframe."""
+
+    @classmethod
+    def after(cls, newest: int | None, counts: TableCounts, marked: int | None) -> KeyframeRule:
+        """The rule where a manifest ends; ``marked`` is how many rows the newest keyframe has, if that is known."""
+        counted = counts.counted_since(newest)
+        return cls(newest, (marked if counted is None else counted) or 0, counts.changes_since(newest))
+
+    @property
+    def due(self) -> bool:
+        """Whether the newest epoch gets a keyframe."""
+        return self.changes > max(self.rows, SMALLEST_KEYFRAME)
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that can live at the newest epoch."""
+        return self.rows + self.changes
+
+    def begin(self, keyframe: int, rows: int) -> None:
+        """Start again at a keyframe with so many rows."""
+        self.newest, self.rows, self.changes = keyframe, rows, 0
+
+    def follow(self, entry: TableEntry) -> bool:
+        """Count an epoch, and return whether it gets a keyframe."""
+        self.changes += entry.changes
+        self.rows = self.rows if entry.rows is None else entry.rows
+        return self.due
+
+    def epochs_until_due(self, changes: int) -> int:
+        """How many epochs of so many changes each it takes until one gets a keyframe, at least one."""
+        missing = max(self.rows, SMALLEST_KEYFRAME) + 1 - self.changes
+        return max(-(-missing // max(changes, 1)), 1)
 
 
 @dataclass(frozen=True)

@@ -107,12 +107,10 @@ def log_version_of(place: Place, entry: Entry, query: str) -> Iterator[TableVers
         EpochDroppedError: its files are gone, also if that shows within the block.
     """
     try:
-        table: DeltaTable = required(place)
-        later = [
-            int(commit["version"]) for commit in table.history() if int(commit.get(RETENTION, 0)) > entry.generation
-        ]
+        table: DeltaTable = (newest := required(place))
+        later = [record["version"] for record in newest.records() if int(record.get(RETENTION, 0)) > entry.generation]
         if later:
-            table = DeltaTable(place.uri, version=min(later) - 1, storage_options=place.storage_options)
+            table = DeltaTable(place.client_uri, version=min(later) - 1, storage_options=place.storage_options)
         yield TableVersion(place, table)
     except (DamagedStoreError, DeltaError) as error:
         raise EpochDroppedError(

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from streamstate.errors import CaptureError, require_extra
 from streamstate.snapshots.delta.object_store import PATIENCE, REACHING, plain
-from streamstate.snapshots.filesystem import whole_lines
+from streamstate.snapshots.filesystem import quoted_uri, whole_lines
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -32,7 +31,7 @@ _U = TypeVar("_U")
 
 def in_object_store(uri: str) -> bool:
     """Whether a URI names a place that :class:`ObjectFiles` can read."""
-    return urlsplit(uri).scheme in _SCHEMES
+    return uri.partition("://")[0].lower() in _SCHEMES
 
 
 class ObjectFiles:
@@ -167,4 +166,4 @@ def _takes(uri: str, name: str, value: str) -> bool:
 def _opened(uri: str, **options: Any) -> ObjectStore:
     from obstore.store import from_url
 
-    return from_url(uri, **options)
+    return from_url(quoted_uri(uri), **options)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
 from streamstate.snapshots.names import unused
 from streamstate.snapshots.native_types import by_position, native
+from streamstate.snapshots.spark.escaped_paths import path_for_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -141,7 +142,8 @@ def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> li
     """Spark's list of the state stores at an epoch, including those that a Spark before 4.0 wrote."""
     stores = legacy_stores(checkpoint)
     if {store.operator for store in stores} != {*checkpoint.operators()}:
-        rows = spark.read.format("state-metadata").option("batchId", str(epoch)).load(checkpoint.path).collect()
+        path = path_for_reader(spark, checkpoint.path)
+        rows = spark.read.format("state-metadata").option("batchId", str(epoch)).load(path).collect()
         stores += [
             ListedStore(
                 row["operatorId"],

@@ -29,6 +29,7 @@ from streamstate.snapshots.operators import (
     flatten,
     join_counters,
 )
+from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.session import running_session, session
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class StateReader:
         """Where Spark reads a table: for session windows of an older Spark it needs metadata that is not there."""
         operators = [operator for operator in self._legacy_operators if operator.prefix]
         if source.options["operatorId"] not in {str(operator.number) for operator in operators}:
-            return self.checkpoint.path
+            return path_for_reader(spark, self.checkpoint.path)
         return described_view(spark, self.checkpoint.path, operators)
 
     def session(self, epoch: int) -> SparkSession:

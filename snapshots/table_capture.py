@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, OvertakenError, StoreError
 from streamstate.snapshots.change_feed import ChangeFeed
 from streamstate.snapshots.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile
 from streamstate.snapshots.delta.maintenance import sweep
-from streamstate.snapshots.entries import TableCounts, TableEntry
+from streamstate.snapshots.duckdb_sql import database_errors
+from streamstate.snapshots.entries import TableEntry
 from streamstate.snapshots.executors.writer import ExecutorWriter
-from streamstate.snapshots.keyframes import marked_rows, marks_of
+from streamstate.snapshots.keyframes import KeyframeRule, marked_rows, marks_of
 from streamstate.snapshots.merging import merge_log
 from streamstate.snapshots.operators import Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
@@ -26,8 +30,11 @@ ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
 _DEFAULT_ROWS_IN_DRIVER = 2_000_000
 # State files are compressed; a file of n bytes holds more than n / 16 rows only if its rows are tiny.
 _LEAST_BYTES_A_ROW = 16
-# With fewer rows than this a keyframe saves readers no time.
-_SMALLEST_KEYFRAME = 50_000
+
+
+def store_failures() -> tuple[type[Exception], ...]:
+    """The exceptions of the libraries that read and write a store."""
+    return (OSError, DeltaError, pa.ArrowException, *database_errors())
 
 
 class TableCapture:
@@ -41,14 +48,20 @@ class TableCapture:
         """Whether the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
         self._feed = feed
+        feed.recorded[source.table] = self.log.verified
         self._reader = feed.reader
         self._source = source
         self._driver = DriverWriter(feed, self.log)
         self._executors = ExecutorWriter(feed.reader, self.log)
         self._epoch: int | None = None
-        self._keyframe: int | None = None
-        self._keyframe_rows: int | None = None
+        self._rule = KeyframeRule()
+        self._keyframes_fail = False
         self._most_changes: int | None = None
+
+    @property
+    def keyframe_due(self) -> bool:
+        """Whether :meth:`tidy` will write a keyframe; False if one failed, which can be tried again later."""
+        return self._epoch is not None and self._rule.due and not self._keyframes_fail
 
     def advance(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
         """Add consecutive epochs, which follow the position, to the changelog.
@@ -64,32 +77,16 @@ class TableCapture:
         self._most_changes = max(entry.changes for entry in entries.values())
         return entries
 
-    def tidy(self, epoch: int, entry: TableEntry, counts: TableCounts) -> None:
-        """Write a keyframe if the changes since the last outnumber the rows counted then, and merge small files.
-
-        So a keyframe has at most twice as many rows as the changes that pay for it, and nobody has to count the state.
-        """
-        if self._epoch == epoch:
-            changes, rows = counts.changes_since(self._keyframe), self._rows_counted(counts)
-            if changes > max(rows, _SMALLEST_KEYFRAME):
-                self._write_keyframe(epoch, entry, rows + changes)
+    def tidy(self, epoch: int, entry: TableEntry) -> None:
+        """Write the newest epoch's keyframe if it is due, and merge small files."""
+        if self._epoch == epoch and self._rule.due:
+            self._write_keyframe(epoch, entry)
         merge_log(self.log.place)
-
-    def _rows_counted(self, counts: TableCounts) -> int:
-        """The rows that were counted last, at the newest keyframe or later; 0 if there are none."""
-        counted = counts.counted_since(self._keyframe)
-        if counted is None and self._keyframe is not None and self._keyframe_rows is None:
-            self._keyframe_rows = marked_rows(self.log.handle.newest(), self._keyframe)
-        return (self._keyframe_rows if counted is None else counted) or 0
 
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
-        self._forget_position()
-        self._most_changes = None
-
-    def _forget_position(self) -> None:
         self._driver.forget()
-        self._epoch = self._keyframe = self._keyframe_rows = None
+        self._epoch = self._most_changes = None
 
     @property
     def _rows_in_driver(self) -> int:
@@ -128,45 +125,54 @@ class TableCapture:
 
     def _fetched(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry] | None:
         """Have the driver write the epochs; None if Spark refuses to let it fetch so much."""
+        self._begin(epochs, position)
+        entries: dict[int, TableEntry] = {}
         try:
-            return self._append(self._driver, epochs, position)
-        except TooLargeError:
-            self._forget_position()
+            for part in self._driver.append(epochs, position, self._rule):
+                entries |= part
+                if (last := max(part)) != epochs[-1]:
+                    entries[last] = self._with_keyframe(last, part[last], position)
+        except TooLargeError:  # while reading, before anything was written
+            self._driver.forget()
             return None
+        self._epoch = epochs[-1]
+        return entries
 
     def _distributed(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
-        """Have the executors write the epochs; a keyframe with which the log begins is a commit of its own."""
-        if position.restarts:
-            first, rest = epochs[0], epochs[1:]
-            entries = self._append(self._executors, [first], position)
-            return entries | (self._distributed(rest, LogPosition(first, entries[first])) if rest else {})
-        if self._source.shape is Shape.LIST and self.log.advice is None:
-            return self._epoch_by_epoch(epochs, position)
-        return self._append(self._executors, epochs, position)
+        """Have the executors write the epochs: a keyframe with which the log begins, and as many as pay for another.
 
-    def _epoch_by_epoch(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
-        """Lists: an element's position depends on all elements before it, which the driver or whole states tell."""
+        Lists go epoch by epoch: an element's position depends on all elements before it, which the driver or whole
+        states tell.
+        """
         entries: dict[int, TableEntry] = {}
-        for epoch in epochs:
-            written = self._fetched([epoch], position)
-            entries |= self._append(self._executors, [epoch], position) if written is None else written
-            position = LogPosition(epoch, entries[epoch])
+        lists = self._source.shape is Shape.LIST and self.log.advice is None
+        while epochs:
+            self._begin(epochs, position)
+            part = epochs[:1] if lists or position.restarts else epochs[: self._epochs_at_once(position)]
+            written = self._fetched(part, position) if lists and not position.restarts else None
+            if written is None:
+                written = self._executors.append(part, position, self._rule.newest)
+                for epoch in part:
+                    self._rule.follow(written[epoch])
+                self._driver.forget()
+            self._epoch, epochs = part[-1], epochs[len(part) :]
+            entries |= written
+            position = LogPosition(part[-1], entries[part[-1]])
         return entries
 
-    def _append(
-        self, writer: DriverWriter | ExecutorWriter, epochs: Sequence[int], position: LogPosition
-    ) -> dict[int, TableEntry]:
+    def _epochs_at_once(self, position: LogPosition) -> int:
+        """How many epochs to write before the next keyframe is due, if they are as large as those before."""
+        changes = self._most_changes or (position.entry.changes if position.entry else 0)
+        return self._rule.epochs_until_due(changes) if changes else 1
+
+    def _begin(self, epochs: Sequence[int], position: LogPosition) -> None:
+        """Prepare to add some epochs: find out where the keyframes stand, and write the one that is due."""
         if position.restarts:
-            self._keyframe = epochs[0]
-        elif self._epoch is None:
+            self._rule = KeyframeRule(epochs[0])
+        elif self._epoch is None or self._epoch != position.epoch:
             self._resume(position)
-        entries = writer.append(epochs, position, self._keyframe)
-        if position.restarts:
-            self._keyframe_rows = None  # the manifest has them
-        self._epoch = epochs[-1]
-        if writer is not self._driver:
-            self._driver.forget()
-        return entries
+        if not position.restarts and position.epoch is not None and position.entry is not None:
+            self._with_keyframe(position.epoch, position.entry, position)
 
     def _resume(self, position: LogPosition) -> None:
         """Continue a log that another capture left: find its newest keyframe, remove files of failed commits."""
@@ -174,19 +180,43 @@ class TableCapture:
         known = position.entry.keyframe if position.entry else None
         # A keyframe of an epoch that the manifest does not have yet is written again at the next occasion.
         usable = newest > -1 and position.epoch is not None and newest <= position.epoch
-        self._keyframe = max(newest, -1 if known is None else known) if usable else known
+        keyframe = max(newest, -1 if known is None else known) if usable else known
+        self._rule = KeyframeRule(keyframe)
+        if position.counts is not None:
+            marked = None if keyframe is None else marked_rows(self.log.handle.newest(), keyframe)
+            self._rule = KeyframeRule.after(keyframe, position.counts, marked)
         sweep(self.log.place)
 
-    def _write_keyframe(self, epoch: int, entry: TableEntry, most: int) -> None:
-        """Write all live keys again, which are at most so many.
+    def _with_keyframe(self, epoch: int, entry: TableEntry, position: LogPosition) -> TableEntry:
+        """The entry of the newest epoch, with the rows of its keyframe, which is written if it is due.
+
+        A failure is left to :meth:`tidy` to report: epochs are captured all the same.
+        """
+        if not self._rule.due or self._keyframes_fail:
+            return entry
+        generation = position.entry.generation if position.entry else None
+        try:
+            self._write_keyframe(epoch, replace(entry, generation=generation))
+        except OvertakenError:
+            raise
+        except (StoreError, *store_failures()):
+            return entry
+        return replace(entry, rows=self._rule.rows) if self._rule.newest == epoch else entry
+
+    def _write_keyframe(self, epoch: int, entry: TableEntry) -> None:
+        """Write all live keys again.
 
         From Spark's state if it may be large, a session runs and the state is still there; otherwise from the log.
         """
-        if self._reader.running and most > self._rows_in_driver:
+        if self._reader.running and self._rule.most_rows > self._rows_in_driver:
             with contextlib.suppress(*failures()):
                 self._commit_keyframe(self._executors, epoch, entry)
                 return
-        self._commit_keyframe(self._driver, epoch, entry)
+        try:
+            self._commit_keyframe(self._driver, epoch, entry)
+        except (StoreError, *store_failures()) as error:
+            self._keyframes_fail = not isinstance(error, OvertakenError)
+            raise
 
     def _commit_keyframe(self, writer: DriverWriter | ExecutorWriter, epoch: int, entry: TableEntry) -> None:
         marks: dict[str, int] = {}
@@ -196,7 +226,10 @@ class TableCapture:
             marks.update(marks_of(epoch, sum(file.rows for file in files)))
             return files
 
-        commit_once(self.log.handle, self.log.keyframes, epoch, write, marks=marks)
-        self._keyframe = epoch
-        self._keyframe_rows = marked_rows(self.log.handle.newest(), epoch)
-        self.log.written += self._keyframe_rows or 0
+        stood = commit_once(self.log.handle, self.log.keyframes, epoch, write, marks=marks)
+        self._keyframes_fail = False
+        if stood > epoch:
+            return  # another capture is ahead, and need not have written this one
+        rows = marked_rows(self.log.handle.newest(), epoch) or 0
+        self._rule.begin(epoch, rows)
+        self.log.written += rows

@@ -83,13 +83,13 @@ def check(
         ...     print(report)  # doctest: +SKIP
     """
     from streamstate.replay.stepping.query_sources import check_streaming
-    from streamstate.snapshots.spark.session import running_session, session
+    from streamstate.snapshots.spark.session import given_session, running_session
 
     began = time.monotonic()
     known_mode(mode)
     whole_number(replay, "replay", least=0)
     build = build_query if callable(build_query) else lambda: build_query
-    spark = spark or running_session() or session()
+    spark = given_session(spark or running_session())
     opened = Checkpoint(checkpoint, spark)
     start, committed = next_start(opened), opened.committed()
     if not committed:

@@ -16,6 +16,7 @@ from streamstate.operations.drill.task import BuildQuery, Event, Task, pickled
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.spark.connect import refuse_connect
 from streamstate.snapshots.state_comparison import TableDifference
 
 Kill = Literal["query", "executor"]
@@ -92,6 +93,7 @@ def drill(
     if not timeout > 0:
         raise InvalidArgumentError(f"Invalid timeout={timeout!r}: expected seconds, more than 0.")
     require_extra("spark")
+    refuse_connect()
     query = pickled(build_query)
     with scratch(directory, keep=keep) as place:
         (place.folder / "query").write_bytes(query)

@@ -90,7 +90,7 @@ def migrate(
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
     query = PlannedQuery.of(build_query, mode)
     old = Checkpoint(checkpoint, query.spark)
-    check_readable(old.path)
+    check_readable(query.spark, old.path)
     epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
     with making(query.spark, files, target) as folder:
         report("planning the changed query", 0.0)

@@ -36,7 +36,7 @@ from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.filesystem import Files, files_for, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import History, Snapshot
 
 
@@ -109,7 +109,7 @@ def restore(
     else:
         if offsets is not None:
             raise InvalidArgumentError("offsets needs build_query: without it, the query's checkpoint has them.")
-        spark = spark or session()
+        spark = given_session(spark)
         original = _original(record, taken, spark)
         files = files_for(spark, original.path, target)
         with making(spark, files, target) as folder:

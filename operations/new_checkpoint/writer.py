@@ -32,6 +32,7 @@ from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.filesystem import Files, local_path
+from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.restarting import FORMAT
 from streamstate.snapshots.state_comparison import StateAt, differences_from
 from streamstate.snapshots.state_reader import StateReader
@@ -170,16 +171,17 @@ class NewCheckpoint:
                 raise StateWriteError.other_columns(name, rows[name].columns, table.types)
 
 
-def check_readable(path: str) -> None:
+def check_readable(spark: SparkSession, path: str) -> None:
     """Refuse a checkpoint's path whose characters Spark's state reader escapes, and then does not find.
 
     Raises:
-        StateWriteError: it has some of them.
+        StateWriteError: it has some of them, and is not on the disk of the only machine.
     """
-    if found := sorted({*re.findall(r'[\s"<>{}|\\^`%\[\]]', path)}):
-        told = ", ".join("spaces" if character.isspace() else character for character in found)
+    found = escaped_in(path)
+    if found and path_for_reader(spark, path) == path:
+        characters = ", ".join("spaces" if character.isspace() else character for character in found)
         raise StateWriteError(
-            f"Spark's state reader finds no checkpoint whose path has {told}: {path}.\nUse another path."
+            f"Spark cannot open checkpoints whose paths contain {characters}: {path}\nUse another path."
         )
 
 
@@ -192,7 +194,7 @@ def making(spark: SparkSession, files: Files, path: str) -> Iterator[str]:
     Raises:
         StateWriteError: there is something at the path already, or Spark could not read it.
     """
-    check_readable(path)
+    check_readable(spark, path)
     parent, _, name = path.rpartition("/")
     if files.names(path):
         raise StateWriteError.target_exists(path)

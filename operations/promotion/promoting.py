@@ -25,7 +25,7 @@ from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.fork_record import FORK_FILE
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.promotion_record import PromotionRecord
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_comparison import StateAt, StateComparison, compare_states
 
 
@@ -65,7 +65,7 @@ def promote(
         >>> promotion.epoch, promotion.kept  # doctest: +SKIP
         (41, 'checkpoints/delays.before-promotion-41')
     """
-    path, spark, say = location(os.fspath(over)), spark or session(), progress or silent
+    path, spark, say = location(os.fspath(over)), given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))
     with SWITCHING:
         recover(path, spark)
@@ -217,7 +217,7 @@ class Promotion:
             QueryError: the query is running.
             PromotionError: it has run since, or the promotion is no longer the newest one.
         """
-        spark = spark or self._spark or session()
+        spark = given_session(spark or self._spark)
         with SWITCHING:
             recover(self.checkpoint, spark)
             switch = Switch(self.checkpoint, "undo", self._record, spark)

@@ -31,7 +31,7 @@ from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.progress_callback import ProgressCallback, silent
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_reader import no_state
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
@@ -97,7 +97,7 @@ def audit(
         >>> audit = ss.audit(build, "checkpoints/delays", epochs="40..60")  # doctest: +SKIP
         >>> audit.clean, audit.first  # doctest: +SKIP
     """
-    active = spark or session()
+    active = given_session(spark)
     started = datetime.now(UTC)
     original = Checkpoint(location(os.fspath(checkpoint)), active)
     span = _span(original, epochs)

@@ -25,7 +25,7 @@ from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.plan_graph import PlanGraph
 from streamstate.snapshots.progress_callback import ProgressCallback
-from streamstate.snapshots.spark.session import session
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import History
 from streamstate.state_inspect.sql.parse_tree import first_error
@@ -299,7 +299,7 @@ def debug(
     root: str | Path = temporary.name if directory is None else os.fspath(directory)
     captures = location(os.fspath(store) if store is not None else f"{root}/store")
     try:
-        tree = BranchTree(path, location(root), captures, prefix, spark or session())
+        tree = BranchTree(path, location(root), captures, prefix, given_session(spark))
         return DebugSession(build_query, tree, at, mode=mode, temporary=temporary)
     except BaseException:
         temporary.cleanup()

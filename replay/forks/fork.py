@@ -43,6 +43,7 @@ from streamstate.snapshots.filesystem import Files, Volume, files_for, local_pat
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.recording.trimming import pin_inputs
 from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_comparison import StateAt, state_differences
 
 if TYPE_CHECKING:
@@ -158,10 +159,8 @@ def fork(
     if target == source or target.startswith(f"{source}/"):
         raise ForkError(f"{target} is the original itself, or inside it.\nChoose a folder that does not exist yet.")
     remote = local_path(source) is None or local_path(target) is None
-    if spark is None and (remote or verify == "rows" or partitions is not None or edit is not None):
-        from streamstate.snapshots.spark.session import session
-
-        spark = session()
+    if spark is not None or remote or verify == "rows" or partitions is not None or edit is not None:
+        spark = given_session(spark)
     files = files_for(spark, source, target)
     with never_overwriting():
         builder = ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit)

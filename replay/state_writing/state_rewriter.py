@@ -19,6 +19,7 @@ from streamstate.errors import UnsupportedStateError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.legacy_operators import described_view
 from streamstate.snapshots.operators import LIMIT, listed_stores
+from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.state_reader import StateReader
 
 PARTITION_KEY = "partition_key"
@@ -62,7 +63,9 @@ class StateRewriter:
                 " edit=. Step that fork once, then fork it again."
             )
         self._path = (
-            described_view(self.session, self.original.path, undescribed) if undescribed else self.original.path
+            described_view(self.session, self.original.path, undescribed)
+            if undescribed
+            else path_for_reader(self.session, self.original.path)
         )
 
     def operators(self) -> list[RewritableOperator]:
@@ -113,7 +116,7 @@ class StateRewriter:
             java,
             self.epoch,
             self.epoch,
-            resolve(hadoop, target),
+            resolve(hadoop, path_for_reader(self.session, target)),
             hadoop,
             jvm.scala.Some(resolve(hadoop, self._path)),
             jvm.scala.Some(scala_function),

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError, NotReplayableError
+from streamstate.snapshots.spark.connect import require_classic
 
 _NOT_KEPT = {"socket": "a socket", "memory": "memory", "memorystream": "memory"}
 _WATERMARK = re.compile(r"^[^A-Za-z]*EventTimeWatermark\b", re.MULTILINE)
@@ -50,6 +51,7 @@ class QuerySource:
 
 def check_streaming(frame: object) -> DataFrame:
     """The frame, if it is a streaming DataFrame."""
+    require_classic(frame)
     if getattr(frame, "isStreaming", False) is True and hasattr(frame, "writeStream"):
         return frame  # type: ignore[return-value]
     what = "a DataFrame that is not streaming" if hasattr(frame, "isStreaming") else repr(frame)

@@ -25,6 +25,7 @@ from streamstate.replay.stepping.step_report import EpochRun, StepReport, Stoppe
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.spark.session import given_session
 
 
 def step(
@@ -92,10 +93,7 @@ def step(
     point = breakpoint_at(until)
     target = ForkSink.parse(sink)
     path = location(os.fspath(checkpoint))
-    if spark is None:
-        from streamstate.snapshots.spark.session import session
-
-        spark = session()
+    spark = given_session(spark)
     runner = ForkRunner(
         build_query,
         path,

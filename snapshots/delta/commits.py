@@ -10,11 +10,11 @@ again and writes its files again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -46,7 +46,7 @@ FENCE = "streamstate/fence"
 """The transaction identifier of the empty commit that a sweep makes before it deletes anything."""
 
 # More than the commits of captures that were killed, or compete, between a table's commit and the manifest's.
-_RECENT = 64
+_RECENT = 256
 
 
 def open_table(place: Place) -> Table | None:
@@ -140,7 +140,7 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
     if table is None:
         with _read_errors(place), contextlib.suppress(CommitFailedError):
             DeltaTable.create(
-                place.uri,
+                place.client_uri,
                 schema,
                 mode="ignore",
                 description=description,
@@ -191,6 +191,7 @@ def append_once(
     rows_after: Callable[[int], pa.Table],
     *,
     metadata: dict[str, str] | None = None,
+    marks: Mapping[str, int] | None = None,
 ) -> int:
     """Append rows unless the table has them; returns the application's previous version (−1: none).
 
@@ -202,6 +203,7 @@ def append_once(
         version: the version that the rows bring the application to.
         rows_after: returns the rows that a table lacks, given the application's version in it.
         metadata: stored with the commit.
+        marks: as for :func:`commit_once`.
 
     Raises:
         StoreError: the rows could not be written; none of them is visible.
@@ -211,7 +213,7 @@ def append_once(
     def write(table: DeltaTable, stands: int) -> list[DataFile]:
         return write_file(handle.place, pa.schema(table.schema().to_arrow()), rows_after(stands))
 
-    return commit_once(handle, application, version, write, metadata=metadata)
+    return commit_once(handle, application, version, write, metadata=metadata, marks=marks)
 
 
 def commit_once(
@@ -326,8 +328,8 @@ def required(place: Place) -> Table:
 
 def recent_metadata(place: Place, key: str) -> list[str]:
     """What the table's newest commits have stored under ``key``, oldest first."""
-    entries: list[dict[str, Any]] = required(place).history(_RECENT)
-    return [entry[key] for entry in reversed(entries) if key in entry]
+    records = [*itertools.islice(required(place).records(), _RECENT)]
+    return [record[key] for record in reversed(records) if key in record]
 
 
 def version_of(table: DeltaTable, application: str) -> int:
@@ -345,7 +347,7 @@ def _sync_and_seal(place: Place, version: int) -> None:
     try:
         seal(place, version)
         if gets_checkpoint(version):
-            table = DeltaTable(place.uri, version=version, storage_options=place.storage_options)
+            table = DeltaTable(place.client_uri, version=version, storage_options=place.storage_options)
             table.create_checkpoint()
             seal(place, version, checkpoint=True)
     except (DeltaError, OSError) as error:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.filesystem import local_path
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.filesystem import local_path, quoted_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 LOG = "_delta_log"
+
+# deltalake decodes percent signs twice, and object_store refuses control characters and empty names.
+_NOWHERE = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
+_NOWHERE_ON_DISK = re.compile(rf"{_NOWHERE.pattern}|\\")
+_NOWHERE_IN_STORE = re.compile(rf"{_NOWHERE.pattern}|(?<=/)(?:\.\.?)?(?=/|$)")
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,23 @@ class Place:
 
     uri: str
     options: Mapping[str, str] | None = field(default=None, hash=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a path at which the table would be mistaken for another, before anything is written there."""
+        folder = self.folder
+        # Links are followed, as by deltalake.
+        path = self.uri.partition("://")[2] if folder is None else os.path.realpath(folder)
+        if (found := (_NOWHERE_IN_STORE if folder is None else _NOWHERE_ON_DISK).search(path)) is not None:
+            raise InvalidArgumentError(
+                f"No table can be kept at {self.uri!r}: deltalake takes {found[0]!r} in a path for something else.\n"
+                "Use a path without '%' before two hexadecimal digits, without backslashes, control characters, and"
+                " folders that are called '', '.' or '..'."
+            )
+
+    @property
+    def client_uri(self) -> str:
+        """The URI as deltalake takes it."""
+        return self.uri if self.folder is not None else quoted_uri(self.uri)
 
     @property
     def folder(self) -> Path | None:
@@ -41,7 +65,7 @@ class Place:
         """The table's files by their paths in the table; known sizes save requests to an object store."""
         from streamstate.snapshots.delta.object_store import files_of
 
-        return files_of(self.uri, self.storage_options, sizes)
+        return files_of(self.client_uri, self.storage_options, sizes)
 
     def __str__(self) -> str:
         """The URI."""

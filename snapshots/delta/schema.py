@@ -43,7 +43,7 @@ def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
         else:
             _rewrite(place, table, schema)
     except (DeltaError, OSError, ValueError) as error:
-        current = DeltaTable(place.uri, storage_options=place.storage_options)
+        current = DeltaTable(place.client_uri, storage_options=place.storage_options)
         if current.version() == table.version():
             raise StoreError(
                 f"The columns of {place} could not be changed: {error}\nIts rows are unchanged."
@@ -71,7 +71,7 @@ def _rewrite(place: Place, table: DeltaTable, schema: pa.Schema) -> None:
             post_commithook_properties=NO_HOOKS,
         )
     except BaseException:
-        current = DeltaTable(place.uri, storage_options=place.storage_options)
+        current = DeltaTable(place.client_uri, storage_options=place.storage_options)
         held = {uri.rsplit("/", 1)[-1] for uri in current.file_uris()}
         delete_files(place, [file.path for file in files if file.path not in held])
         raise

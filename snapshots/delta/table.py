@@ -6,7 +6,7 @@ import functools
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
@@ -43,7 +43,7 @@ class Table(DeltaTable):
     """
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place.uri, storage_options=place.storage_options)
+        super().__init__(place.client_uri, storage_options=place.storage_options)
         self._place = place
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
@@ -101,8 +101,23 @@ class Table(DeltaTable):
         self._versions |= {app: version for app, version in committed if app in self._versions}
         self._versions_at = self.version()
 
+    def records(self) -> Iterator[dict[str, Any]]:
+        """What the commits of each version recorded, the newest first, as far back as the log goes.
+
+        deltalake's own ``history`` is empty for a path with ``#`` or ``?``.
+        """
+        for version in range(self.version(), -1, -1):
+            try:
+                yield {"version": version} | next(self._actions(version, "commitInfo"), {})
+            except FileNotFoundError:
+                return
+
     def _committed(self, version: int) -> Iterator[tuple[str, int]]:
         """The applications whose version an entry sets, and their versions."""
+        return ((action["appId"], action["version"]) for action in self._actions(version, "txn"))
+
+    def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
+        """The actions of one kind in a version's log entry."""
         path = f"{LOG}/{entry_name(version)}"
         folder = self._place.folder
         if folder is not None:
@@ -110,7 +125,8 @@ class Table(DeltaTable):
         else:
             with self._files.open_input_file(path) as file:
                 text = file.read()
+        marker = f'"{kind}"'.encode()
         for line in text.splitlines():
-            action = json.loads(line).get("txn") if b'"txn"' in line else None
+            action = json.loads(line).get(kind) if marker in line else None
             if action is not None:
-                yield action["appId"], action["version"]
+                yield action

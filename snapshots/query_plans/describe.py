@@ -14,6 +14,7 @@ from streamstate.snapshots.query_plans.plan_check import check_describes
 from streamstate.snapshots.query_plans.plan_table import record_plan
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery, remember
 from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.spark.connect import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,6 +63,7 @@ def describe(
     if mode not in _MODES:
         raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(_MODES[:-1])} or {_MODES[-1]}.")
     frame = build_query()
+    require_classic(frame)
     if not getattr(frame, "isStreaming", False) or not hasattr(frame, "_jdf"):
         raise QueryError(
             f"build_query returned a value of type {type(frame).__name__}, not a streaming DataFrame.\\n"

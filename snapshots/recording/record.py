@@ -22,6 +22,7 @@ from streamstate.snapshots.recording.recording import Recording, required_record
 from streamstate.snapshots.recording.source import FED, FORMAT, OPTIONS, PATH, TASKS, RecordedInput
 from streamstate.snapshots.recording.sources import description, distinct_sources, recordings_of
 from streamstate.snapshots.spark.catalyst import kind_of, walk
+from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.incremental import incremental
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
@@ -191,6 +192,7 @@ def _checked(frame: Any) -> str:
     """What tells a frame that can be recorded from others."""
     from pyspark.errors import AnalysisException
 
+    require_classic(frame)
     if not isinstance(frame, ClassicDataFrame) or not frame.isStreaming:
         what = "a batch DataFrame" if isinstance(frame, ClassicDataFrame) else f"a value of type {type(frame).__name__}"
         raise QueryError(f"Only a streaming DataFrame can be recorded, not {what}.\nStart from spark.readStream.")

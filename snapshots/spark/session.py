@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import SessionError, require_extra
+from streamstate.snapshots.spark.connect import connect_session, refuse_connect, require_classic, uses_connect
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java
 
@@ -84,6 +85,7 @@ def session(**conf: object) -> SparkSession:
         MissingDependencyError: Spark is not installed.
         JavaNotFoundError: Spark has to be started, and there is no Java 17 or 21.
         SessionError: Spark did not start, or a setting that is fixed at the start differs in the running session.
+        SparkConnectError: this process uses Spark Connect.
 
     Example:
         >>> spark = session()
@@ -118,8 +120,8 @@ def advise(spark: SparkSession) -> None:
 
 
 def running_session() -> SparkSession | None:
-    """The session in use; None if Spark is not running."""
-    if sys.modules.get("pyspark") is None:
+    """The classic session in use; None if Spark is not running, or behind Spark Connect."""
+    if sys.modules.get("pyspark") is None or uses_connect():
         return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -128,17 +130,36 @@ def running_session() -> SparkSession | None:
     return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
 
 
-def session_in_use(spark: SparkSession | None) -> SparkSession:
-    """The session that was given, or the one that runs."""
+def session_in_use(spark: SparkSession | None, *, connect: bool = False) -> SparkSession:
+    """The session that was given, or the one that runs, perhaps behind Spark Connect.
+
+    Raises:
+        SparkConnectError: it has to be a classic session, and this process uses Spark Connect.
+        SessionError: no session is running.
+    """
     require_extra("spark")
-    spark = spark or running_session()
+    spark = spark or running_session() or connect_session()
+    if not connect:
+        require_classic(spark)
     if spark is None:
+        refuse_connect()
         raise SessionError("No Spark session is running.\nStart one with streamstate.session(), or pass spark=….")
     return spark
 
 
+def given_session(spark: SparkSession | None) -> SparkSession:
+    """The session that was given, the one that runs, or a new embedded one.
+
+    Raises:
+        SparkConnectError: the session, or this process, uses Spark Connect.
+    """
+    require_classic(spark)
+    return spark or session()
+
+
 def _start(requested: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM."""
+    refuse_connect()
     require_java()
     from pyspark.sql import SparkSession
 

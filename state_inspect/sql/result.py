@@ -109,7 +109,7 @@ class Result:
             return self._engine.frame
         from streamstate.snapshots.spark.session import session_in_use  # needs Spark
 
-        return frame_of(session_in_use(spark), self._engine.rows() if self._rows is None else self._rows)
+        return frame_of(session_in_use(spark, connect=True), self._engine.rows() if self._rows is None else self._rows)
 
     def __len__(self) -> int:
         if self._count is None:

@@ -12,7 +12,7 @@ from operators.processors import TRANSFORM
 from operators.running import Run
 from oracle import captured_rows, compare, spark_rows
 from pyspark.sql import SparkSession
-from recorded.unpacked import unpacked
+from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
 from capturing.without_spark import captured_without_spark
@@ -81,6 +81,30 @@ def test_spark_confirms_what_verify_says(
     monkeypatch.setattr(StateReader, "changes", changes)
     assert ss.capture(checkpoint, tmp_path, "q", verify=verify, spark=spark).epochs
     assert len(asked) == compared
+
+
+def test_the_first_time_is_the_first_in_the_stores_life(
+    spark: SparkSession, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call finds in the store that this Spark has confirmed the format; ``sample`` compares all the same."""
+    asked: list[int] = []
+    read = StateReader.changes
+
+    def changes(self: StateReader, table: Any, first: int, last: int) -> StateRows:
+        asked.append(first)
+        return read(self, table, first, last)
+
+    monkeypatch.setattr(StateReader, "changes", changes)
+    grown = copied(checkpoint, tmp_path / "checkpoint")
+    later = [(grown / "commits" / str(epoch), grown / f"{epoch}") for epoch in (2, 3)]
+    for commit, hidden in later:
+        commit.rename(hidden)
+    assert ss.capture(grown, tmp_path / "store", "q", spark=spark).epochs == (0, 1)
+    assert asked == [0]
+    for (commit, hidden), verify in zip(later, ("first", "sample"), strict=True):
+        hidden.rename(commit)
+        assert len(ss.capture(grown, tmp_path / "store", "q", verify=verify, spark=spark).epochs) == 1
+    assert asked == [0, 3]
 
 
 def test_an_invalid_verify_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 import streamstate as ss
 from capturing.test_capture import hours
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
-from streamstate.snapshots import table_capture
+from streamstate.snapshots import keyframes
 from streamstate.snapshots.change_log import log_schema
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta import Place, open_or_create, open_table
@@ -223,7 +223,7 @@ def test_executors_write_keyframes(
     spark: SparkSession, source: Source, tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is a keyframe when there have been more changes than the state has rows; later epochs start from it."""
-    monkeypatch.setattr(table_capture, "_SMALLEST_KEYFRAME", 0)
+    monkeypatch.setattr(keyframes, "SMALLEST_KEYFRAME", 0)
     for epoch in range(4):
         source.add(letters(epoch))
         run(counts(source), tmp_path / "c")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import streamstate as ss
-from streamstate.snapshots import epoch_commit, table_capture
+from streamstate.snapshots import epoch_commit, keyframes, table_capture
 from streamstate.snapshots.change_log import KEYFRAME
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.delta import maintenance
@@ -26,7 +26,7 @@ def test_a_large_keyframe_needs_no_spark(
     capturer: Capturer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: ss.Store
 ) -> None:
     """Executors would write it, but no session is started for it."""
-    monkeypatch.setattr(table_capture, "_SMALLEST_KEYFRAME", 0)
+    monkeypatch.setattr(keyframes, "SMALLEST_KEYFRAME", 0)
     monkeypatch.setattr(table_capture, "_DEFAULT_ROWS_IN_DRIVER", 1)
     for epoch in range(4):
         capturer.run(upto=epoch)

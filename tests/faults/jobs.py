@@ -15,7 +15,7 @@ import streamstate as ss
 from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
 from streamstate.errors import StreamStateError
-from streamstate.snapshots import epoch_commit
+from streamstate.snapshots import epoch_commit, keyframes
 from streamstate.snapshots.delta import maintenance, table
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
@@ -36,11 +36,12 @@ def attached() -> SparkSession:
 
 
 def capture(
-    checkpoint: str, store: str, control: str | None = None, epochs_a_pass: int = 2, log_checkpoint_every: int = 50
+    checkpoint: str, store: str, control: str | None = None, epochs_a_pass: int = 4, log_checkpoint_every: int = 50
 ) -> dict[str, Any]:
     """Capture with the faults of a control file, and return the captured epochs."""
     spark = attached()
     epoch_commit._EPOCHS_A_PASS = epochs_a_pass
+    keyframes.SMALLEST_KEYFRAME = 0
     table.CHECKPOINT_INTERVAL = log_checkpoint_every
     if control is not None:
         arm(Path(control))

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from operators.processors import PANDAS_STATE, TRANSFORM
 from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, INPUT, ROCKSDB, START, Query, Run
-from streamstate.snapshots import epoch_commit, table_capture
+from streamstate.snapshots import epoch_commit, keyframes
 
 EXAMPLES = int(os.environ.get("STREAMSTATE_RANDOM_QUERIES", "3"))
 STATE = {"RocksDB": ROCKSDB, "format 1": FORMAT_1, "changelog off": CHANGELOG_OFF, "HDFS": HDFS}
@@ -118,7 +118,7 @@ def test_every_epoch_of_any_query(
     _, query, kept = drawn
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(epoch_commit, "_EPOCHS_A_PASS", epochs_a_pass)
-        patch.setattr(table_capture, "_SMALLEST_KEYFRAME", smallest_keyframe)
+        patch.setattr(keyframes, "SMALLEST_KEYFRAME", smallest_keyframe)
         run = Run(spark, Path(folder) / "run")
         for step in starts:
             if step.repartition is not None and kept is ROCKSDB and not query.conf:

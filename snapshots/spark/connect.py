@@ -1,0 +1,45 @@
+"""Spark Connect: its sessions, frames and queries have no JVM in this process, which some calls need."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from streamstate.errors import SparkConnectError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def uses_connect() -> bool:
+    """Whether PySpark, which is installed, makes Spark Connect sessions in this process."""
+    from pyspark.sql.utils import is_remote
+
+    return is_remote() or "SPARK_REMOTE" in os.environ or os.environ.get("SPARK_API_MODE", "").lower() == "connect"
+
+
+def connect_session() -> SparkSession | None:
+    """The Spark Connect session that this thread uses; None if there is none."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() if uses_connect() else None
+
+
+def refuse_connect() -> None:
+    """Raise if this process uses Spark Connect.
+
+    Raises:
+        SparkConnectError: it does.
+    """
+    if uses_connect():
+        raise SparkConnectError.needs_classic()
+
+
+def require_classic(value: Any) -> None:
+    """Raise if a session, frame or query of PySpark belongs to Spark Connect.
+
+    Raises:
+        SparkConnectError: it does.
+    """
+    if any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(value).__mro__):
+        raise SparkConnectError.needs_classic()

@@ -1,0 +1,167 @@
+"""Calls of the public API in a process that uses Spark Connect; prints what came of each as JSON.
+
+Arguments: the server (``local[2]``: one in this process; ``nowhere``: a client that connects to none), a recorded
+checkpoint, one that only Spark can read without ``rocksdict``, and an empty folder. A process with a server then prints
+its port and waits until its input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["SPARK_TESTING"] = "1"  # the server takes a free port
+os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"
+
+
+def connected(remote: str) -> Any:
+    """A Spark Connect session."""
+    from pyspark.sql import SparkSession
+
+    if remote == "nowhere":
+        from pyspark.sql.connect.session import SparkSession as Client
+
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the builder, which waits for the server, does
+        return Client("sc://localhost:1")
+    local = {"spark.ui.enabled": "false"} if remote.startswith("local") else {}
+    return SparkSession.builder.remote(remote).config(map=local).getOrCreate()
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """``done``, or the error; and whether the call has started Java."""
+    from pyspark import SparkContext
+
+    before, java = SparkContext._gateway, _children()
+    try:
+        call()
+        found = "done"
+    except BaseException as error:  # noqa: BLE001 (an interrupt would be an outcome too)
+        found = f"{type(error).__name__}: {error}"
+    started = SparkContext._gateway is not before or _children() != java
+    return f"{found} and Java was started" if started else found
+
+
+def _children() -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process().children()]
+
+
+def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Calls by name: first those that need no Spark, then those that do."""
+    import streamstate as ss
+    from streamstate.operations.checkup import examine
+    from streamstate.widgets.browser.model import StateBrowser
+
+    store, frame = folder / "store", spark.readStream.format("rate").load()
+    build = lambda: frame  # noqa: E731 (as a user writes it)
+    opened = lambda: ss.open_store(store)  # noqa: E731
+
+    def followed() -> None:
+        capture = ss.follow(checkpoint, store, "q")
+        capture.wait(4, 60)
+        capture.stop()
+
+    def viewed() -> None:
+        view = StateBrowser(opened()["q"])
+        view._repr_mimebundle_()
+        view.close()
+
+    without = {
+        "capture": partial(ss.capture, checkpoint, store, "q"),
+        "follow": followed,
+        "read": lambda: opened()["q"].live().table().to_arrow(),
+        "sql": lambda: opened().sql("SELECT count(*) FROM q").to_pandas(),
+        "diff": lambda: opened()["q"].diff(0, 4).summary(),
+        "view": viewed,
+        "doctor": partial(examine, checkpoint, store),
+        "fork": partial(ss.fork, checkpoint, folder / "fork", at=3),
+        "export": partial(ss.export, store, "q", folder / "export"),
+        "rescale_advice": lambda: ss.rescale_advice(opened()["q"]),
+        "keep": partial(ss.keep, store, "q", last=4),
+        "compact": partial(ss.compact, store, "q"),
+        "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
+    }
+    needing = {
+        "session": ss.session,
+        "capture with Spark": partial(ss.capture, only_spark, folder / "other", "q"),
+        "capture in the session": partial(ss.capture, checkpoint, store, "q", spark=spark),
+        "capture from HDFS": partial(ss.capture, "hdfs://nowhere/checkpoint", store, "q2"),
+        "follow with Spark": lambda: ss.follow(only_spark, folder / "other", "q").wait(0, 60),
+        "follow a query": lambda: ss.follow(_query(spark), store),
+        "edited fork": partial(ss.fork, checkpoint, folder / "edited", at=3, edit="DELETE FROM op0"),
+        "fork in the session": partial(ss.fork, checkpoint, folder / "given", at=3, spark=spark),
+        "SQL in Spark": lambda: opened().sql("SELECT 1 FROM q", engine="spark"),
+        "start": lambda: ss.start(frame, "w", store),
+        "describe": partial(ss.describe, store, "q", build),
+        "record": lambda: ss.record(frame, folder / "recording"),
+        "recorded": lambda: ss.recorded(folder / "recording"),
+        "check": partial(ss.check, build, checkpoint),
+        "step": partial(ss.step, build, folder / "fork"),
+        "replay": partial(ss.replay, build, checkpoint, folder / "replay", epochs="1..2"),
+        "debug": partial(ss.debug, build, checkpoint, at=3),
+        "audit": partial(ss.audit, build, checkpoint, epochs="1..2"),
+        "migrate": partial(ss.migrate, checkpoint, build, folder / "migrated"),
+        "propose_mapping": partial(ss.propose_mapping, checkpoint, build),
+        "bootstrap": partial(ss.bootstrap, build, folder / "bootstrapped", batch=True),
+        "restore": lambda: ss.restore(opened()["q"].live(), folder / "restored"),
+        "rescale": partial(ss.rescale, checkpoint, 2),
+        "promote": partial(ss.promote, folder / "fork", over=checkpoint),
+        "drill": partial(ss.drill, int),
+        "shared_column": partial(ss.shared_column, "limit", store),
+    }
+    return {**without, **{f"needs Spark: {name}": call for name, call in needing.items()}}
+
+
+def through_connect(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Calls that a Spark Connect session serves, if it reaches a server."""
+    import streamstate as ss
+
+    history = ss.open_store(folder / "store")["q"]
+    return {
+        "to_spark": lambda: ss.open_store(folder / "store").sql("SELECT * FROM q").to_spark().count(),
+        "to_spark in the session": lambda: ss.open_store(folder / "store").sql("FROM q").to_spark(spark).count(),
+        "initial_state": lambda: ss.initial_state(history).count(),
+        "frames": lambda: ss.open_store(folder / "store").sql("FROM f", frames={"f": spark.range(3)}).to_arrow(),
+    }
+
+
+def _query(spark: Any) -> Any:
+    """A query of Spark Connect."""
+    from pyspark.sql.connect.streaming.query import StreamingQuery
+
+    return StreamingQuery(spark, "id", "run", "name")
+
+
+def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
+    """Make the calls and print their outcomes."""
+    spark = connected(remote)
+    sys.modules["rocksdict"] = None  # type: ignore[assignment]
+    made = calls(spark, Path(checkpoint), Path(only_spark), Path(folder))
+    found = {name: outcome(call) for name, call in made.items()}
+    if remote != "nowhere":
+        found |= {name: outcome(call) for name, call in through_connect(spark, Path(folder)).items()}
+    port = None
+    if remote.startswith("local"):
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+
+        port = DefaultChannelBuilder.default_port()
+    print(json.dumps([found, port]), flush=True)  # noqa: T201 (read by the parent process)
+    if port is not None:
+        sys.stdin.read()
+
+
+def run(remote: str, *paths: Path) -> subprocess.Popen[str]:
+    """This program in a process of its own."""
+    command = [sys.executable, __file__, remote, *map(str, paths)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
