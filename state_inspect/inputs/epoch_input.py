@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.query_plans.plan_sources import sources_of
+from streamstate.snapshots.query_plans.stateful_nodes import stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
@@ -22,7 +24,6 @@ from streamstate.state_inspect.inputs.epoch_plan import (
     column_of,
     operator_inputs,
     over_input,
-    stateful_nodes,
 )
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
@@ -30,7 +31,6 @@ from streamstate.state_inspect.inputs.inputs import (
     ranges_of,
     required_plan,
     rows_of,
-    sources_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
@@ -75,11 +75,11 @@ class EpochInput:
             state=f"{checkpoint.path}/state",
         )
         self._physical = physical_operators(made)
-        self._nodes = stateful_nodes(self._planned.analyzed)
+        self._nodes = stateful_nodes(self._planned.analyzed, self._planned.plan.mode)
         if len(self._nodes) != len(self._physical):
             raise NotReplayableError(
-                f"Spark runs {query.name} with other stateful operators than its plan names, as it does for a streaming"
-                " limit: what came into each is not known.\nAsk history.inputs for all that the sources delivered."
+                f"Spark runs {query.name} with other stateful operators than its plan names: what came into each is not"
+                " known.\nAsk history.inputs for all that the sources delivered."
             )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
@@ -111,7 +111,7 @@ class EpochInput:
         """What came into an operator: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
         sides = operator_inputs(jvm, self._nodes[operator], self._physical[operator], self._planned.plan.mode)
-        if any(stateful_nodes(came.plan) for came in sides):
+        if any(stateful_nodes(came.plan, self._planned.plan.mode) for came in sides):
             sides = self._made_again(operator)
         found = []
         for came in sides:
@@ -156,7 +156,7 @@ class EpochInput:
         except (EpochGoneError, NotReplayableError):
             return None
         for node in walk(self._planned.analyzed):
-            if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node):
+            if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node, self._planned.plan.mode):
                 continue
             time = column_of(jvm, node.eventTime())
             rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self._before))

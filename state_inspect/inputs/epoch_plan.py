@@ -11,28 +11,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamstate.snapshots.bindings import binds
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.query_plans.stateful_nodes import JOIN, LIMIT
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
 
-JOIN = "Join"
-_LOGICAL = (
-    "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", JOIN, "FlatMapGroupsInPandasWithState",
-    "TransformWithStateInPySpark",
-)  # fmt: skip
 _SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport"
-
-
-def stateful_nodes(analyzed: Any) -> list[Any]:
-    """The stateful nodes of an analysed plan in Spark's numbers: from the top down, left before right."""
-    return [
-        node
-        for node in walk(analyzed)
-        if kind_of(node) in _LOGICAL
-        and node.isStreaming()
-        and (kind_of(node) != JOIN or (node.left().isStreaming() and node.right().isStreaming()))
-    ]
 
 
 @dataclass(frozen=True)
@@ -79,6 +64,8 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
             )
             for side in ("left", "right")
         ]
+    if kind == LIMIT:  # what Spark limits in each partition came in, too
+        return [OperatorInput("", next(each(node.child().children())), (), None)]
     session = None
     keys: Sequence[Any]
     if kind == "Aggregate":

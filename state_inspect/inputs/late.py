@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.operators import operator_number
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.shown_rows import (
     SHOWN,
     InputOfEpoch,
     InputSides,
-    operator_number,
     paragraph,
     source_rows,
 )

@@ -100,8 +100,3 @@ class InputSides:
 def paragraph(text: str) -> str:
     """A text as HTML; nothing if it is empty."""
     return f"<p>{html.escape(text)}</p>" if text else ""
-
-
-def operator_number(table: str) -> int:
-    """The number of the operator that a state table belongs to."""
-    return int(table.removeprefix("op").partition("_")[0])

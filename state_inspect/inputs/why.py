@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.snapshots.operators import NO_KEY, operator_number
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, operator_number, paragraph
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, paragraph
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -163,6 +164,8 @@ def _asked(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) ->
     of_state = query.columns(columns.state).key_columns
     row_number = row_number_column(columns.state, of_state)
     key = key_of(given, columns.key_columns)
+    if of_state == [NO_KEY] and not key:
+        key = dict.fromkeys(columns.key_columns, 0)
     row_key = _by_start(columns, key)
     needed = [column for column, own in columns.state_keys.items() if own != row_number]
     if row_number is not None:
