@@ -84,22 +84,24 @@ class History:
         ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
         ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where neither capture has
         counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
-        ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from:
-        ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the checkpoint is a
-        copy whose files have the times of copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time
-        mode, where an epoch is an interval between two checkpoints, otherwise None; last ``sources`` (JSON of the same
-        form as ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
+        ``keyframes`` (the epoch that reading starts from); then ``sources`` (JSON of the same form as ``offsets``: what
+        is known of each source in addition to its offset, see docs/guides/cuts.md); ``began_at``, when Spark planned
+        the epoch's batch; ``time_source``, where ``committed_at`` comes from: ``commit`` (when the commit was written)
+        or ``offsets`` (when the batch was planned, because the checkpoint is a copy whose files have the times of
+        copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time mode, where an epoch is an interval
+        between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
+        (1970-01-01: there is none).
         """
         entries = self._recorded.with_counts(self._recorded.entries())
-        schema = pa.schema(list(MANIFEST)[:8])
-        rows = pa.Table.from_pylist([{name: getattr(entry, name) for name in schema.names} for entry in entries])
-        frame = to_pandas(rows.cast(schema) if entries else schema.empty_table())
-        for column, attribute in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
+        per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
+        plain = pa.schema([field for field in MANIFEST if field.name not in per_table])
+        rows = [{name: getattr(entry, name) for name in plain.names} for entry in entries]
+        frame = to_pandas(pa.Table.from_pylist(rows, schema=plain))
+        for column, attribute in per_table.items():
             facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
-        for column in ("time_source", "mode", "sources"):
-            frame[column] = pd.Series([getattr(entry, column) for entry in entries], dtype=object)
-        return frame
+        names: list[str] = MANIFEST.names
+        return frame[names]
 
     def bindings(self) -> pd.DataFrame:
         """Which version of each shared variable each captured epoch saw.
@@ -556,7 +558,8 @@ class History:
     ) -> pd.DataFrame:
         """How many late rows an operator dropped at each epoch, and by how much the watermark had passed them.
 
-        Columns: ``epoch``; ``watermark``, which rows had to be later than, missing if the operator drops none;
+        Columns: ``epoch``; ``watermark``, which rows had to be later than, missing if the operator drops none or there
+        was no watermark yet;
         ``came``, the rows that came in; ``dropped``; ``groups``, as of :class:`Late`; ``longest``, how far the
         watermark was past the latest row, missing if none was dropped; ``longer_delay``, by how much longer the
         query's delays had to be to keep 99 % of the epoch's rows; ``missing``, why an epoch could not be read, such as

@@ -35,7 +35,7 @@ from streamstate.state_inspect.inputs.inputs import (
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
-from streamstate.state_inspect.inputs.shown_rows import source_rows
+from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
@@ -59,7 +59,7 @@ class EpochInput:
 
     def __init__(self, query: RecordedQuery, epoch: int) -> None:
         self._query = query
-        self._epoch = epoch
+        self.epoch = epoch
         self._planned = required_plan(query, epoch)
         spark = self._planned.spark
         self._checkpoint = checkpoint = checkpoint_of(query, spark)
@@ -87,8 +87,8 @@ class EpochInput:
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
-        binding = binding_in(offsets_of(self._query, self._checkpoint, self._epoch).values())
-        return seen_by(self._planned.spark, self._epoch, binding)
+        binding = binding_in(offsets_of(self._query, self._checkpoint, self.epoch).values())
+        return seen_by(self._planned.spark, self.epoch, binding)
 
     @property
     def lowest(self) -> int:
@@ -126,8 +126,8 @@ class EpochInput:
 
     def _made_again(self, operator: int) -> list[OperatorInput]:
         """What came into an operator with others below it, which are run again."""
-        batches = self._delivered(self._epoch, streaming=True)
-        with rerun(self._planned, self._checkpoint, self._epoch, (self._before, self.clock), batches) as physical:
+        batches = self._delivered(self.epoch, streaming=True)
+        with rerun(self._planned, self._checkpoint, self.epoch, (self._before, self.clock), batches) as physical:
             return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
     def key_columns(self, side: SideInput) -> list[Column]:
@@ -152,7 +152,7 @@ class EpochInput:
         jvm: Any = self._planned.spark._jvm
         delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
         try:
-            batches = self._delivered(self._epoch - 1)
+            batches = self._delivered(self.epoch - 1)
         except (EpochGoneError, NotReplayableError):
             return None
         for node in walk(self._planned.analyzed):
@@ -169,12 +169,21 @@ class EpochInput:
                 return {str(name): value for name, value in row.items()}
         return None
 
-    def matching(self, side: SideInput, key: Sequence[Any]) -> DataFrame:
-        """The rows that fell on a key, of any of its sessions, and were not late."""
-        jvm: Any = self._planned.spark._jvm
+    def on_time(self, side: SideInput) -> DataFrame:
+        """The rows of a side that were not late."""
         rows: DataFrame = side.rows
-        if side.came.late is not None:
-            rows = rows.where(~side.came.late | side.came.late.isNull())
+        return rows if side.came.late is None else rows.where(~side.came.late | side.came.late.isNull())
+
+    def late(self, side: SideInput) -> DataFrame:
+        """The rows of a side that the operator dropped, with ``_late_by``."""
+        rows: DataFrame = side.rows
+        if side.came.late is None or side.came.late_by is None:
+            return rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
+        return rows.where(side.came.late).withColumn(LATENESS, side.came.late_by)
+
+    def matching(self, side: SideInput, rows: DataFrame, key: Sequence[Any]) -> DataFrame:
+        """Those rows of a side that fell on a key, of any of its sessions."""
+        jvm: Any = self._planned.spark._jvm
         for expression, value in zip(side.came.keys, key, strict=True):
             # Without its metadata: a later groupBy on a session window would merge sessions.
             rows = rows.select("*", column_of(jvm, expression).alias("_key", metadata={}))
@@ -194,6 +203,11 @@ class EpochInput:
         start, end = self._window(side)
         # Not by a condition on the window itself, from whose metadata Spark would merge sessions.
         return rows.where((start >= session[0]) & (end <= session[1]))
+
+    def beside(self, side: SideInput, rows: DataFrame, session: Window) -> DataFrame:
+        """Those rows of a side whose session windows overlap with a session, or touch it."""
+        start, end = self._window(side)
+        return rows.where((start <= session[1]) & (end >= session[0]))
 
     def _window(self, side: SideInput) -> tuple[Column, Column]:
         window = column_of(self._planned.spark._jvm, side.came.session)

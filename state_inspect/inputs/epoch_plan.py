@@ -36,8 +36,8 @@ class OperatorInput:
     """The expression of a row's own session window, if the operator merges sessions."""
     is_aggregation: bool = False
     watermark: datetime | None = None
-    """The operator's own, which rows had to be later than; None if it drops none. With operators below, it may be
-    earlier than the query's."""
+    """The operator's own, which rows had to be later than; None if it drops none, or if there was no watermark yet.
+    With operators below, it may be earlier than the query's."""
 
     @property
     def late(self) -> Column | None:
@@ -46,6 +46,14 @@ class OperatorInput:
             return None
         watermark, time = self.passed
         return time <= watermark
+
+    @property
+    def late_by(self) -> Column | None:
+        """How far the watermark was past a row, an interval; None if the operator drops none."""
+        if self.passed is None:
+            return None
+        watermark, time = self.passed
+        return watermark - time
 
 
 def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[OperatorInput]:
@@ -85,8 +93,9 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
     return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate", watermarks[""])]
 
 
-def _own_watermark(physical: Any) -> datetime:
-    return datetime.fromtimestamp(int(physical.eventTimeWatermarkForLateEvents().get()) / 1000, UTC)
+def _own_watermark(physical: Any) -> datetime | None:
+    milliseconds = int(physical.eventTimeWatermarkForLateEvents().get())
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _attribute(expression: Any) -> Any:

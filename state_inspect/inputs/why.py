@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, paragraph
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
 from streamstate.state_inspect.keys import (
     SESSION_START,
     check_key,
@@ -31,6 +31,7 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
     from streamstate.state_inspect.snapshot import Snapshot
 
 
@@ -49,6 +50,8 @@ class Why(InputSides):
         sides: the input rows that fell on the key, by side: ``left`` and ``right`` of a join, otherwise one with the
             name ``rows``. They are DataFrames of Spark: the rows that came into the operator, and the sources' whole
             rows in ``_source0``, ….
+        late: the rows that would have fallen on the key, had the watermark not passed them, likewise; ``_late_by`` says
+            how far it was past each. For a session, those whose windows overlap with it.
         nearest: the epochs before and after at which the key changed; None where there is none.
         nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
             ``where`` and ``why``, as :func:`streamstate.audit` has it: other rows may have come in then.
@@ -62,6 +65,7 @@ class Why(InputSides):
     after: Mapping[str, Any] | None
     changes: pd.DataFrame
     sides: Mapping[str, DataFrame]
+    late: Mapping[str, DataFrame] = field(default_factory=dict)
     nearest: tuple[int | None, int | None] = (None, None)
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
@@ -73,11 +77,23 @@ class Why(InputSides):
         causes = list(dict.fromkeys(self.changes["cause"]))
         return ", ".join(causes) or None
 
+    @property
+    def dropped(self) -> int:
+        """How many rows were dropped as late."""
+        return self.late_rows.count()
+
+    @cached_property
+    def late_rows(self) -> LateSides:
+        """The late rows, as they are shown."""
+        return _LateRows(self.late, self.nondeterministic, self._keep)
+
     def __repr__(self) -> str:
         values = [f"before: {_text(self.before)}", f"after:  {_text(self.after)}"]
         if self.is_join:
             values = ["", f"changes of the state:\n{self.changes.to_string(index=False)}"]
         parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
+        if self.dropped:
+            parts.append(f"The late rows:\n{self.late_rows.rows.to_string(index=False)}")
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
@@ -86,6 +102,8 @@ class Why(InputSides):
         parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
         if len(self.rows):
             parts += [paragraph("The input:"), as_html(self.rows)]
+        if self.dropped:
+            parts += [paragraph("The late rows:"), as_html(self.late_rows.rows)]
         return "".join([*parts, *map(paragraph, self._notes())])
 
     @property
@@ -95,6 +113,8 @@ class Why(InputSides):
 
     def _title(self) -> str:
         counted = f"{self.count():,} input row{'s' * (self.count() != 1)}"
+        if self.dropped:
+            counted += f", {self.dropped:,} row{'s' * (self.dropped != 1)} dropped as late"
         said = f"{self.table}, {_text(self.key)}, epoch {self.epoch}: {counted}"
         if self.cause is not None:
             said += f"; cause: {self.cause}"
@@ -121,26 +141,43 @@ def explained(
     changes, nearest = _changes(query, asked, epoch)
     earlier = [one for one in query.captured() if one < epoch]
     before = _row(at(earlier[-1]), asked) if earlier else None
-    key = list(asked.state_key.values())
-    sides = {}
-    number = operator_number(asked.columns.state)
-    for side in came.of(number):
-        rows = came.matching(side, key[: len(side.came.keys)])
-        if side.came.session is not None:
-            sessions = StateSessions(
-                query,
-                at,
-                asked.columns.state,
-                epoch=epoch,
-                before=earlier[-1] if earlier else None,
-                key=asked.state_key,
-            )
-            rows = came.within(side, rows, sessions.merged(partial(came.windows_of, side, rows)))
-        sides[side.came.side or "rows"] = rows
+    rows, late = _rows_of_key(query, at, asked, came, earlier[-1] if earlier else None)
     moved = came.moved_by() if WATERMARK in changes["cause"].tolist() else None
     after = _row(at(epoch), asked)
-    suspects = came.nondeterministic(number)
-    return Why(epoch, asked.columns.state, asked.key, before, after, changes, sides, nearest, moved, suspects, came)
+    suspects = came.nondeterministic(operator_number(asked.columns.state))
+    table, key = asked.columns.state, asked.key
+    return Why(epoch, table, key, before, after, changes, rows, late, nearest, moved, suspects, came)
+
+
+def _rows_of_key(
+    query: RecordedQuery, at: Callable[[int], Snapshot], asked: _Asked, came: EpochInput, before: int | None
+) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+    """The rows that fell on a key, and those that were late, by side."""
+    key, found, dropped = list(asked.state_key.values()), {}, {}
+    for side in came.of(operator_number(asked.columns.state)):
+        own = key[: len(side.came.keys)]
+        rows, late = (came.matching(side, part, own) for part in (came.on_time(side), came.late(side)))
+        if side.came.session is not None:
+            sessions = StateSessions(
+                query, at, asked.columns.state, epoch=came.epoch, before=before, key=asked.state_key
+            )
+            session = sessions.merged(partial(came.windows_of, side, rows))
+            rows, late = came.within(side, rows, session), came.beside(side, late, session or sessions.last_known())
+        name = side.came.side or "rows"
+        found[name] = rows
+        # Where nothing can be late, nothing is read for it.
+        if side.came.watermark is not None:
+            dropped[name] = late
+    return found, dropped
+
+
+@dataclass(frozen=True)
+class _LateRows(LateSides):
+    """The late rows of a key."""
+
+    sides: Mapping[str, DataFrame]
+    nondeterministic: tuple[Suspect, ...]
+    _keep: InputOfEpoch | None
 
 
 @dataclass(frozen=True)
