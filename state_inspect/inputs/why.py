@@ -12,6 +12,7 @@ import pandas as pd
 from streamstate.snapshots.operators import NO_KEY, operator_number
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
+from streamstate.state_inspect.expiry_times import expiry, expiry_columns
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.inputs.sessions import StateSessions
 from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
@@ -70,12 +71,18 @@ class Why(InputSides):
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
     _keep: InputOfEpoch | None = None
+    _expiring: frozenset[str] = frozenset()
 
     @property
     def cause(self) -> str | None:
         """The cause as in :meth:`History.key_history`, several separated by commas; None if the key did not change."""
         causes = list(dict.fromkeys(self.changes["cause"]))
         return ", ".join(causes) or None
+
+    @property
+    def shown_values(self) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+        """The key's row before and after, as they are shown: with times at which it expires."""
+        return _with_times(self.before, self._expiring), _with_times(self.after, self._expiring)
 
     @property
     def dropped(self) -> int:
@@ -88,7 +95,8 @@ class Why(InputSides):
         return _LateRows(self.late, self.nondeterministic, self._keep)
 
     def __repr__(self) -> str:
-        values = [f"before: {_text(self.before)}", f"after:  {_text(self.after)}"]
+        before, after = self.shown_values
+        values = [f"before: {_text(before)}", f"after:  {_text(after)}"]
         if self.is_join:
             values = ["", f"changes of the state:\n{self.changes.to_string(index=False)}"]
         parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
@@ -97,7 +105,7 @@ class Why(InputSides):
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        values = pd.DataFrame([self.before or {}, self.after or {}])
+        values = pd.DataFrame([row or {} for row in self.shown_values])
         values.insert(0, "", ["before", "after"])
         parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
         if len(self.rows):
@@ -146,7 +154,8 @@ def explained(
     after = _row(at(epoch), asked)
     suspects = came.nondeterministic(operator_number(asked.columns.state))
     table, key = asked.columns.state, asked.key
-    return Why(epoch, table, key, before, after, changes, rows, late, nearest, moved, suspects, came)
+    expiring = expiry_columns(query, asked.table)
+    return Why(epoch, table, key, before, after, changes, rows, late, nearest, moved, suspects, came, expiring)
 
 
 def _rows_of_key(
@@ -240,6 +249,10 @@ def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -
 
 def _row(snapshot: Snapshot, asked: _Asked) -> dict[str, Any] | None:
     return None if asked.is_join else snapshot.table(asked.table).lookup(key=dict(asked.row_key))
+
+
+def _with_times(row: Mapping[str, Any] | None, expiring: frozenset[str]) -> Mapping[str, Any] | None:
+    return row and {name: expiry(value) if name in expiring else value for name, value in row.items()}
 
 
 def _text(row: Mapping[str, Any] | None) -> str:

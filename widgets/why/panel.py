@@ -102,7 +102,7 @@ def _summary(why: Why) -> str:
 
 
 def _before_and_after(why: Why) -> WhyTable:
-    before, after = why.before or {}, why.after or {}
+    before, after = (row or {} for row in why.shown_values)
     columns = [name for name in after or before if name not in why.key]
     both = [(before.get(name), after.get(name)) for name in columns]
     compared = enumerate(both) if before and after else ()
