@@ -18,6 +18,7 @@ from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.registry import ForkPoint
 from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.asked_condition import condition_in_parts, condition_on, table_of_condition
 from streamstate.state_inspect.branches.ancestors import same_branch
 from streamstate.state_inspect.branches.branch_diff import branch_diff
@@ -317,12 +318,13 @@ class History:
         """How far each epoch's watermark lags behind its commit, from the manifest alone.
 
         Columns: ``epoch``, ``committed_at``, ``watermark``, ``lag`` (between the two), ``input_rows``,
-        ``since_previous`` (time since the commit of the previous epoch). Unknown values are missing.
+        ``since_previous`` (time since the commit of the previous epoch), ``newest_event`` (the time of the newest event
+        up to the epoch, where the query's plan is known and has one watermark). Unknown values are missing.
 
         Example:
             >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
         """
-        return watermark_lag(self._recorded.entries())
+        return watermark_lag(self._recorded.entries(), WatermarkLags(self._recorded))
 
     @consistent_read()
     def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:

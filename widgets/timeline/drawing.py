@@ -40,6 +40,8 @@ class TimelineDrawing:
     marks: EpochMarks = field(default_factory=EpochMarks)
     forks: Sequence[ForkMark] = ()
     selection: TimelineSelection = field(default_factory=TimelineSelection)
+    notes: Sequence[str] = ()
+    """What the plots cannot show."""
 
     @property
     def waiting(self) -> bool:
@@ -113,9 +115,11 @@ class TimelineDrawing:
         if len(self.marks.variables) > _NAMED:
             yield f"Set earlier: {amount(len(self.marks.variables) - _NAMED, 'more version')}."
         shown = shown_measures(self.points)
-        absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name != "rows"]
+        said = {"rows", "lag"} if self.notes else {"rows"}
+        absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name not in said]
         if absent:
             yield f"Not recorded for these epochs: {', '.join(absent)}."
+        yield from self.notes
         if self.uncounted:
             yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 

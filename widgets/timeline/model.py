@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.widgets.model import Drawing, Focus, ViewModel
+from streamstate.widgets.number_text import span
 from streamstate.widgets.timeline.actions import WINDOWS, TimelineSelection, acted
 from streamstate.widgets.timeline.drawing import STILL_POINTS, TimelineDrawing
 from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points
@@ -34,6 +36,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         self._lock = threading.Lock()
         self._known: list[EpochPoint] = []
         self._state: object = None
+        self._lags = WatermarkLags(history.recorded)
         self._variables = VariableMarks(history.recorded)
 
     def newest(self) -> object:
@@ -52,7 +55,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
             shown = binned(single, width)
             divided = forks(self.history.forks(), self.name)
             marked = marks(single, shown, divided, self._variables.all())
-            return TimelineDrawing(self.name, every, shown, width, marked, divided, selection)
+            return TimelineDrawing(self.name, every, shown, width, marked, divided, selection, self._notes(every))
 
     def acted(self, selection: TimelineSelection, action: str, value: Any, kept: Any) -> TimelineSelection:
         """The selection after an action; only captured epochs can be chosen."""
@@ -91,15 +94,25 @@ class TimelineModel(ViewModel[TimelineSelection]):
         entries = self.history.recorded.entries()
         if count:
             self._read(entries)
-        state = _state(entries), self._counted()
+        lags = WatermarkLags(self.history.recorded)
+        state = _state(entries), self._counted(), lags.basis
         if state != self._state:
             # Retention may have dropped epochs anywhere; then all of them are read again.
             begins = [point.first for point in self._known] == [entry.epoch for entry in entries[: len(self._known)]]
-            kept = self._known if begins else []
-            self._known = kept + points(entries[len(kept) :])
+            kept = self._known if begins and lags.basis == self._lags.basis else []
+            self._lags = lags
+            self._known = kept + points(entries[len(kept) :], lags.of)
             self._count(entries)
             self._state = state
         return self._known
+
+    def _notes(self, every: Sequence[EpochPoint]) -> list[str]:
+        """What the plots cannot show."""
+        newest = self.history.recorded.live_entry()
+        behind = behind_commit(newest)
+        if not self._lags.historic or behind is None or any(point.values["lag"] is not None for point in every):
+            return []
+        return [f"Historic data: the watermark is {span(behind.total_seconds())} behind the commit."]
 
     def _read(self, entries: Sequence[Entry]) -> None:
         """Count the state rows at epochs for which nobody has."""
@@ -120,7 +133,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         """Count the rows of points that have none, where the index is loaded."""
         places = [at for at, point in enumerate(self._known) if point.captured and point.values["rows"] is None]
         counted = self.history.recorded.with_counts([entries[at] for at in places])
-        for at, point in zip(places, points(counted), strict=True):
+        for at, point in zip(places, points(counted, self._lags.of), strict=True):
             self._known[at] = point
 
 
