@@ -16,6 +16,8 @@ from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
 from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.registry import ForkPoint
+from streamstate.state_inspect.advice import Advice
+from streamstate.state_inspect.advice.advise import advice_on
 from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
@@ -325,6 +327,23 @@ class History:
             >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
         """
         return watermark_lag(self._recorded.entries(), WatermarkLags(self._recorded))
+
+    @consistent_read()
+    def advise(self) -> list[Advice]:
+        """Return what there is to know about the query: what will grow, what stands still, what waits, and why.
+
+        Each :class:`Advice` is a sentence with its evidence from the captured epochs. There is none where nothing is
+        wrong. What the query's plan says is known once it has been started or described
+        (:func:`streamstate.describe`); without it, there is advice as far as the checkpoint and the store tell. State
+        tables that are concerned are read.
+
+        Example:
+            >>> for advice in store["delays"].advise():  # doctest: +SKIP
+            ...     print(advice)
+            op0 can never shrink, because dropDuplicates remembers every key (id), and the query has no watermark.
+                From epoch 0 to 49 it grew from 1,000 to 50,000 rows, and lost none.
+        """
+        return advice_on(self._recorded, lambda _: True)
 
     @consistent_read()
     def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:

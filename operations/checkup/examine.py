@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, UnsupportedStateError
+from streamstate.operations.checkup.query_advice import advice_findings
 from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
@@ -70,6 +71,7 @@ def examine(
     if store is not None:
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
+    findings += advice_findings(opened, committed, there, storage_options)
     findings += retention_findings(committed, seconds, interval)
     provider = conf.get(f"{_STORE}.providerClass", "").rpartition(".")[2]
     return Checkup(

@@ -127,6 +127,8 @@ class QueryPlan:
     """The stateful operators in Spark's numbers; None in older records."""
     event_times: tuple[EventTime, ...] = ()
     """The watermarks, with their sources; empty in older records."""
+    watermark_policy: str = field(default="min", compare=False)
+    """Which of several watermarks is the query's: ``min`` or ``max``."""
 
     def is_like(self, recorded: QueryPlan) -> bool:
         """Whether it is a recorded plan, as far as the record says."""
@@ -167,6 +169,7 @@ class QueryPlan:
                 _texts(data.get("watermarks", ())),
                 None if operators is None else tuple(_operator_plan(operator) for operator in operators),
                 tuple(_event_time(watermark) for watermark in data.get("event_times", ())),
+                str(data.get("watermark_policy", "min")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 # What stands above a state and neither adds nor removes rows, nor changes columns.
 _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
 _ANOTHER_TIME = 1_234_567_890_123  # milliseconds
@@ -100,6 +101,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
         watermarks(optimized),
         operator_plans(execution.sparkPlan()),
         event_times(jvm, analyzed),
+        str(spark.conf.get(_POLICY)),
     )
     return PlannedQuery(spark, analyzed, plan)
 

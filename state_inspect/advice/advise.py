@@ -1,0 +1,118 @@
+"""All advice on a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from streamstate.errors import StreamStateError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.registry import required_query
+from streamstate.state_inspect.advice.advice import Advice
+from streamstate.state_inspect.advice.epoch_progress import progress_in_store
+from streamstate.state_inspect.advice.event_times import timed_rows
+from streamstate.state_inspect.advice.growing import Reads, growth_advice
+from streamstate.state_inspect.advice.kept_states import (
+    KeptState,
+    kept_by_checkpoint,
+    kept_by_plan,
+    kept_by_user_code,
+)
+from streamstate.state_inspect.advice.standing import MIN, Watermarks, holders, pinned_policy, standing_advice
+from streamstate.state_inspect.advice.standstill import IdleSource, Standstill, standstill
+from streamstate.state_inspect.advice.waiting import waiting_advice
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+
+def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
+    """Return what there is to know about a query, as :meth:`streamstate.History.advise`.
+
+    Args:
+        query: the query.
+        reads: which state tables may be read, to count rows and to find event times.
+        only_store: whether to leave the query's checkpoint aside.
+    """
+    newest = query.entries().newest
+    return [] if newest is None else _Advisor(query, newest.epoch, reads, only_store=only_store).advice()
+
+
+def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advice]:
+    """Return the advice for which only state tables have to be read that are soon read."""
+    return advice_on(query, lambda table: query.is_soon_read(table, -1), only_store=only_store)
+
+
+class _Advisor:
+    """What is known of a query with a captured epoch."""
+
+    def __init__(self, query: RecordedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
+        self._query = query
+        self._newest = newest
+        self._reads = reads
+        known = next((known for known in reversed(query.plans.recorded()) if known.since <= newest), None)
+        # A record of an earlier version does not name the operators.
+        self._plan: QueryPlan | None = known.plan if known is not None and known.plan.operators is not None else None
+        self._since = 0 if known is None else known.since
+        self._checkpoint = None if only_store else _local_checkpoint(query)
+
+    def advice(self) -> list[Advice]:
+        """Return all advice: on the watermark first, because the rest may follow from it."""
+        found: list[Advice] = []
+        progress = progress_in_store(self._query.known_entries)
+        watermarks = Watermarks(None if self._plan is None else self._plan.event_times, self._policy())
+        stands = standstill(progress) if watermarks.declared != () else None
+        held_by: tuple[IdleSource, ...] = ()
+        if stands is not None and (watermarks.declared or stands.newest.watermark):
+            held_by = holders(stands, watermarks, ahead=self._ahead(stands))
+            found.append(standing_advice(stands, watermarks, held_by))
+        if self._plan is not None:
+            found += waiting_advice(
+                self._query, self._plan, progress, self._reads, stands=stands is not None, held_by=held_by
+            )
+        return [*found, *growth_advice(self._query, self._kept(), self._since, self._reads)]
+
+    def _kept(self) -> Iterable[KeptState]:
+        newest = self._query.known_entries.of(self._newest)
+        tables = [] if newest is None else [*newest.tables]
+        if self._plan is not None:
+            yield from kept_by_plan(self._plan, tables)
+        elif self._checkpoint is not None:
+            try:
+                committed = self._checkpoint.committed()
+                states = kept_by_checkpoint(self._checkpoint, committed[-1]) if committed else []
+            except StreamStateError:
+                states = []
+            yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
+        yield from kept_by_user_code(self._query)
+
+    def _policy(self) -> str:
+        """The policy for several watermarks: the one that the checkpoint is pinned to or, without one, the plan's."""
+        recorded = MIN if self._plan is None else self._plan.watermark_policy
+        return pinned_policy(self._checkpoint) or recorded
+
+    def _ahead(self, stands: Standstill) -> bool | None:
+        """Whether the state has events that would have moved the watermark, had it been theirs; None if not known."""
+        if self._plan is None or not self._plan.event_times:
+            return None
+        newest: list[datetime] = []
+        for table, known in self._plan.tables.items():
+            if known.time is not None and table in self._query.tables() and self._reads(table):
+                rows = timed_rows(self._query, table, known, self._newest, None)
+                newest += [] if rows is None or rows.newest is None else [rows.newest]
+        if not newest or stands.newest.watermark is None:
+            return None
+        delay = max(watermark.delay for watermark in self._plan.event_times)
+        return max(newest) - timedelta(milliseconds=delay) > stands.newest.watermark
+
+
+def _local_checkpoint(query: RecordedQuery) -> Checkpoint | None:
+    """The query's checkpoint, if it is on this disk and still the one that was captured."""
+    try:
+        branch = required_query(query.layout, query.name)
+        if not branch.checkpoint or local_path(branch.checkpoint) is None:
+            return None
+        checkpoint = Checkpoint(branch.checkpoint)
+        return checkpoint if checkpoint.query_id == branch.query_id else None
+    except StreamStateError:
+        return None

@@ -1,0 +1,101 @@
+"""Rows of the result that wait for the watermark: windows in append mode, and rows of an outer join without a match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from math import ceil
+
+from streamstate.snapshots.operators import JOIN, operator_number
+from streamstate.snapshots.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.state_inspect.advice.advice import Advice
+from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
+from streamstate.state_inspect.advice.event_times import TimedRows, timed_rows
+from streamstate.state_inspect.advice.growing import Reads
+from streamstate.state_inspect.advice.kept_states import OUTER
+from streamstate.state_inspect.advice.removed_rows import removed_rows
+from streamstate.state_inspect.advice.standstill import IdleSource
+from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.values import timestamp
+
+_FEWEST = 3
+"""Epochs with input after which something may have been returned."""
+_WINDOWS = {"stateStoreSave": "window", "sessionWindowStateStoreSaveExec": "session"}
+
+
+def waiting_advice(
+    query: RecordedQuery,
+    plan: QueryPlan,
+    progress: Sequence[EpochProgress],
+    reads: Reads,
+    *,
+    stands: bool,
+    held_by: Sequence[IdleSource],
+) -> Iterator[Advice]:
+    """Advise on rows that wait, if none has been returned yet, or if the watermark stands still.
+
+    Args:
+        query: the query.
+        plan: its plan.
+        progress: its newest epochs, ascending.
+        reads: which tables may be read.
+        stands: whether the watermark stands still.
+        held_by: the sources that hold it.
+    """
+    newest = progress[-1]
+    for table, known in plan.tables.items() if plan.mode == "append" else ():
+        operator = (plan.operators or ())[operator_number(table)]
+        waits = _what_waits(operator, known, table)
+        if not waits or table not in query.tables() or not reads(table):
+            continue
+        if not stands and not _never_returned(query, table, progress):
+            continue
+        rows = timed_rows(query, table, known, newest.epoch, newest.watermark, unmatched=operator.name == JOIN)
+        if rows is not None and rows.first is not None:
+            first = (rows.first + timedelta(microseconds=known.behind)).replace(microsecond=0)
+            text = f"{_counted(rows, waits)} of {table} {'is' if rows.count == 1 else 'are'} not returned yet, because"
+            yield Advice(
+                "not_returned",
+                f"{text} {_reason(operator, first, newest.watermark)}.",
+                _evidence(newest, held_by, stands=stands),
+                newest.epoch,
+            )
+
+
+def _what_waits(operator: OperatorPlan, table: TablePlan, name: str) -> str:
+    """What the watermark has to pass before it is returned; empty if nothing waits for it."""
+    if table.time is None:
+        return ""
+    if operator.name == JOIN:
+        return "row" if name.rpartition("_")[2] in OUTER.get(operator.kind, ()) else ""
+    noun = _WINDOWS.get(operator.name, "")
+    return "key" if noun == "window" and table.time.get("is") != "GetStructField" else noun
+
+
+def _counted(rows: TimedRows, noun: str) -> str:
+    return f"{rows.count:,} {noun}{'s' * (rows.count != 1)}" + (" without a match" if noun == "row" else "")
+
+
+def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
+    """Whether a query has been captured from its first epoch on, and no row of a state has been removed since."""
+    first, last = progress[0].epoch, progress[-1].epoch
+    pairs = zip([None, *progress], progress, strict=False)
+    read = sum(epoch.read_more_than(before) for before, epoch in pairs)
+    return first == 0 and len(progress) < MOST and read >= _FEWEST and not removed_rows(query, table, first, last)
+
+
+def _reason(operator: OperatorPlan, first: datetime, watermark: datetime | None) -> str:
+    what = {
+        JOIN: "an outer join waits until no match can come any more, for the first of them until",
+        "sessionWindowStateStoreSaveExec": "append mode waits for the end of each session, for the first until",
+    }.get(operator.name, "append mode waits for the end of each window, for the first until")
+    if watermark is None:
+        return f"{what} the watermark is {timestamp(first)}, and there is none yet"
+    missing = timedelta(seconds=ceil((first - watermark).total_seconds()))
+    return f"{what} the watermark is {timestamp(first)}; it is {timestamp(watermark)}, {missing} too early"
+
+
+def _evidence(newest: EpochProgress, held_by: Sequence[IdleSource], *, stands: bool) -> str:
+    if held_by:
+        return f"The watermark stands still: {' and '.join(map(str, held_by))}."
+    return "The watermark stands still." if stands else f"None has been returned up to epoch {newest.epoch}."
