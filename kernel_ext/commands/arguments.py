@@ -30,6 +30,11 @@ def add_store(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
     parser.add_argument(
         "store", metavar="STORE", nargs="?" if optional else None, help="the folder or URI of the store"
     )
+    add_storage_options(parser)
+
+
+def add_storage_options(parser: argparse.ArgumentParser) -> None:
+    """How to reach an object store."""
     parser.add_argument(
         "--storage-options-file",
         metavar="FILE",
@@ -82,9 +87,9 @@ def capture_options(given: argparse.Namespace) -> CaptureOptions:
     }
 
 
-def add_table(parser: argparse.ArgumentParser) -> None:
+def add_table(parser: argparse.ArgumentParser, text: str = "the state table (default: the only one)") -> None:
     """A state table of a query."""
-    parser.add_argument("--table", help="the state table (default: the only one)")
+    parser.add_argument("--table", help=text)
 
 
 def add_json(parser: argparse._ActionsContainer, printed: str) -> None:

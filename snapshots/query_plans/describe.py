@@ -54,19 +54,35 @@ def describe(
     Example:
         >>> ss.describe("store", "delays", lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
     """
-    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
-
     layout = Layout.at(store, storage_options)
     required_query(layout, name)
     whole_number(since, "since", least=0)
+    planned = plan_here(layout, name, build_query, mode=mode, epoch=since)
+    record_plan(layout, name, planned.plan, since)
+
+
+def plan_here(
+    layout: Layout, name: str, build_query: Callable[[], DataFrame], *, mode: str | None, epoch: int
+) -> PlannedQuery:
+    """Plan a query of a store from its code, so that its input can be read in this process; nothing is recorded.
+
+    Args:
+        layout: the store.
+        name: the query's name in it.
+        build_query: as for :func:`describe`, as are the errors.
+        mode: the output mode; None to find it.
+        epoch: an epoch that ran with this plan.
+    """
+    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+
     if mode is not None:
         known_mode(mode)
     frame = streaming_frame(build_query)
-    earlier = Plans(layout, name).at(since)
+    earlier = Plans(layout, name).at(epoch)
     planned = plan_of_frame(frame, output_mode(frame, mode, None if earlier is None else earlier.mode))
-    check_describes(layout, name, planned.plan, since)
-    record_plan(layout, name, planned.plan, since)
+    check_describes(layout, name, planned.plan, epoch)
     remember(layout, name, planned)
+    return planned
 
 
 def streaming_frame(build_query: Callable[[], DataFrame]) -> DataFrame:
