@@ -34,8 +34,7 @@ def _from_store(path: str, name: str, storage_options: Mapping[str, str] | None)
 
     query = open_store(path, storage_options=storage_options)[name].recorded
     for advice in quick_advice(query):
-        text = f"{advice.text} {advice.evidence}"
-        yield Finding("note", text) if advice.kind == "not_returned" else Finding("warning", text)
+        yield Finding("note", f"{advice.text} {advice.evidence}")
 
 
 def _from_checkpoint(checkpoint: Checkpoint, committed: Sequence[int]) -> Iterator[Finding]:
