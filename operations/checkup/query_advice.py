@@ -41,12 +41,18 @@ def _from_checkpoint(checkpoint: Checkpoint, committed: Sequence[int]) -> Iterat
     """Without captured epochs, nobody knows whether a state that is kept grows."""
     from streamstate.state_inspect.advice.epoch_progress import progress_in_checkpoint
     from streamstate.state_inspect.advice.kept_states import kept_by_checkpoint
-    from streamstate.state_inspect.advice.standing import MIN, Watermarks, pinned_policy, standing_advice
+    from streamstate.state_inspect.advice.standing import (
+        MIN,
+        Watermarks,
+        deserves_advice,
+        pinned_policy,
+        standing_advice,
+    )
     from streamstate.state_inspect.advice.standstill import standstill
 
     found = standstill(progress_in_checkpoint(checkpoint, committed[-_LOGS:]))
-    if found is not None and found.newest.watermark is not None:
-        watermarks = Watermarks(None, pinned_policy(checkpoint) or MIN)
+    watermarks = Watermarks(None, pinned_policy(checkpoint) or MIN)
+    if found is not None and found.newest.watermark is not None and deserves_advice(found, watermarks, ()):
         advice = standing_advice(found, watermarks, ())
         yield Finding("note", f"{advice.text} {advice.evidence}")
     try:

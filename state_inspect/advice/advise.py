@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from streamstate.errors import StreamStateError
@@ -11,7 +11,7 @@ from streamstate.snapshots.filesystem import local_path
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.registry import required_query
 from streamstate.state_inspect.advice.advice import Advice
-from streamstate.state_inspect.advice.epoch_progress import progress_in_store
+from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
 from streamstate.state_inspect.advice.event_times import timed_rows
 from streamstate.state_inspect.advice.growing import Reads, growth_advice
 from streamstate.state_inspect.advice.kept_states import (
@@ -20,7 +20,14 @@ from streamstate.state_inspect.advice.kept_states import (
     kept_by_plan,
     kept_by_user_code,
 )
-from streamstate.state_inspect.advice.standing import MIN, Watermarks, holders, pinned_policy, standing_advice
+from streamstate.state_inspect.advice.standing import (
+    MIN,
+    Watermarks,
+    deserves_advice,
+    holders,
+    pinned_policy,
+    standing_advice,
+)
 from streamstate.state_inspect.advice.standstill import IdleSource, Standstill, standstill
 from streamstate.state_inspect.advice.waiting import waiting_advice
 from streamstate.state_inspect.recorded_query import RecordedQuery
@@ -61,16 +68,24 @@ class _Advisor:
         found: list[Advice] = []
         progress = progress_in_store(self._query.known_entries)
         watermarks = Watermarks(None if self._plan is None else self._plan.event_times, self._policy())
-        stands = standstill(progress) if watermarks.declared != () else None
-        held_by: tuple[IdleSource, ...] = ()
-        if stands is not None and (watermarks.declared or stands.newest.watermark):
-            held_by = holders(stands, watermarks, ahead=self._ahead(stands))
+        stands, held_by = self._stands(progress, watermarks)
+        if stands is not None:
             found.append(standing_advice(stands, watermarks, held_by))
         if self._plan is not None:
             found += waiting_advice(
                 self._query, self._plan, progress, self._reads, stands=stands is not None, held_by=held_by
             )
         return [*found, *growth_advice(self._query, self._kept(), self._since, self._reads)]
+
+    def _stands(
+        self, progress: Sequence[EpochProgress], watermarks: Watermarks
+    ) -> tuple[Standstill | None, tuple[IdleSource, ...]]:
+        """How the watermark stands still, if it does and that deserves advice, and the sources that hold it."""
+        found = standstill(progress)
+        if found is None or not (watermarks.declared or (watermarks.declared is None and found.newest.watermark)):
+            return None, ()
+        held_by = holders(found, watermarks, ahead=self._ahead(found))
+        return (found, held_by) if deserves_advice(found, watermarks, held_by) else (None, ())
 
     def _kept(self) -> Iterable[KeptState]:
         newest = self._query.known_entries.of(self._newest)

@@ -12,7 +12,7 @@ from streamstate.state_inspect.recorded_query import RecordedQuery
 Reads = Callable[[str], bool]
 """Whether a state table may be read."""
 
-_WINDOW = 50
+_WINDOW = 100
 """The newest epochs that are looked at."""
 _FEWEST = 5
 _SLOWED = 4

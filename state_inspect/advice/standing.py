@@ -17,6 +17,10 @@ POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 """Which of several watermarks is the query's, ``min`` or ``max``; a query is pinned to its first value."""
 
 
+_WITHOUT_HOLDER = 10
+"""Epochs with input for which a watermark has to stand still that no source holds."""
+
+
 @dataclass(frozen=True)
 class Watermarks:
     """The watermarks of a query."""
@@ -49,6 +53,12 @@ def holders(found: Standstill, watermarks: Watermarks, *, ahead: bool | None) ->
     sources = tuple(idle[name] for name in dict.fromkeys(name for watermark in held for name in watermark.sources))
     certain = len(held) == len(declared) or any(source.since is None for source in sources) or ahead is not False
     return sources if certain else ()
+
+
+def deserves_advice(found: Standstill, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> bool:
+    """Whether a standstill is worth a sentence: without an idle source, event times may just have a low resolution."""
+    suspected = held_by or (found.idle if watermarks.declared is None else ())
+    return bool(suspected) or found.epochs >= _WITHOUT_HOLDER
 
 
 def standing_advice(found: Standstill, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> Advice:

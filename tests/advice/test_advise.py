@@ -167,17 +167,29 @@ def test_rows_that_wait_as_usual_need_no_advice(tmp_path: Path) -> None:
 def test_a_watermark_that_stands_explains_what_waits(tmp_path: Path) -> None:
     """Also if rows have been returned before: the source that holds it is named for both."""
     plan = replace(WINDOWS, event_times=(*WINDOWS.event_times, EventTime("u", 0, ("1",))))
-    facts = watermark(*(min(epoch, 2) for epoch in range(10)))
+    facts = watermark(*(min(epoch, 2) for epoch in range(14)))
     facts = [fact | {"offsets": json.dumps([epoch, min(epoch, 2)])} for epoch, fact in enumerate(facts)]
-    states: list[State | None] = [minutes(1, 60), *([minutes(60, 70)] * 9)]
+    states: list[State | None] = [minutes(1, 60), *([minutes(60, 70)] * 13)]
     stands, waits = stored(tmp_path, states, plan, facts=facts).advise()
     held = "source 1 has delivered nothing since epoch 2"
     assert held in stands.text
     assert (stands.kind, waits.kind) == ("watermark_stands", "not_returned")
     assert waits.evidence == f"The watermark stands still: {held}."
-    never_ahead: list[State | None] = [minutes(1)] * 10
+    never_ahead: list[State | None] = [minutes(1)] * 14
     [stands] = stored(tmp_path / "old", never_ahead, plan, facts=facts).advise()
     assert held not in stands.text
+
+
+def test_a_watermark_that_nothing_holds_may_have_a_low_resolution(tmp_path: Path) -> None:
+    """Events by the hour do not move it in every epoch; a standstill has to be longer than one that a source causes."""
+
+    def advised(name: str, epochs: int) -> list[str]:
+        states: list[State | None] = [minutes(60), *([{}] * (epochs - 1))]
+        facts = watermark(*(min(epoch, 2) for epoch in range(epochs)))
+        return [advice.kind for advice in stored(tmp_path / name, states, WINDOWS, facts=facts).advise()]
+
+    assert advised("short", 12) == []
+    assert advised("long", 13) == ["watermark_stands"]
 
 
 def test_the_timeline_shows_advice_above_the_plots(tmp_path: Path) -> None:

@@ -60,8 +60,7 @@ export function render({ model, root, style }) {
 }
 
 // A sentence, and what shows it.
-const adviceItem = ({ text, evidence }) =>
-  element("li", {}, text, " ", element("span", { class: "faint" }, evidence));
+const adviceItem = ({ text, evidence }) => element("li", {}, text, " ", element("span", { class: "faint" }, evidence));
 
 // The points that are drawn: they arrive as columns.
 export function pointsOf(columns) {
