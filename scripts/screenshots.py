@@ -110,7 +110,7 @@ def look_at_each_view(lab: Lab) -> None:
 
 def look_at_symptoms(lab: Lab, folder: Path) -> None:
     """The timeline of each query that has a trouble, with the advice on it."""
-    spark = ss.session()
+    spark = ss.session(**{"spark.sql.shuffle.partitions": "2"})
     stores = capture_all(spark, folder)
     spark.stop()
     (lab.server.folder / "symptoms.ipynb").write_text(nbformat.writes(new_notebook(cells=[new_code_cell("")])))

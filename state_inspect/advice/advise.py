@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from streamstate.errors import StreamStateError
@@ -31,6 +32,9 @@ from streamstate.state_inspect.advice.standing import (
 from streamstate.state_inspect.advice.standstill import IdleSource, Standstill, standstill
 from streamstate.state_inspect.advice.waiting import waiting_advice
 from streamstate.state_inspect.recorded_query import RecordedQuery
+
+_UNREADABLE = (StreamStateError, ValueError, OSError)
+"""What reading a damaged checkpoint can raise. What is captured is advised on without it."""
 
 
 def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
@@ -93,18 +97,18 @@ class _Advisor:
         if self._plan is not None:
             yield from kept_by_plan(self._plan, tables)
         elif self._checkpoint is not None:
-            try:
+            with suppress(*_UNREADABLE):
                 committed = self._checkpoint.committed()
                 states = kept_by_checkpoint(self._checkpoint, committed[-1]) if committed else []
-            except StreamStateError:
-                states = []
-            yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
+                yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
         yield from kept_by_user_code(self._query)
 
     def _policy(self) -> str:
         """The policy for several watermarks: the one that the checkpoint is pinned to or, without one, the plan's."""
         recorded = MIN if self._plan is None else self._plan.watermark_policy
-        return pinned_policy(self._checkpoint) or recorded
+        with suppress(*_UNREADABLE):
+            return pinned_policy(self._checkpoint) or recorded
+        return recorded
 
     def _ahead(self, stands: Standstill) -> bool | None:
         """Whether the state has events that would have moved the watermark, had it been theirs; None if not known."""
@@ -123,11 +127,9 @@ class _Advisor:
 
 def _local_checkpoint(query: RecordedQuery) -> Checkpoint | None:
     """The query's checkpoint, if it is on this disk and still the one that was captured."""
-    try:
-        branch = required_query(query.layout, query.name)
-        if not branch.checkpoint or local_path(branch.checkpoint) is None:
-            return None
-        checkpoint = Checkpoint(branch.checkpoint)
-        return checkpoint if checkpoint.query_id == branch.query_id else None
-    except StreamStateError:
-        return None
+    branch = required_query(query.layout, query.name)
+    with suppress(*_UNREADABLE):
+        if branch.checkpoint and local_path(branch.checkpoint) is not None:
+            checkpoint = Checkpoint(branch.checkpoint)
+            return checkpoint if checkpoint.query_id == branch.query_id else None
+    return None

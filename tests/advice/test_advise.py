@@ -3,67 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import START, State, write
+from synthetic import START, State
 
 import streamstate as ss
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import (
-    EventTime,
-    Expression,
-    OperatorPlan,
-    PlannedColumn,
-    QueryPlan,
-    TablePlan,
-)
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from advice.stores import DEDUPLICATION, WINDOWS, growing, stored
+from streamstate.snapshots.query_plans.plan_record import EventTime
 from streamstate.state_inspect import Advice
 from streamstate.state_inspect.advice.advise import advice_on, quick_advice
 from streamstate.widgets import Timeline
 from streamstate.widgets.timeline.actions import TimelineSelection
 from streamstate.widgets.timeline.model import TimelineModel
-
-KEYS = (PlannedColumn("key", "string"),)
-EXPIRES: Expression = {"is": "State", "part": "value", "at": 0, "type": "long"}
-DEDUPLICATION = QueryPlan(
-    "append", "4.3.0", {}, {"op0": TablePlan(KEYS, ())}, operators=(OperatorPlan("dedupe", ("string",)),)
-)
-WINDOWS = QueryPlan(
-    "append",
-    "4.3.0",
-    {},
-    {"op0": TablePlan(KEYS, (), time=EXPIRES)},
-    operators=(OperatorPlan("stateStoreSave", ("timestamp",)),),
-    event_times=(EventTime("t", 60_000, ("0",)),),
-)
-"""An aggregation in append mode by event time, which the value of a synthetic row stands for."""
-
-
-def growing(epochs: int, *, new: Callable[[int], int] = lambda _: 10) -> list[State | None]:
-    """The states of a query of which each epoch adds so many keys."""
-    states: list[State | None] = []
-    keys: State = {}
-    for epoch in range(epochs):
-        keys = keys | {f"k{epoch}.{at}": 0 for at in range(new(epoch))}
-        states.append(keys)
-    return states
-
-
-def stored(
-    folder: Path, states: list[State | None], plan: QueryPlan | None = None, *, since: int = 0, **options: Any
-) -> ss.History:
-    """A query, with its plan if there is one; each epoch has read rows."""
-    facts = options.pop("facts", [{"offsets": f"[{epoch}]"} for epoch in range(len(states))])
-    write(folder, states, facts=facts, **options)
-    if plan is not None:
-        record_plan(Layout.at(folder), "q", plan, since)
-    return ss.open_store(folder)["q"]
 
 
 def test_a_state_that_only_grows_has_its_reason_and_evidence(tmp_path: Path) -> None:
@@ -213,6 +168,22 @@ def test_advice_on_a_served_page_comes_from_the_store(tmp_path: Path, monkeypatc
     model.serve()
     monkeypatch.setattr("streamstate.state_inspect.advice.advise._local_checkpoint", lambda _: pytest.fail("read"))
     assert len(model.drawing(TimelineSelection()).message["advice"]) == 1
+
+
+def test_a_damaged_checkpoint_changes_no_advice_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is captured is known without it."""
+    monkeypatch.chdir(tmp_path)  # where the synthetic query has its checkpoint
+    history = stored(tmp_path / "store", growing(8), DEDUPLICATION)
+    known = history.advise()
+    for name, text in (
+        ("metadata", '{"id":"id"}'),
+        ("commits/7", "v1\n{"),
+        ("offsets/7", 'v1\n{"batch'),
+        ("state/0/x", ""),
+    ):
+        (tmp_path / "checkpoint" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "checkpoint" / name).write_text(text)
+    assert history.advise() == known != []
 
 
 def test_a_shared_variable_needs_no_advice(tmp_path: Path) -> None:
