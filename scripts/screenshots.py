@@ -9,6 +9,7 @@ into ``docs/screenshots``, light and dark. It takes about three minutes.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,8 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402 (the tests are no package of ours)
 from browser.shown import Shown  # noqa: E402
 
-import streamstate as ss  # noqa: E402
-from scripts.symptoms import capture_all  # noqa: E402
+from scripts.symptoms import SYMPTOMS  # noqa: E402
 
 NOTEBOOK = ROOT / "tutorials" / "00_quickstart.ipynb"
 PICTURES = ROOT / "docs" / "screenshots"
@@ -109,19 +109,19 @@ def look_at_each_view(lab: Lab) -> None:
 
 
 def look_at_symptoms(lab: Lab, folder: Path) -> None:
-    """The timeline of each query that has a trouble, with the advice on it."""
-    spark = ss.session(**{"spark.sql.shuffle.partitions": "2"})
-    stores = capture_all(spark, folder)
-    spark.stop()
-    (lab.server.folder / "symptoms.ipynb").write_text(nbformat.writes(new_notebook(cells=[new_code_cell("")])))
+    """The timeline of each query that has a trouble, with the advice on it; their stores are in a folder."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = new_notebook(cells=[new_code_cell("")], metadata=kernel)
+    (lab.server.folder / "symptoms.ipynb").write_text(nbformat.writes(notebook))
     lab.open("symptoms.ipynb")
-    for name, store in stores.items():
-        [(at, _)] = lab.code_cells()
+    lab.run("application:toggle-left-area")
+    for name in SYMPTOMS:
         code = "import streamstate as ss\nfrom streamstate.widgets import Timeline\n"
-        lab.set_source(at, f"{code}Timeline(ss.open_store({str(store)!r})[{name!r}])")
-        lab.run_cell(at)
+        lab.set_source(0, f"{code}Timeline(ss.open_store({str(folder / name / 'store')!r})[{name!r}])")
+        lab.run_cell(0)
         view = lab.page.locator(".streamstate-live")
-        expect(view.get_by_role("list", name="Advice")).to_be_visible()
+        expect(view.get_by_role("list", name="Advice")).to_be_visible(timeout=60_000)
+        expect(view.locator(".plot svg").last).to_be_visible(timeout=60_000)
         picture(lab, view, f"symptom-{name}")
 
 
@@ -156,6 +156,14 @@ def main() -> None:
     """Take the pictures, or only those of troubles."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     only_symptoms = sys.argv[1:] == ["symptoms"]
+    with tempfile.TemporaryDirectory() as folder:
+        # A process of its own: Spark's threads and Playwright's do not mix.
+        subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
+        take(Path(folder), only_symptoms=only_symptoms)
+
+
+def take(symptoms: Path, *, only_symptoms: bool) -> None:
+    """Take the pictures; ``symptoms`` has the stores of queries with troubles."""
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
@@ -163,7 +171,7 @@ def main() -> None:
         if not only_symptoms:
             look_at_the_tutorial(lab)
             look_at_the_page(browser, server.folder / "streamstate-data" / "store")
-        look_at_symptoms(lab, Path(home) / "symptoms")
+        look_at_symptoms(lab, symptoms)
         browser.close()
 
 

@@ -1,8 +1,12 @@
-"""Real queries with the troubles that the troubleshooting guide shows, each captured into a store of its own."""
+"""Real queries with the troubles that the troubleshooting guide shows: ``python -m scripts.symptoms FOLDER``.
+
+Each is captured into a store of its own, ``FOLDER/<query>/store``.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,13 +50,16 @@ def daily(clicks: DataFrame, _: DataFrame) -> DataFrame:
 SYMPTOMS: dict[str, Build] = {"payments": payments, "visits": visits, "daily": daily}
 
 
-def capture_all(spark: SparkSession, folder: Path) -> dict[str, Path]:
-    """Run and capture each query; return the stores by the queries' names."""
+def main(folder: Path) -> None:
+    """Run and capture each query."""
+    spark = ss.session(**{"spark.sql.shuffle.partitions": "2"})
     for stream, epochs in (("clicks", EPOCHS), ("views", IDLE_FROM)):
         (folder / stream).mkdir(parents=True)
         for epoch in range(epochs):
             pq.write_table(rows(epoch), folder / stream / f"{epoch:03}.parquet")
-    return {name: _captured(spark, folder, name, build) for name, build in SYMPTOMS.items()}
+    for name, build in SYMPTOMS.items():
+        capture(spark, folder, name, build)
+    spark.stop()
 
 
 def rows(epoch: int) -> pa.Table:
@@ -63,7 +70,9 @@ def rows(epoch: int) -> pa.Table:
     return pa.table(columns, names=["id", "page", "t"])
 
 
-def _captured(spark: SparkSession, folder: Path, name: str, build: Build) -> Path:
+def capture(spark: SparkSession, folder: Path, name: str, build: Build) -> None:
+    """Run a query over all of its input, capture it and describe it."""
+
     def frame() -> DataFrame:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return build(*(reader.parquet(str(folder / stream)) for stream in ("clicks", "views")))
@@ -73,4 +82,7 @@ def _captured(spark: SparkSession, folder: Path, name: str, build: Build) -> Pat
     writer.trigger(availableNow=True).start().awaitTermination()
     ss.capture(checkpoint, store, name, spark=spark)
     ss.describe(store, name, frame, mode="append")
-    return store
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -21,6 +21,8 @@ class TimedRows:
     """The rows of a state table that the watermark has not passed yet."""
 
     count: int
+    times: int
+    """How many times they have: windows, if the times are the ends of windows."""
     first: datetime | None
     """The earliest of their times; None without rows."""
     newest: datetime | None
@@ -55,10 +57,10 @@ def timed_rows(
     bound = -1 if passed is None else round(passed.timestamp() * 1_000_000) - plan.behind
     where = [held_at(epoch), f"{time} > {bound}", *(["NOT matched"] if unmatched else [])]
     found = query.index.query(
-        f"SELECT count(*) AS n, min({time}) AS first, max({begin}) AS newest FROM {held.relation}"
-        f" WHERE {' AND '.join(where)}"
+        f"SELECT count(*) AS n, count(DISTINCT {time}) AS times, min({time}) AS first, max({begin}) AS newest"
+        f" FROM {held.relation} WHERE {' AND '.join(where)}"
     ).to_pylist()[0]
-    return TimedRows(found["n"], _time(found["first"]), _time(found["newest"]))
+    return TimedRows(found["n"], found["times"], _time(found["first"]), _time(found["newest"]))
 
 
 def _begin(tree: Expression) -> Expression:

@@ -10,7 +10,7 @@ from streamstate.snapshots.operators import JOIN, operator_number
 from streamstate.snapshots.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
-from streamstate.state_inspect.advice.event_times import TimedRows, timed_rows
+from streamstate.state_inspect.advice.event_times import timed_rows
 from streamstate.state_inspect.advice.growing import Reads
 from streamstate.state_inspect.advice.kept_states import OUTER
 from streamstate.state_inspect.advice.removed_rows import removed_rows
@@ -20,7 +20,14 @@ from streamstate.state_inspect.values import timestamp
 
 _FEWEST = 3
 """Epochs with input after which something may have been returned."""
-_WINDOWS = {"stateStoreSave": "window", "sessionWindowStateStoreSaveExec": "session"}
+_AGGREGATION, _SESSIONS = "stateStoreSave", "sessionWindowStateStoreSaveExec"
+_WINDOW, _SESSION, _ROW, _UNMATCHED = "window", "session", "row", "row without a match"
+_WAITS_FOR = {
+    _WINDOW: "append mode waits for the end of each window",
+    _SESSION: "append mode waits for the end of each session",
+    _ROW: "append mode waits for the event time of each",
+    _UNMATCHED: "an outer join waits until no match can come any more",
+}
 
 
 def waiting_advice(
@@ -52,14 +59,12 @@ def waiting_advice(
             continue
         rows = timed_rows(query, table, known, newest.epoch, newest.watermark, unmatched=operator.name == JOIN)
         if rows is not None and rows.first is not None:
+            number = rows.times if waits == _WINDOW else rows.count
             first = (rows.first + timedelta(microseconds=known.behind)).replace(microsecond=0)
-            text = f"{_counted(rows, waits)} of {table} {'is' if rows.count == 1 else 'are'} not returned yet, because"
-            yield Advice(
-                "not_returned",
-                f"{text} {_reason(operator, first, newest.watermark)}.",
-                _evidence(newest, held_by, stands=stands),
-                newest.epoch,
-            )
+            text = f"{_counted(number, waits)} of {table} {'is' if number == 1 else 'are'} not returned yet"
+            reason = f"{_WAITS_FOR[waits]}, for the first of them {_until(first, newest.watermark)}"
+            evidence = _evidence(newest, held_by, stands=stands)
+            yield Advice("not_returned", f"{text}, because {reason}.", evidence, newest.epoch)
 
 
 def _what_waits(operator: OperatorPlan, table: TablePlan, name: str) -> str:
@@ -67,13 +72,16 @@ def _what_waits(operator: OperatorPlan, table: TablePlan, name: str) -> str:
     if table.time is None:
         return ""
     if operator.name == JOIN:
-        return "row" if name.rpartition("_")[2] in OUTER.get(operator.kind, ()) else ""
-    noun = _WINDOWS.get(operator.name, "")
-    return "key" if noun == "window" and table.time.get("is") != "GetStructField" else noun
+        return _UNMATCHED if name.rpartition("_")[2] in OUTER.get(operator.kind, ()) else ""
+    if operator.name == _SESSIONS:
+        return _SESSION
+    is_window = table.time.get("is") == "GetStructField"
+    return (_WINDOW if is_window else _ROW) if operator.name == _AGGREGATION else ""
 
 
-def _counted(rows: TimedRows, noun: str) -> str:
-    return f"{rows.count:,} {noun}{'s' * (rows.count != 1)}" + (" without a match" if noun == "row" else "")
+def _counted(number: int, noun: str) -> str:
+    first, space, rest = noun.partition(" ")
+    return f"{number:,} {first}{'s' * (number != 1)}{space}{rest}"
 
 
 def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
@@ -84,15 +92,12 @@ def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochPr
     return first == 0 and len(progress) < MOST and read >= _FEWEST and not removed_rows(query, table, first, last)
 
 
-def _reason(operator: OperatorPlan, first: datetime, watermark: datetime | None) -> str:
-    what = {
-        JOIN: "an outer join waits until no match can come any more, for the first of them until",
-        "sessionWindowStateStoreSaveExec": "append mode waits for the end of each session, for the first until",
-    }.get(operator.name, "append mode waits for the end of each window, for the first until")
+def _until(first: datetime, watermark: datetime | None) -> str:
+    """When the first of them is returned, and what is missing until then."""
     if watermark is None:
-        return f"{what} the watermark is {timestamp(first)}, and there is none yet"
+        return f"until the watermark is {timestamp(first)}, and there is none yet"
     missing = timedelta(seconds=ceil((first - watermark).total_seconds()))
-    return f"{what} the watermark is {timestamp(first)}; it is {timestamp(watermark)}, {missing} too early"
+    return f"until the watermark is {timestamp(first)}; it is {timestamp(watermark)}, {missing} too early"
 
 
 def _evidence(newest: EpochProgress, held_by: Sequence[IdleSource], *, stands: bool) -> str:

@@ -101,8 +101,8 @@ def test_rows_that_wait_for_the_watermark_are_counted(tmp_path: Path) -> None:
     [advice] = stored(tmp_path, states, WINDOWS, facts=watermark(0, 10, 20)).advise()
     assert advice.kind == "not_returned"
     assert advice.text == (
-        "3 keys of op0 are not returned yet, because append mode waits for the end of each window, for the first until"
-        " the watermark is 2026-01-01 01:00:00 +00:00; it is 2026-01-01 00:20:00 +00:00, 0:40:00 too early."
+        "3 rows of op0 are not returned yet, because append mode waits for the event time of each, for the first of"
+        " them until the watermark is 2026-01-01 01:00:00 +00:00; it is 2026-01-01 00:20:00 +00:00, 0:40:00 too early."
     )
     assert advice.evidence == "None has been returned up to epoch 2."
 
