@@ -62,7 +62,7 @@ def _keys(node: Any) -> list[Any]:
     kind = kind_of(node)
     if kind == SESSION_SAVE:
         return list(each(node.keyWithoutSessionExpressions()))
-    if kind in SAVES or kind.startswith(DEDUPLICATE[:-4]):
+    if kind in (*SAVES, DEDUPLICATE, DEDUPLICATE_WITHIN):
         return list(each(node.keyExpressions()))
     if kind == JOIN:
         return list(each(node.leftKeys()))

@@ -62,7 +62,8 @@ def waiting_advice(
             number = rows.times if waits == _WINDOW else rows.count
             first = (rows.first + timedelta(microseconds=known.behind)).replace(microsecond=0)
             text = f"{_counted(number, waits)} of {table} {'is' if number == 1 else 'are'} not returned yet"
-            reason = f"{_WAITS_FOR[waits]}, for the first of them {_until(first, newest.watermark)}"
+            earliest = ", for the first of them" if number > 1 else ""
+            reason = f"{_WAITS_FOR[waits]}{earliest} {_until(first, newest.watermark)}"
             evidence = _evidence(newest, held_by, stands=stands)
             yield Advice("not_returned", f"{text}, because {reason}.", evidence, newest.epoch)
 
