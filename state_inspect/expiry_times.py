@@ -1,4 +1,4 @@
-"""When a row expires: Spark keeps it as a number of milliseconds, which is shown as a time."""
+"""Expiry times of rows, which Spark keeps in milliseconds and views show as times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def expiry_columns(query: RecordedQuery, table: str) -> frozenset[str]:
-    """Return the columns of a table in which Spark keeps when a row expires, in milliseconds since 1970.
+    """Return the columns of a table with the time at which a row expires, in milliseconds since 1970.
 
     A column of the same name that a user has made is none.
     """

@@ -330,7 +330,7 @@ class History:
 
     @consistent_read()
     def advise(self) -> list[Advice]:
-        """Return what there is to know about the query: what will grow, what stands still, what waits, and why.
+        """Return advice on the query: state that will grow, a stuck watermark, rows that wait, each with its reason.
 
         Each :class:`Advice` is a sentence with its evidence from the captured epochs. There is none where nothing is
         wrong. What the query's plan says is known once it has been started or described

@@ -34,7 +34,7 @@ def add_store(parser: argparse.ArgumentParser, *, optional: bool = False) -> Non
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:
-    """How to reach an object store."""
+    """Add the options that say how to reach an object store."""
     parser.add_argument(
         "--storage-options-file",
         metavar="FILE",

@@ -43,7 +43,7 @@ DOCTOR = Command(
     "Look at a checkpoint: which query and which Spark wrote it, how its state is kept, "
     "which epochs can be captured, what capturing costs for each state table and why, "
     "which settings of the query to change, and what will become of its state: what can never shrink, and whether "
-    "the watermark stands still. With a store: whether it can be "
+    "the watermark is stuck. With a store: whether it can be "
     "written, how far it is behind, and which rows the query has yet to return. Nothing is changed.\n\n"
     "Exits with 0 if all is well, with 3 if there are warnings, and with 1 if the query "
     "cannot be captured.",

@@ -60,7 +60,7 @@ _Asked = tuple[str, dict[str, Any]]
 
 
 def _stored(history: History, _given: argparse.Namespace, number: int, asked: _Asked) -> KeyChange:
-    """What the store knows of a change, without Spark."""
+    """Return a change as the store knows it, without Spark."""
     from streamstate.state_inspect.inputs.key_change import asked_key, key_change
 
     table, key = asked
@@ -68,7 +68,7 @@ def _stored(history: History, _given: argparse.Namespace, number: int, asked: _A
 
 
 def _with_input(history: History, given: argparse.Namespace, number: int, asked: _Asked) -> Why:
-    """The same, and the input rows."""
+    """Return the change with its input rows."""
     from streamstate.snapshots.query_plans.describe import plan_here
     from streamstate.snapshots.spark.session import running_session, session
 

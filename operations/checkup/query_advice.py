@@ -1,4 +1,4 @@
-"""Advice on the query whose checkpoint is examined: what will grow, what stands still, what waits."""
+"""Advice on the query that owns an examined checkpoint: state that will grow, a stuck watermark, rows that wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def advice_findings(
     store: StoreState | None,
     storage_options: Mapping[str, str] | None,
 ) -> Iterator[Finding]:
-    """What to know about a query: from its captured epochs or, without any, from its checkpoint alone."""
+    """Advise on a query, from its captured epochs or, without any, from its checkpoint alone."""
     if store is not None and store.name is not None and store.newest is not None:
         yield from _from_store(store.path, store.name, storage_options)
     elif committed:
@@ -41,19 +41,19 @@ def _from_checkpoint(checkpoint: Checkpoint, committed: Sequence[int]) -> Iterat
     """Without captured epochs, nobody knows whether a state that is kept grows."""
     from streamstate.state_inspect.advice.epoch_progress import progress_in_checkpoint
     from streamstate.state_inspect.advice.kept_states import kept_by_checkpoint
-    from streamstate.state_inspect.advice.standing import (
+    from streamstate.state_inspect.advice.stall import stall_of
+    from streamstate.state_inspect.advice.stall_advice import (
         MIN,
         Watermarks,
         deserves_advice,
         pinned_policy,
-        standing_advice,
+        stall_advice,
     )
-    from streamstate.state_inspect.advice.standstill import standstill
 
-    found = standstill(progress_in_checkpoint(checkpoint, committed[-_LOGS:]))
+    found = stall_of(progress_in_checkpoint(checkpoint, committed[-_LOGS:]))
     watermarks = Watermarks(None, pinned_policy(checkpoint) or MIN)
     if found is not None and found.newest.watermark is not None and deserves_advice(found, watermarks, ()):
-        advice = standing_advice(found, watermarks, ())
+        advice = stall_advice(found, watermarks, ())
         yield Finding("note", f"{advice.text} {advice.evidence}")
     try:
         kept = kept_by_checkpoint(checkpoint, committed[-1])

@@ -1,4 +1,4 @@
-"""What each stateful operator of a query is, and when the watermark removes rows of its state, as Spark plans it."""
+"""Stateful operators of a query as Spark plans them, and the event times by which it removes rows of their state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True)
 class Removal:
-    """When the watermark removes a row of a state."""
+    """The condition on which the watermark removes a row of a state."""
 
     time: Any
     """The row's event time: an expression of Spark over the state's columns."""
@@ -86,7 +86,7 @@ def _event_times(node: Any) -> Iterator[str]:
 
 
 def removals(executed: Any, mode: str) -> Mapping[tuple[int, str], Removal]:
-    """When the watermark removes rows, by operator and, for a join, side; states that it does not shrink are left out.
+    """Return the removals by operator and, for a join, side; states that the watermark does not shrink are left out.
 
     Args:
         executed: the plan of an epoch with the watermark :data:`WATERMARK`, as Spark would run it.
@@ -100,7 +100,7 @@ def removals(executed: Any, mode: str) -> Mapping[tuple[int, str], Removal]:
 
 
 def _comparisons(node: Any, mode: str) -> Iterator[tuple[str, Any]]:
-    """What a row has to meet for Spark to remove it, ``time <= bound``, by side."""
+    """Spark's condition for removing a row, ``time <= bound``, by side."""
     kind = kind_of(node)
     if kind == JOIN:
         predicates = node.stateWatermarkPredicates()

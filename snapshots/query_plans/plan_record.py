@@ -128,7 +128,7 @@ class QueryPlan:
     event_times: tuple[EventTime, ...] = ()
     """The watermarks, with their sources; empty in older records."""
     watermark_policy: str = field(default="min", compare=False)
-    """Which of several watermarks is the query's: ``min`` or ``max``."""
+    """The choice among several watermarks: ``min`` or ``max``."""
 
     def is_like(self, recorded: QueryPlan) -> bool:
         """Whether it is a recorded plan, as far as the record says."""

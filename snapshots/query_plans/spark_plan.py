@@ -107,7 +107,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
 
 
 def _tables(physical: Any, removed: Mapping[tuple[int, str], Removal]) -> dict[str, TablePlan]:
-    """How the rows of each state table become rows of a result, and when the watermark removes them."""
+    """Plan each state table: the result's columns, and the times at which the watermark removes its rows."""
     tables: dict[str, TablePlan] = {}
     for number, node in enumerate(stateful_operators(physical)):
         kind, name = kind_of(node), f"op{number}"

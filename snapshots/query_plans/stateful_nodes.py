@@ -20,7 +20,7 @@ def stateful_nodes(plan: Any, mode: str) -> list[Any]:
 
 
 def is_stateful(node: Any, mode: str) -> bool:
-    """Whether Spark keeps state for a node, in a query with an output mode."""
+    """Return True if Spark keeps state for a node, in a query with an output mode."""
     kind = kind_of(node)
     if kind not in _STATEFUL or not node.isStreaming():
         return False

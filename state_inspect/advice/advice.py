@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-AdviceKind = Literal["only_grows", "watermark_stands", "not_returned"]
+AdviceKind = Literal["only_grows", "watermark_stuck", "not_returned"]
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to know about a query: what will grow, what stands still or what is not returned yet, and why.
+    """One thing to know about a query: state that will grow, a stuck watermark or rows that wait, and the reason.
 
     Example:
         >>> advice = Advice("only_grows", "op0 can never shrink, because …", "op0 grew from 40 to 90 rows.", 12)
@@ -20,12 +20,12 @@ class Advice:
     """
 
     kind: AdviceKind
-    """``only_grows``: nothing removes rows of a state; ``watermark_stands``: rows come in, and the watermark does not
+    """``only_grows``: nothing removes rows of a state; ``watermark_stuck``: rows come in, and the watermark does not
     move; ``not_returned``: rows of the result wait for the watermark."""
     text: str
-    """What it is, and why: a sentence."""
+    """A sentence: the trouble, and its reason."""
     evidence: str
-    """What shows it in the captured epochs."""
+    """Facts of the captured epochs that show it."""
     epoch: int
     """The newest epoch that was looked at."""
 

@@ -21,20 +21,20 @@ from streamstate.state_inspect.advice.kept_states import (
     kept_by_plan,
     kept_by_user_code,
 )
-from streamstate.state_inspect.advice.standing import (
+from streamstate.state_inspect.advice.stall import IdleSource, Stall, stall_of
+from streamstate.state_inspect.advice.stall_advice import (
     MIN,
     Watermarks,
     deserves_advice,
     holders,
     pinned_policy,
-    standing_advice,
+    stall_advice,
 )
-from streamstate.state_inspect.advice.standstill import IdleSource, Standstill, standstill
 from streamstate.state_inspect.advice.waiting import waiting_advice
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 _UNREADABLE = (StreamStateError, ValueError, OSError)
-"""What reading a damaged checkpoint can raise. What is captured is advised on without it."""
+"""Errors of a damaged checkpoint: captured epochs are advised on without it."""
 
 
 def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
@@ -42,7 +42,7 @@ def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -
 
     Args:
         query: the query.
-        reads: which state tables may be read, to count rows and to find event times.
+        reads: tells which state tables may be read, to count rows and to find event times.
         only_store: whether to leave the query's checkpoint aside.
     """
     newest = query.entries().newest
@@ -55,7 +55,7 @@ def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advi
 
 
 class _Advisor:
-    """What is known of a query with a captured epoch."""
+    """Finds advice on a query with a captured epoch."""
 
     def __init__(self, query: RecordedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
         self._query = query
@@ -72,20 +72,20 @@ class _Advisor:
         found: list[Advice] = []
         progress = progress_in_store(self._query.known_entries)
         watermarks = Watermarks(None if self._plan is None else self._plan.event_times, self._policy())
-        stands, held_by = self._stands(progress, watermarks)
-        if stands is not None:
-            found.append(standing_advice(stands, watermarks, held_by))
+        stall, held_by = self._stall(progress, watermarks)
+        if stall is not None:
+            found.append(stall_advice(stall, watermarks, held_by))
         if self._plan is not None:
             found += waiting_advice(
-                self._query, self._plan, progress, self._reads, stands=stands is not None, held_by=held_by
+                self._query, self._plan, progress, self._reads, stuck=stall is not None, held_by=held_by
             )
         return [*found, *growth_advice(self._query, self._kept(), self._since, self._reads)]
 
-    def _stands(
+    def _stall(
         self, progress: Sequence[EpochProgress], watermarks: Watermarks
-    ) -> tuple[Standstill | None, tuple[IdleSource, ...]]:
-        """How the watermark stands still, if it does and that deserves advice, and the sources that hold it."""
-        found = standstill(progress)
+    ) -> tuple[Stall | None, tuple[IdleSource, ...]]:
+        """Return the stall of the watermark, if it has one that deserves advice, and the sources that hold it."""
+        found = stall_of(progress)
         if found is None or not (watermarks.declared or (watermarks.declared is None and found.newest.watermark)):
             return None, ()
         held_by = holders(found, watermarks, ahead=self._ahead(found))
@@ -110,8 +110,8 @@ class _Advisor:
             return pinned_policy(self._checkpoint) or recorded
         return recorded
 
-    def _ahead(self, stands: Standstill) -> bool | None:
-        """Whether the state has events that would have moved the watermark, had it been theirs; None if not known."""
+    def _ahead(self, stall: Stall) -> bool | None:
+        """True if the state has events that would have moved the watermark, had it been theirs; None if not known."""
         if self._plan is None or not self._plan.event_times:
             return None
         newest: list[datetime] = []
@@ -119,10 +119,10 @@ class _Advisor:
             if known.time is not None and table in self._query.tables() and self._reads(table):
                 rows = timed_rows(self._query, table, known, self._newest, None)
                 newest += [] if rows is None or rows.newest is None else [rows.newest]
-        if not newest or stands.newest.watermark is None:
+        if not newest or stall.newest.watermark is None:
             return None
         delay = max(watermark.delay for watermark in self._plan.event_times)
-        return max(newest) - timedelta(milliseconds=delay) > stands.newest.watermark
+        return max(newest) - timedelta(milliseconds=delay) > stall.newest.watermark
 
 
 def _local_checkpoint(query: RecordedQuery) -> Checkpoint | None:

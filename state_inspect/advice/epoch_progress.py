@@ -1,4 +1,4 @@
-"""How far each epoch read its sources and moved the watermark, from a store's manifest or from a checkpoint's logs."""
+"""Progress of epochs: their sources' offsets and the watermark, from a store's manifest or a checkpoint's logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 500
 
 @dataclass(frozen=True)
 class EpochProgress:
-    """How far an epoch read its sources, and the watermark that it leaves."""
+    """An epoch's offsets, and the watermark that it leaves."""
 
     epoch: int
     watermark: datetime | None
@@ -35,7 +35,7 @@ class EpochProgress:
         return {str(source): offset for source, offset in known.items() if FORMAT not in str(offset)}
 
     def read_more_than(self, before: EpochProgress | None) -> bool:
-        """Whether the epoch read anything that the one before had not read."""
+        """True if the epoch read anything that the one before had not read."""
         if before is None or self.offsets is None or before.offsets is None:
             return self.offsets is not None
         if FORMAT in self.offsets:

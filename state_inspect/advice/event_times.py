@@ -22,7 +22,7 @@ class TimedRows:
 
     count: int
     times: int
-    """How many times they have: windows, if the times are the ends of windows."""
+    """The number of different times: that of the windows, if the times are the ends of windows."""
     first: datetime | None
     """The earliest of their times; None without rows."""
     newest: datetime | None

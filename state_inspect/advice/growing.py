@@ -10,7 +10,7 @@ from streamstate.state_inspect.advice.removed_rows import removed_rows
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 Reads = Callable[[str], bool]
-"""Whether a state table may be read."""
+"""True for the state tables that may be read."""
 
 _WINDOW = 100
 """The newest epochs that are looked at."""
@@ -43,14 +43,14 @@ def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, r
 
 
 def _lost_none(query: RecordedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
-    """Whether no row was removed in some epochs, as far as that may be read; of user code it has to be known."""
+    """True if no row was removed in some epochs, or if that may not be read and no user code can have done it."""
     if all(map(reads, state.tables)):
         return not any(removed_rows(query, table, *epochs) for table in state.tables)
     return not state.by_user_code
 
 
 def _goes_on(rows: Sequence[int]) -> bool:
-    """Whether a state grew in both halves of the epochs, and did not slow down much."""
+    """True if a state grew in both halves of the epochs, and did not slow down much."""
     earlier, later = rows[1] - rows[0], rows[2] - rows[1]
     return later > 0 and later * _SLOWED >= earlier
 

@@ -37,7 +37,7 @@ class KeptState:
     why: str
     """The reason, as a clause."""
     by_user_code: bool = False
-    """Whether the user's own code may remove rows."""
+    """True if the user's own code may remove rows."""
 
 
 def kept_by_plan(plan: QueryPlan, tables: Sequence[str]) -> list[KeptState]:
@@ -98,7 +98,7 @@ def _of_deduplication(keys: str, watermarks: str) -> str:
 
 
 def _of_side(operator: OperatorPlan, at: int) -> str:
-    """Why a side of a join is kept: 0 is the left one."""
+    """The reason for which a side of a join is kept: 0 is the left one."""
     side, other = ((_LEFT, _RIGHT), (_RIGHT, _LEFT))[at]
     own, others = operator.event_times[at], operator.event_times[1 - at]
     why = _of_watermarks(side, other, own=bool(own), others=bool(others))
@@ -109,7 +109,7 @@ def _of_side(operator: OperatorPlan, at: int) -> str:
 
 
 def _of_watermarks(side: str, other: str, *, own: bool, others: bool) -> str:
-    """Why a side of a join is kept, unless both have a watermark."""
+    """The reason for which a side of a join is kept, unless both have a watermark."""
     if own or others:
         return f"the {other if own else side} side of the join has no watermark"
     return "neither side of the join has a watermark"

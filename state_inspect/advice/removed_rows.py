@@ -1,4 +1,4 @@
-"""How many rows were removed from a state, read from the files of its changelog."""
+"""The number of rows that were removed from a state, read from the files of its changelog."""
 
 from __future__ import annotations
 

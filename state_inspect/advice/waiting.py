@@ -14,7 +14,7 @@ from streamstate.state_inspect.advice.event_times import timed_rows
 from streamstate.state_inspect.advice.growing import Reads
 from streamstate.state_inspect.advice.kept_states import OUTER
 from streamstate.state_inspect.advice.removed_rows import removed_rows
-from streamstate.state_inspect.advice.standstill import IdleSource
+from streamstate.state_inspect.advice.stall import IdleSource
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.values import timestamp
 
@@ -36,17 +36,17 @@ def waiting_advice(
     progress: Sequence[EpochProgress],
     reads: Reads,
     *,
-    stands: bool,
+    stuck: bool,
     held_by: Sequence[IdleSource],
 ) -> Iterator[Advice]:
-    """Advise on rows that wait, if none has been returned yet, or if the watermark stands still.
+    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck.
 
     Args:
         query: the query.
         plan: its plan.
         progress: its newest epochs, ascending.
         reads: which tables may be read.
-        stands: whether the watermark stands still.
+        stuck: True if the watermark is stuck.
         held_by: the sources that hold it.
     """
     newest = progress[-1]
@@ -55,7 +55,7 @@ def waiting_advice(
         waits = _what_waits(operator, known, table)
         if not waits or table not in query.tables() or not reads(table):
             continue
-        if not stands and not _never_returned(query, table, progress):
+        if not stuck and not _never_returned(query, table, progress):
             continue
         rows = timed_rows(query, table, known, newest.epoch, newest.watermark, unmatched=operator.name == JOIN)
         if rows is not None and rows.first is not None:
@@ -64,12 +64,12 @@ def waiting_advice(
             text = f"{_counted(number, waits)} of {table} {'is' if number == 1 else 'are'} not returned yet"
             earliest = ", for the first of them" if number > 1 else ""
             reason = f"{_WAITS_FOR[waits]}{earliest} {_until(first, newest.watermark)}"
-            evidence = _evidence(newest, held_by, stands=stands)
+            evidence = _evidence(newest, held_by, stuck=stuck)
             yield Advice("not_returned", f"{text}, because {reason}.", evidence, newest.epoch)
 
 
 def _what_waits(operator: OperatorPlan, table: TablePlan, name: str) -> str:
-    """What the watermark has to pass before it is returned; empty if nothing waits for it."""
+    """Name the rows of a table that wait for the watermark; empty if none do."""
     if table.time is None:
         return ""
     if operator.name == JOIN:
@@ -86,7 +86,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
-    """Whether a query has been captured from its first epoch on, and no row of a state has been removed since."""
+    """True if a query has been captured from its first epoch on, and no row of a state has been removed since."""
     first, last = progress[0].epoch, progress[-1].epoch
     pairs = zip([None, *progress], progress, strict=False)
     read = sum(epoch.read_more_than(before) for before, epoch in pairs)
@@ -94,14 +94,14 @@ def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochPr
 
 
 def _until(first: datetime, watermark: datetime | None) -> str:
-    """When the first of them is returned, and what is missing until then."""
+    """The watermark at which the first of them is returned, and what is missing until then."""
     if watermark is None:
         return f"until the watermark is {timestamp(first)}, and there is none yet"
     missing = timedelta(seconds=ceil((first - watermark).total_seconds()))
     return f"until the watermark is {timestamp(first)}; it is {timestamp(watermark)}, {missing} too early"
 
 
-def _evidence(newest: EpochProgress, held_by: Sequence[IdleSource], *, stands: bool) -> str:
+def _evidence(newest: EpochProgress, held_by: Sequence[IdleSource], *, stuck: bool) -> str:
     if held_by:
-        return f"The watermark stands still: {' and '.join(map(str, held_by))}."
-    return "The watermark stands still." if stands else f"None has been returned up to epoch {newest.epoch}."
+        return f"The watermark is stuck: {' and '.join(map(str, held_by))}."
+    return "The watermark is stuck." if stuck else f"None has been returned up to epoch {newest.epoch}."

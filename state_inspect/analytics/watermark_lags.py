@@ -1,4 +1,4 @@
-"""How far a query's watermark lags: behind its commits or, in historic data, behind the newest event."""
+"""Lags of a query's watermark: behind its commits or, in historic data, behind the newest event."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WatermarkLags:
         newest = query.entries().newest
         lag = None if newest is None else behind_commit(newest)
         self.historic = lag is not None and lag > _HISTORIC
-        """Whether the newest epoch read historic data."""
+        """True if the newest epoch read historic data."""
         self.basis: object = self.historic, self._plans
         """A value that stays equal as long as past epochs have the same lags."""
 
@@ -53,7 +53,7 @@ class WatermarkLags:
 
     @property
     def reference(self) -> str:
-        """What the watermark is behind, in words."""
+        """The moment that the watermark is behind, in words."""
         return "the newest event" if self.historic else "the commit"
 
 

@@ -49,7 +49,7 @@ class OperatorInput:
 
     @property
     def late_by(self) -> Column | None:
-        """How far the watermark was past a row, an interval; None if the operator drops none."""
+        """The interval by which the watermark was past a row; None if the operator drops none."""
         if self.passed is None:
             return None
         watermark, time = self.passed

@@ -1,4 +1,4 @@
-"""What changed in the state of a key in an epoch: its values before and after, and the cause."""
+"""Changes of a key's state in an epoch: its values before and after, and the cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class KeyChange:
-    """What changed in the state of a key in an epoch, as far as the store knows."""
+    """A change of a key's state in an epoch, as far as the store knows it."""
 
     epoch: int
     table: str
@@ -39,7 +39,7 @@ class KeyChange:
     changes: pd.DataFrame
     nearest: tuple[int | None, int | None] = (None, None)
     is_join: bool = False
-    """Whether rows of two sides fall on the key, so that it has no single row before and after."""
+    """True if rows of two sides fall on the key, so that it has no single row before and after."""
     _expiring: frozenset[str] = frozenset()
 
     @property
@@ -150,7 +150,7 @@ def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
-    """What changed in the epoch, and the epochs before and after with changes."""
+    """Return the changes in the epoch, and the epochs before and after with changes."""
     life = key_life(query, asked.state_key)
     life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
     epochs = sorted({int(one) for one in life["epoch"]})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SOURCE = "_source"
 """The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
 LATENESS = "_late_by"
-"""How far the watermark was past a row, an interval; a window's end counts."""
+"""The interval by which the watermark was past a row; a window's end counts."""
 SHOWN = 200
 """How many rows are shown; all are counted."""
 

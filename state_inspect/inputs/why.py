@@ -62,7 +62,7 @@ class Why(KeyChange, InputSides):
 
     @property
     def dropped(self) -> int:
-        """How many rows were dropped as late."""
+        """The number of rows that were dropped as late."""
         return self.late_rows.count()
 
     @cached_property

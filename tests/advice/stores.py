@@ -33,7 +33,7 @@ WINDOWS = QueryPlan(
     operators=(OperatorPlan("stateStoreSave", ("timestamp",)),),
     event_times=(EventTime("t", 60_000, ("0",)),),
 )
-"""An aggregation in append mode by event time, which the value of a synthetic row stands for."""
+"""An aggregation in append mode by event time, which the value of a synthetic row gives."""
 
 
 def growing(epochs: int, *, new: Callable[[int], int] = lambda _: 10) -> list[State | None]:

@@ -125,18 +125,18 @@ def test_a_watermark_that_stands_explains_what_waits(tmp_path: Path) -> None:
     facts = watermark(*(min(epoch, 2) for epoch in range(14)))
     facts = [fact | {"offsets": json.dumps([epoch, min(epoch, 2)])} for epoch, fact in enumerate(facts)]
     states: list[State | None] = [minutes(1, 60), *([minutes(60, 70)] * 13)]
-    stands, waits = stored(tmp_path, states, plan, facts=facts).advise()
+    stall, waits = stored(tmp_path, states, plan, facts=facts).advise()
     held = "source 1 has delivered nothing since epoch 2"
-    assert held in stands.text
-    assert (stands.kind, waits.kind) == ("watermark_stands", "not_returned")
-    assert waits.evidence == f"The watermark stands still: {held}."
+    assert held in stall.text
+    assert (stall.kind, waits.kind) == ("watermark_stuck", "not_returned")
+    assert waits.evidence == f"The watermark is stuck: {held}."
     never_ahead: list[State | None] = [minutes(1)] * 14
-    [stands] = stored(tmp_path / "old", never_ahead, plan, facts=facts).advise()
-    assert held not in stands.text
+    [stall] = stored(tmp_path / "old", never_ahead, plan, facts=facts).advise()
+    assert held not in stall.text
 
 
 def test_a_watermark_that_nothing_holds_may_have_a_low_resolution(tmp_path: Path) -> None:
-    """Events by the hour do not move it in every epoch; a standstill has to be longer than one that a source causes."""
+    """Events by the hour do not move it in every epoch; a stall has to be longer than one that a source causes."""
 
     def advised(name: str, epochs: int) -> list[str]:
         states: list[State | None] = [minutes(60), *([{}] * (epochs - 1))]
@@ -144,7 +144,7 @@ def test_a_watermark_that_nothing_holds_may_have_a_low_resolution(tmp_path: Path
         return [advice.kind for advice in stored(tmp_path / name, states, WINDOWS, facts=facts).advise()]
 
     assert advised("short", 12) == []
-    assert advised("long", 13) == ["watermark_stands"]
+    assert advised("long", 13) == ["watermark_stuck"]
 
 
 def test_the_timeline_shows_advice_above_the_plots(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_advice_on_a_served_page_comes_from_the_store(tmp_path: Path, monkeypatc
 
 
 def test_a_damaged_checkpoint_changes_no_advice_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is captured is known without it."""
+    """Captured epochs are known without it."""
     monkeypatch.chdir(tmp_path)  # where the synthetic query has its checkpoint
     history = stored(tmp_path / "store", growing(8), DEDUPLICATION)
     known = history.advise()

@@ -82,7 +82,7 @@ class Symptom:
     """The epochs in which the second stream delivers."""
     conf: dict[str, str] = field(default_factory=dict)
     returns: bool = True
-    """Whether the query returns anything."""
+    """False if the query returns nothing."""
     described: bool = True
 
 

@@ -1,4 +1,4 @@
-"""How far the watermark lags: behind the commit or, in historic data, behind the newest event."""
+"""Lags of the watermark: behind the commit or, in historic data, behind the newest event."""
 
 from __future__ import annotations
 

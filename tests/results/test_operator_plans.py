@@ -1,4 +1,4 @@
-"""What the recorded plan says of each operator: what it is, and when the watermark removes rows of its state."""
+"""Operators in the recorded plan, and the times at which the watermark removes rows of their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a row expires is kept in milliseconds, and shown as a time: in views and as text."""
+"""Expiry times are kept in milliseconds, and shown as times: in views and as text."""
 
 from __future__ import annotations
 

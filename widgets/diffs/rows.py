@@ -51,7 +51,7 @@ def _value(record: DiffRecord, column: DiffColumn) -> DiffCell:
 
 
 def _moved(record: DiffRecord, column: DiffColumn) -> Any:
-    """How far a value moved."""
+    """The difference of a value."""
     moved = record[column.places[DIFFERENCE]]
     return dt.timedelta(milliseconds=moved) if column.expires and moved is not None else moved
 

@@ -42,7 +42,7 @@ class TimelineDrawing:
     forks: Sequence[ForkMark] = ()
     selection: TimelineSelection = field(default_factory=TimelineSelection)
     notes: Sequence[str] = ()
-    """What the plots cannot show."""
+    """Sentences for what the plots cannot show."""
     advice: Sequence[Advice] = ()
 
     @property

@@ -144,7 +144,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         return self._known
 
     def _notes(self, every: Sequence[EpochPoint]) -> list[str]:
-        """What the plots cannot show."""
+        """Sentences for what the plots cannot show."""
         newest = self.history.recorded.live_entry()
         behind = behind_commit(newest)
         if not self._lags.historic or behind is None or any(point.values["lag"] is not None for point in every):

@@ -1,4 +1,4 @@
-"""Why a watermark stands still: the sources that hold it, or rows without newer event times."""
+"""Reasons for a stuck watermark: sources that hold it, or rows without newer event times."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from datetime import timedelta
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.query_plans.plan_record import EventTime
 from streamstate.state_inspect.advice.advice import Advice
-from streamstate.state_inspect.advice.standstill import IdleSource, Standstill
+from streamstate.state_inspect.advice.stall import IdleSource, Stall
 from streamstate.state_inspect.values import timestamp
 
 MIN = "min"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-"""Which of several watermarks is the query's, ``min`` or ``max``; a query is pinned to its first value."""
+"""The setting that chooses among several watermarks, ``min`` or ``max``; a query is pinned to its first value."""
 
 
 _WITHOUT_HOLDER = 10
-"""Epochs with input for which a watermark has to stand still that no source holds."""
+"""Epochs with input in which a watermark has to be stuck if no source holds it."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def pinned_policy(checkpoint: Checkpoint | None) -> str | None:
     return None if planned is None else planned.conf.get(POLICY)
 
 
-def holders(found: Standstill, watermarks: Watermarks, *, ahead: bool | None) -> tuple[IdleSource, ...]:
-    """Return the idle sources because of which the watermark stands still.
+def holders(found: Stall, watermarks: Watermarks, *, ahead: bool | None) -> tuple[IdleSource, ...]:
+    """Return the idle sources that hold a stuck watermark.
 
     Args:
-        found: the standstill.
+        found: the stall.
         watermarks: the query's watermarks.
         ahead: whether the state has events of other sources that would have moved it; None if that is not known.
     """
@@ -55,14 +55,14 @@ def holders(found: Standstill, watermarks: Watermarks, *, ahead: bool | None) ->
     return sources if certain else ()
 
 
-def deserves_advice(found: Standstill, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> bool:
-    """Whether a standstill is worth a sentence: without an idle source, event times may just have a low resolution."""
+def deserves_advice(found: Stall, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> bool:
+    """True if a stall is worth a sentence: without an idle source, event times may just have a low resolution."""
     suspected = held_by or (found.idle if watermarks.declared is None else ())
     return bool(suspected) or found.epochs >= _WITHOUT_HOLDER
 
 
-def standing_advice(found: Standstill, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> Advice:
-    """Advise on a watermark that stands still, by the sources that hold it, if any do."""
+def stall_advice(found: Stall, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> Advice:
+    """Advise on a stuck watermark, by the sources that hold it, if any do."""
     if found.since is None:
         text = f"There is no watermark yet, although {found.epochs:,} epochs have read rows"
     else:
@@ -75,14 +75,14 @@ def standing_advice(found: Standstill, watermarks: Watermarks, held_by: Sequence
             evidence += f" {POLICY} is {watermarks.policy}."
     else:
         text += _without_holder(found, watermarks)
-    return Advice("watermark_stands", f"{text}.", evidence.strip() or _input(found), found.newest.epoch)
+    return Advice("watermark_stuck", f"{text}.", evidence.strip() or _input(found), found.newest.epoch)
 
 
-def _input(found: Standstill) -> str:
+def _input(found: Stall) -> str:
     return f"Epoch {found.newest.epoch} is the last of them."
 
 
-def _without_holder(found: Standstill, watermarks: Watermarks) -> str:
+def _without_holder(found: Stall, watermarks: Watermarks) -> str:
     declared = watermarks.declared
     if declared is None:
         possible = found.idle if watermarks.policy == MIN else ()

@@ -1,4 +1,4 @@
-"""When a watermark stands still, and which source holds it, from the epochs' offsets and watermarks alone."""
+"""Stuck watermarks, and the sources that hold them, from the epochs' offsets and watermarks alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from streamstate.snapshots.query_plans.plan_record import EventTime
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
-from streamstate.state_inspect.advice.standing import Watermarks, holders, standing_advice
-from streamstate.state_inspect.advice.standstill import Standstill, standstill
+from streamstate.state_inspect.advice.stall import Stall, stall_of
+from streamstate.state_inspect.advice.stall_advice import Watermarks, holders, stall_advice
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEFT, RIGHT = EventTime("t", 600_000, ("0",)), EventTime("u", 0, ("1",))
@@ -32,38 +32,38 @@ def stuck(first: int = 3, more: int = 6, *, idle: int = 3) -> list[EpochProgress
     return epochs(*((min(at, first), [at, min(at, idle)]) for at in range(first + 1 + more)))
 
 
-def found(progress: list[EpochProgress]) -> Standstill:
-    """The standstill that there is."""
-    stands = standstill(progress)
-    assert stands is not None
-    return stands
+def found(progress: list[EpochProgress]) -> Stall:
+    """The stall that there is."""
+    stall = stall_of(progress)
+    assert stall is not None
+    return stall
 
 
 def said(progress: list[EpochProgress], *watermarks: EventTime, policy: str = "min", ahead: bool | None = None) -> str:
-    """The sentence on a standstill of a query with such watermarks."""
-    stands, known = found(progress), Watermarks(watermarks, policy)
-    return standing_advice(stands, known, holders(stands, known, ahead=ahead)).text
+    """The sentence on a stuck watermark of a query with such watermarks."""
+    stall, known = found(progress), Watermarks(watermarks, policy)
+    return stall_advice(stall, known, holders(stall, known, ahead=ahead)).text
 
 
 def test_a_watermark_that_moves_does_not_stand() -> None:
     """Nor does one without input, which is what a query that waits looks like."""
-    assert standstill([]) is None
-    assert standstill(epochs(*((at, [at]) for at in range(30)))) is None
-    assert standstill(epochs(*((min(at, 3), [min(at, 3)]) for at in range(30)))) is None
-    assert standstill(stuck(more=4)) is None
+    assert stall_of([]) is None
+    assert stall_of(epochs(*((at, [at]) for at in range(30)))) is None
+    assert stall_of(epochs(*((min(at, 3), [min(at, 3)]) for at in range(30)))) is None
+    assert stall_of(stuck(more=4)) is None
 
 
-def test_a_standstill_no_longer_than_others_is_usual() -> None:
+def test_a_stall_no_longer_than_others_is_usual() -> None:
     """Events with a resolution of an hour move the watermark every twelve epochs."""
     hourly = epochs(*((at // 12, [at]) for at in range(60)))
-    assert standstill(hourly) is None
-    assert standstill([*hourly[:30], *epochs(*((2, [at]) for at in range(60)))[30:]]) is not None
+    assert stall_of(hourly) is None
+    assert stall_of([*hourly[:30], *epochs(*((2, [at]) for at in range(60)))[30:]]) is not None
 
 
 def test_versions_of_shared_variables_are_no_input() -> None:
     """A query that reads them has another offset in every epoch."""
     binding = [{"streamstate_shared": 1, "versions": {"limit": at}} for at in range(30)]
-    assert standstill(epochs(*((min(at, 3), [min(at, 3), binding[at]]) for at in range(30)))) is None
+    assert stall_of(epochs(*((min(at, 3), [min(at, 3), binding[at]]) for at in range(30)))) is None
 
 
 def test_the_idle_source_is_named_with_its_topics() -> None:
@@ -112,9 +112,9 @@ def test_without_newer_events_the_newest_one_is_named() -> None:
 @pytest.mark.parametrize(("policy", "expected"), [("min", "which holds the watermark if it has one"), ("max", "rows.")])
 def test_without_a_plan_an_idle_source_is_only_suspected(policy: str, expected: str) -> None:
     """Nobody knows which sources have a watermark."""
-    stands, unknown = found(stuck()), Watermarks(None, policy)
-    assert holders(stands, unknown, ahead=None) == ()
-    assert expected in standing_advice(stands, unknown, ()).text
+    stall, unknown = found(stuck()), Watermarks(None, policy)
+    assert holders(stall, unknown, ahead=None) == ()
+    assert expected in stall_advice(stall, unknown, ()).text
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), max_size=40))
@@ -125,14 +125,14 @@ def test_what_is_said_is_true(steps: list[tuple[int, int, int]]) -> None:
         minute, left, right = minute + (moved == 3), left + of_left, right + of_right
         moves.append((minute, [left, right]))
     progress = epochs(*moves)
-    stands = standstill(progress)
-    if stands is None:
+    stall = stall_of(progress)
+    if stall is None:
         return
-    assert stands.since is not None
-    later = progress[stands.since + 1 :]
-    assert {epoch.watermark for epoch in later} == {progress[stands.since].watermark}
-    assert stands.epochs == sum(moves[epoch.epoch][1] != moves[epoch.epoch - 1][1] for epoch in later)
-    for idle in stands.idle:
+    assert stall.since is not None
+    later = progress[stall.since + 1 :]
+    assert {epoch.watermark for epoch in later} == {progress[stall.since].watermark}
+    assert stall.epochs == sum(moves[epoch.epoch][1] != moves[epoch.epoch - 1][1] for epoch in later)
+    for idle in stall.idle:
         place = int(idle.name)
         assert idle.since is not None
         assert {offsets[place] for _, offsets in moves[idle.since :]} == {moves[-1][1][place]}

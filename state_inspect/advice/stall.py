@@ -1,4 +1,4 @@
-"""A watermark that stands still although rows come in, and the sources that have delivered nothing meanwhile."""
+"""A watermark that is stuck although rows come in, and the sources that have delivered nothing meanwhile."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
 
 _FEWEST = 5
-"""Epochs with input in which the watermark has to stand still."""
+"""Epochs with input in which the watermark must not have moved."""
 _USUAL = 2
-"""How many times longer than any before a standstill has to be."""
+"""A stall has to be this many times longer than any before."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class IdleSource:
 
 
 @dataclass(frozen=True)
-class Standstill:
-    """A watermark that stands still although rows come in."""
+class Stall:
+    """A watermark that is stuck although rows come in."""
 
     since: int | None
     """The epoch that moved it last; None if there is no watermark yet."""
     epochs: int
-    """How many epochs have read rows since."""
+    """The number of epochs that have read rows since."""
     newest: EpochProgress
     idle: tuple[IdleSource, ...]
     """The sources that have delivered nothing in the last of these epochs."""
 
 
-def standstill(progress: Sequence[EpochProgress]) -> Standstill | None:
-    """Return how the watermark stands still; None if it moves, or stands still no longer than it usually does.
+def stall_of(progress: Sequence[EpochProgress]) -> Stall | None:
+    """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does.
 
     Args:
         progress: the epochs, ascending.
@@ -61,7 +61,7 @@ def standstill(progress: Sequence[EpochProgress]) -> Standstill | None:
             idle_from.append(epoch.epoch)
     if length < _FEWEST or length <= _USUAL * longest:
         return None
-    return Standstill(since, length, progress[-1], tuple(_idle(progress, idle_from[-_FEWEST])))
+    return Stall(since, length, progress[-1], tuple(_idle(progress, idle_from[-_FEWEST])))
 
 
 def _idle(progress: Sequence[EpochProgress], first: int) -> Iterator[IdleSource]:
