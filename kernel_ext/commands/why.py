@@ -81,9 +81,10 @@ def _with_input(history: History, given: argparse.Namespace, number: int, asked:
 
 def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
     from streamstate.state_inspect.inputs.why import Why
+    from streamstate.state_inspect.values import records
 
     facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}
-    known = {"query": query, **facts, "changes": change.changes.to_dict("records")}
+    known = {"query": query, **facts, "changes": records(change.changes)}
     if not isinstance(change, Why):
         return known
     suspects = [vars(suspect) for suspect in change.nondeterministic]
@@ -99,7 +100,9 @@ def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
 
 
 def _rows(found: InputSides) -> dict[str, Any]:
-    return {side: frame.to_dict("records") for side, frame in found.shown.items()}
+    from streamstate.state_inspect.values import records
+
+    return {side: records(frame) for side, frame in found.shown.items()}
 
 
 WHY = Command(

@@ -15,8 +15,6 @@ from streamstate.state_inspect.values import timestamp
 MIN = "min"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 """The setting that chooses among several watermarks, ``min`` or ``max``; a query is pinned to its first value."""
-
-
 _WITHOUT_HOLDER = 10
 """Epochs with input in which a watermark has to be stuck if no source holds it."""
 
@@ -70,7 +68,7 @@ def stall_advice(found: Stall, watermarks: Watermarks, held_by: Sequence[IdleSou
     evidence = "" if found.newest.watermark is None else f"The watermark is {timestamp(found.newest.watermark)}."
     if held_by:
         text += f", because {_named(held_by)}"
-        if len(watermarks.declared or ()) > 1:
+        if len(watermarks.declared or ()) > 1 and watermarks.policy == MIN:
             text += ": of several watermarks Spark takes the smallest"
             evidence += f" {POLICY} is {watermarks.policy}."
     else:

@@ -99,6 +99,8 @@ def test_a_source_is_not_blamed_if_the_others_had_no_newer_events() -> None:
 def test_rows_of_sources_without_a_watermark_move_none() -> None:
     """Whatever the policy, if all the others are idle."""
     assert "because source 1 has delivered nothing since epoch 3." in said(stuck(), RIGHT, policy="max")
+    both = RIGHT, EventTime("v", 0, ("1",))
+    assert said(stuck(), *both, policy="max").endswith("because source 1 has delivered nothing since epoch 3.")
 
 
 def test_without_newer_events_the_newest_one_is_named() -> None:
