@@ -12,7 +12,6 @@ from streamstate.errors import StreamStateError, require_extra
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from streamstate.operations.advice import RescaleAdvice, rescale_advice
     from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion, promote
     from streamstate.operations.rescale import RescaleReport, rescale
+    from streamstate.operations.rescale_advice import RescaleAdvice, rescale_advice
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
     from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
@@ -138,7 +138,7 @@ _HOMES = {
     "Running": "streamstate.running",
     "start": "streamstate.starting",
     **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
-    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.advice"),
+    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescale_advice"),
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
     "BackOff": "streamstate.operations.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from streamstate import __version__
 from streamstate.commands.capture import CAPTURE
 from streamstate.commands.check import CHECK
-from streamstate.commands.command import FAILED, FINE, INTERRUPTED, STATUSES
+from streamstate.commands.command import FAILED, FINE, INTERRUPTED, MORE_WORDS, STATUSES
 from streamstate.commands.diff import DIFF
 from streamstate.commands.doctor import DOCTOR
 from streamstate.commands.export import EXPORT
@@ -22,14 +22,15 @@ from streamstate.commands.restore import RESTORE
 from streamstate.commands.serve import SERVE
 from streamstate.commands.show import SHOW
 from streamstate.commands.sql import SQL
+from streamstate.commands.why import WHY
 from streamstate.errors import StreamStateError
 
-COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, KEEP, EXPORT, RESTORE, SERVE)
+COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, WHY, KEEP, EXPORT, RESTORE, SERVE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of the process or the one given, and return its exit status."""
-    given = parser().parse_args(arguments)
+    given = _parsed(arguments)
     try:
         status = int(given.run(given))
         sys.stdout.flush()
@@ -43,6 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed arguments. argparse takes the words of a key only up to the first option; here they go on after it."""
+    all_commands = parser()
+    given, rest = all_commands.parse_known_args(arguments)
+    if rest and (any(word.startswith("-") for word in rest) or not isinstance(getattr(given, MORE_WORDS, None), list)):
+        all_commands.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        getattr(given, MORE_WORDS).extend(rest)
+    return given
 
 
 def parser() -> argparse.ArgumentParser:

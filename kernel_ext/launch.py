@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
 from streamstate.snapshots.spark.keeping_state import keeps_state
-from streamstate.snapshots.spark.output_modes import MODES, first_line, known_mode, mode_refusals
+from streamstate.snapshots.spark.output_modes import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,15 +167,3 @@ def check_state(frame: DataFrame) -> None:
             "Aggregations, stream-stream joins, deduplication and transformWithState keep state. "
             "Run a query without them with writeStream."
         )
-
-
-def check_mode(frame: DataFrame, mode: str) -> None:
-    """Refuse an output mode that Spark would refuse, or a query that Spark cannot run at all."""
-    refusals = mode_refusals(frame)
-    if not refusals[known_mode(mode)]:
-        return
-    accepted = [name for name in MODES if not refusals[name]]
-    if not accepted:
-        raise QueryError(f"Spark cannot run this as a streaming query: {refusals[mode]}")
-    also = f" ({' or '.join(accepted[1:])} would work too)" if accepted[1:] else ""
-    raise QueryError(f"Spark refuses mode {mode} for this query: {refusals[mode]}\nUse mode {accepted[0]}{also}.")

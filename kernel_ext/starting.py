@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import NotACheckpointError, QueryError
-from streamstate.launch import Launch, Sink, check_mode, check_state, trigger_options
+from streamstate.launch import Launch, Sink, check_state, trigger_options
 from streamstate.operations.rescale_rollback import recover
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
@@ -22,6 +22,7 @@ from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import record_running
 from streamstate.snapshots.registry import check_name_free, check_store, register
 from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.output_modes import check_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,18 +1,22 @@
 """Take the pictures of the README and the documentation: ``python -m scripts.screenshots``.
 
 Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
-epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. The pictures
-go into ``docs/screenshots``, light and dark. It takes about two minutes.
+epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. Then it shows
+the timelines of queries with troubles: only these with ``python -m scripts.screenshots symptoms``. The pictures go
+into ``docs/screenshots``, light and dark. It takes about three minutes.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Literal
 
+import nbformat
+from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Browser, FloatRect, Locator, ViewportSize, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,6 +24,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402 (the tests are no package of ours)
 from browser.shown import Shown  # noqa: E402
+
+from scripts.symptoms import SYMPTOMS  # noqa: E402
 
 NOTEBOOK = ROOT / "tutorials" / "00_quickstart.ipynb"
 PICTURES = ROOT / "docs" / "screenshots"
@@ -102,6 +108,23 @@ def look_at_each_view(lab: Lab) -> None:
         picture(lab, view, name)
 
 
+def look_at_symptoms(lab: Lab, folder: Path) -> None:
+    """The timeline of each query that has a trouble, with the advice on it; their stores are in a folder."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = new_notebook(cells=[new_code_cell("")], metadata=kernel)
+    (lab.server.folder / "symptoms.ipynb").write_text(nbformat.writes(notebook))
+    lab.open("symptoms.ipynb")
+    lab.run("application:toggle-left-area")
+    for name in SYMPTOMS:
+        code = "import streamstate as ss\nfrom streamstate.widgets import Timeline\n"
+        lab.set_source(0, f"{code}Timeline(ss.open_store({str(folder / name / 'store')!r})[{name!r}])")
+        lab.run_cell(0)
+        view = lab.page.locator(".streamstate-live")
+        expect(view.get_by_role("list", name="Advice")).to_be_visible(timeout=60_000)
+        expect(view.locator(".plot svg").last).to_be_visible(timeout=60_000)
+        picture(lab, view, f"symptom-{name}")
+
+
 def picture(lab: Lab, view: Locator, name: str) -> None:
     """One view in both themes."""
     for suffix, theme in THEMES.items():
@@ -130,24 +153,40 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
 
 
 def main() -> None:
-    """Take the pictures."""
+    """Take the pictures, or only those of troubles."""
     PICTURES.mkdir(parents=True, exist_ok=True)
+    only_symptoms = sys.argv[1:] == ["symptoms"]
+    with tempfile.TemporaryDirectory() as folder:
+        # A process of its own: Spark's threads and Playwright's do not mix.
+        subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
+        take(Path(folder), only_symptoms=only_symptoms)
+
+
+def take(symptoms: Path, *, only_symptoms: bool) -> None:
+    """Take the pictures; ``symptoms`` has the stores of queries with troubles."""
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
-        shown = run_until_captured(lab)
-        lab.run("application:toggle-left-area")
-        look_at_the_leap(shown)
-        for suffix, theme in THEMES.items():
-            lab.theme(theme)
-            shown.view.evaluate("node => node.closest('.jp-CodeCell').scrollIntoView()")
-            lab.page.mouse.move(0, 0)
-            lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png", clip=QUICKSTART)
-            print(PICTURES / f"quickstart{suffix}.png")
-        look_at_each_view(lab)
-        look_at_the_page(browser, server.folder / "streamstate-data" / "store")
+        if not only_symptoms:
+            look_at_the_tutorial(lab)
+            look_at_the_page(browser, server.folder / "streamstate-data" / "store")
+        look_at_symptoms(lab, symptoms)
         browser.close()
+
+
+def look_at_the_tutorial(lab: Lab) -> None:
+    """The first tutorial's browser, and every other view of its query."""
+    shown = run_until_captured(lab)
+    lab.run("application:toggle-left-area")
+    look_at_the_leap(shown)
+    for suffix, theme in THEMES.items():
+        lab.theme(theme)
+        shown.view.evaluate("node => node.closest('.jp-CodeCell').scrollIntoView()")
+        lab.page.mouse.move(0, 0)
+        lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png", clip=QUICKSTART)
+        print(PICTURES / f"quickstart{suffix}.png")
+    look_at_each_view(lab)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,11 @@ class ListedStore:
     """The file with the types of the store's keys and values; empty if Spark listed the store."""
 
 
+def operator_number(table: str) -> int:
+    """Return the number of the operator that a state table belongs to."""
+    return int(table.removeprefix("op").partition("_")[0])
+
+
 def state_sources(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
     """The query's state tables at an epoch, by operator, in Spark's order.
 

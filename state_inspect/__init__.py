@@ -5,6 +5,7 @@ Nothing here needs notebooks, and only ``engine="spark"`` needs Spark.
 
 from __future__ import annotations
 
+from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.analytics.growth import Untouched
 from streamstate.state_inspect.branches.comparison import Comparison, Divergence
 from streamstate.state_inspect.cuts.cut import Cut, cut
@@ -19,6 +20,7 @@ from streamstate.state_inspect.store import Store, open_store
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 __all__ = [
+    "Advice",
     "Comparison",
     "Cut",
     "Diff",

@@ -16,8 +16,11 @@ from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
 from streamstate.snapshots.layout import MANIFEST
 from streamstate.snapshots.registry import ForkPoint
+from streamstate.state_inspect.advice import Advice
+from streamstate.state_inspect.advice.advise import advice_on
 from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.asked_condition import condition_in_parts, condition_on, table_of_condition
 from streamstate.state_inspect.branches.ancestors import same_branch
 from streamstate.state_inspect.branches.branch_diff import branch_diff
@@ -84,22 +87,24 @@ class History:
         ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
         ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where neither capture has
         counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
-        ``keyframes`` (the epoch that reading starts from); then ``time_source``, where ``committed_at`` comes from:
-        ``commit`` (when the commit was written) or ``offsets`` (when the batch was planned, because the checkpoint is a
-        copy whose files have the times of copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time
-        mode, where an epoch is an interval between two checkpoints, otherwise None; last ``sources`` (JSON of the same
-        form as ``offsets``: what is known of each source in addition to its offset, see docs/guides/cuts.md).
+        ``keyframes`` (the epoch that reading starts from); then ``sources`` (JSON of the same form as ``offsets``: what
+        is known of each source in addition to its offset, see docs/guides/cuts.md); ``began_at``, when Spark planned
+        the epoch's batch; ``time_source``, where ``committed_at`` comes from: ``commit`` (when the commit was written)
+        or ``offsets`` (when the batch was planned, because the checkpoint is a copy whose files have the times of
+        copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time mode, where an epoch is an interval
+        between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
+        (1970-01-01: there is none).
         """
         entries = self._recorded.with_counts(self._recorded.entries())
-        schema = pa.schema(list(MANIFEST)[:8])
-        rows = pa.Table.from_pylist([{name: getattr(entry, name) for name in schema.names} for entry in entries])
-        frame = to_pandas(rows.cast(schema) if entries else schema.empty_table())
-        for column, attribute in (("rows", "rows"), ("changes", "changes"), ("keyframes", "keyframe")):
+        per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
+        plain = pa.schema([field for field in MANIFEST if field.name not in per_table])
+        rows = [{name: getattr(entry, name) for name in plain.names} for entry in entries]
+        frame = to_pandas(pa.Table.from_pylist(rows, schema=plain))
+        for column, attribute in per_table.items():
             facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
-        for column in ("time_source", "mode", "sources"):
-            frame[column] = pd.Series([getattr(entry, column) for entry in entries], dtype=object)
-        return frame
+        names: list[str] = MANIFEST.names
+        return frame[names]
 
     def bindings(self) -> pd.DataFrame:
         """Which version of each shared variable each captured epoch saw.
@@ -315,12 +320,30 @@ class History:
         """How far each epoch's watermark lags behind its commit, from the manifest alone.
 
         Columns: ``epoch``, ``committed_at``, ``watermark``, ``lag`` (between the two), ``input_rows``,
-        ``since_previous`` (time since the commit of the previous epoch). Unknown values are missing.
+        ``since_previous`` (time since the commit of the previous epoch), ``newest_event`` (the time of the newest event
+        up to the epoch, where the query's plan is known and has one watermark). Unknown values are missing.
 
         Example:
             >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
         """
-        return watermark_lag(self._recorded.entries())
+        return watermark_lag(self._recorded.entries(), WatermarkLags(self._recorded))
+
+    @consistent_read()
+    def advise(self) -> list[Advice]:
+        """Return advice on the query: state that will grow, a stuck watermark, rows that wait, each with its reason.
+
+        Each :class:`Advice` is a sentence with its evidence from the captured epochs. There is none where nothing is
+        wrong. What the query's plan says is known once it has been started or described
+        (:func:`streamstate.describe`); without it, there is advice as far as the checkpoint and the store tell. State
+        tables that are concerned are read.
+
+        Example:
+            >>> for advice in store["delays"].advise():  # doctest: +SKIP
+            ...     print(advice)
+            op0 can never shrink, because dropDuplicates remembers every key (id), and the query has no watermark.
+                From epoch 0 to 49 it grew from 1,000 to 50,000 rows, and lost none.
+        """
+        return advice_on(self._recorded, lambda _: True)
 
     @consistent_read()
     def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:
@@ -556,7 +579,8 @@ class History:
     ) -> pd.DataFrame:
         """How many late rows an operator dropped at each epoch, and by how much the watermark had passed them.
 
-        Columns: ``epoch``; ``watermark``, which rows had to be later than, missing if the operator drops none;
+        Columns: ``epoch``; ``watermark``, which rows had to be later than, missing if the operator drops none or there
+        was no watermark yet;
         ``came``, the rows that came in; ``dropped``; ``groups``, as of :class:`Late`; ``longest``, how far the
         watermark was past the latest row, missing if none was dropped; ``longer_delay``, by how much longer the
         query's delays had to be to keep 99 % of the epoch's rows; ``missing``, why an epoch could not be read, such as

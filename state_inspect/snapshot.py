@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from streamstate.errors import InvalidArgumentError, NoResultError, UnknownTableError
+from streamstate.errors import InvalidArgumentError, NoResultError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
@@ -16,6 +16,7 @@ from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import (
     RESULT,
     filled_with_spark,
+    known_table,
     result_plan,
     state_of,
     table_of_result,
@@ -238,6 +239,4 @@ def choose_table(name: str | None, tables: list[str], query: str) -> str:
         raise InvalidArgumentError(
             f"{query} has {len(tables)} state tables; name one.\nTables: {', '.join(tables) or 'none'}."
         )
-    if name not in tables:
-        raise UnknownTableError.among("state table", name, tables, where=f"in {query}")
-    return name
+    return known_table(name, tables, query)

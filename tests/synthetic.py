@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
+from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema
 from streamstate.snapshots.delta import append_once, open_or_create
 from streamstate.snapshots.delta.commits import Handle
 from streamstate.snapshots.delta.maintenance import compact
@@ -46,6 +46,8 @@ def write(
     tidy_every: int | None = None,
     query: str = "q",
     facts: Sequence[dict[str, Any]] = (),
+    operator: str | None = None,
+    value: str = "value",
 ) -> None:
     """Write a store with one query, from its state at each epoch.
 
@@ -57,10 +59,14 @@ def write(
         tidy_every: the interval, in epochs, at which small files are merged, as by a live capture.
         query: the query's name.
         facts: further manifest fields of each epoch, such as ``{"offsets": …, "sources": …, "watermark": …}``.
+        operator: Spark's name of the operator.
+        value: the name of the value column.
     """
     layout = Layout.at(path)
     register(layout, query, query if query != "q" else "id", "checkpoint")
-    open_or_create(layout.change_log(query, "op0"), log_schema(LOG, ["key"]), "log")
+    schema = LOG.set(4, LOG.field(4).with_name(value))
+    written_by = None if operator is None else Operator(operator)
+    open_or_create(layout.change_log(query, "op0"), log_schema(schema, ["key"], written_by), "log")
     manifest = Manifest(layout, query)
     log = Handle(layout.change_log(query, "op0"))
     for start in range(0, len(states), commit_every):
@@ -70,7 +76,7 @@ def write(
             added, entry = _epoch(states, epoch, keyframe_every)
             rows += added
             entries.append(replace(entry, **facts[epoch]) if facts and entry.captured else entry)
-        table = pa.Table.from_pylist(rows, schema=LOG)
+        table = pa.Table.from_pylist(rows, schema=LOG).rename_columns(schema.names)
         append_once(log, f"{query}/op0", epochs[-1], partial(_all_of, table))
         manifest.append(entries, f"{query}/_epochs")
         if not manifest.entries:

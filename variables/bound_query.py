@@ -13,9 +13,9 @@ from streamstate.snapshots.bindings import FORMAT, RUN, Binding, Version, bindin
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, local_path
 from streamstate.snapshots.fork_record import forked_from
+from streamstate.snapshots.query_plans.plan_sources import source_name
 from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.snapshots.spark.python_sources import register_source
-from streamstate.state_inspect.inputs.source_batches import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable

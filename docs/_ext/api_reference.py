@@ -124,7 +124,7 @@ PAGES = {
         "Where reading starts. From here on, neither Spark nor Java is needed.",
         ("open_store", "Store", "streamstate.state_inspect.temporal_index.index_updater.Tail"),
     ),
-    "history": Page("History", "All epochs of one query.", ("History",)),
+    "history": Page("History", "All epochs of one query, and advice on it.", ("History", "Advice")),
     "snapshot": Page(
         "Snapshot and state table", "The state of every operator at one epoch.", ("Snapshot", "StateTable")
     ),

@@ -111,9 +111,9 @@ def capture_options(given: argparse.Namespace) -> CaptureOptions:
     }
 
 
-def add_table(parser: argparse.ArgumentParser) -> None:
+def add_table(parser: argparse.ArgumentParser, text: str = "the state table (default: the only one)") -> None:
     """A state table of a query."""
-    parser.add_argument("--table", help="the state table (default: the only one)")
+    parser.add_argument("--table", help=text)
 
 
 def add_json(parser: argparse._ActionsContainer, printed: str) -> None:

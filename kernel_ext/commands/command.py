@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FINE, FAILED, USAGE, WARNINGS, INTERRUPTED = 0, 1, 2, 3, 130
+MORE_WORDS = "words"
+"""An argument that takes all words that follow, also after options."""
 
 STATUSES = f"""\
 Exit status:

@@ -43,9 +43,11 @@ DOCTOR = Command(
     "say whether a checkpoint can be captured, and whether Spark can restart from it",
     "Look at a checkpoint: which query and which Spark wrote it, how its state is kept, "
     "which epochs can be captured, what capturing costs for each state table and why, "
-    "and which settings of the query to change. Whether Spark can restart from it: every file that the next start "
+    "which settings of the query to change, and what will become of its state: what can never shrink, and whether "
+    "the watermark is stuck. Whether Spark can restart from it: every file that the next start "
     "reads is there and whole. With a store: whether it can be "
-    "written, and how far it is behind. Nothing is changed, and Spark is not started.\n\n"
+    "written, how far it is behind, and which rows the query has yet to return. Nothing is changed, and Spark is not "
+    "started.\n\n"
     "Exits with 0 if all is well, with 3 if there are warnings, and with 1 if the query "
     "cannot be captured, or Spark cannot restart.",
     """

@@ -34,6 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
+    from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
 
     if given.history and (not given.key or given.at):
         raise InvalidArgumentError("--history needs a key, --key COLUMN=VALUE for each key column, and no --at.")
@@ -46,6 +47,8 @@ def _run(given: argparse.Namespace) -> int:
     else:
         frame = state.page(limit=given.limit, order_by=given.by, descending=given.by is not None, where=given.where)
         _say_how_many(state, given.where, len(frame))
+    if not given.json:
+        frame = with_expiry_times(frame, expiry_columns(history.recorded, state.name))
     print_frame(frame, as_json=given.json)
     return FINE
 

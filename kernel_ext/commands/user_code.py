@@ -14,8 +14,10 @@ from streamstate.errors import InvalidArgumentError, first_line
 from streamstate.snapshots.spark.output_modes import MODES
 
 
-def add_code(parser: argparse.ArgumentParser, name: str = "code", more: str = "") -> None:
-    """The code of a query, and its output mode."""
+def add_code(
+    parser: argparse.ArgumentParser, name: str = "code", more: str = "", *, mode: str | None = "update"
+) -> None:
+    """The code of a query, and its output mode; ``mode`` is the default, None where it is found if it can be."""
     parser.add_argument(
         name,
         metavar="MODULE:FUNCTION",
@@ -23,7 +25,8 @@ def add_code(parser: argparse.ArgumentParser, name: str = "code", more: str = ""
         help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
         + more,
     )
-    parser.add_argument("--mode", choices=MODES, default="update", help="the output mode (default: update)")
+    default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
+    parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
 
 
 def _place(text: str) -> tuple[str, str]:

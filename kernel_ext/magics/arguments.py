@@ -326,8 +326,29 @@ def past_epoch(text: str) -> int | str:
     return int(text)
 
 
+def key_of_why(state: StateTable, given: list[str], flag: str = "--key ") -> dict[str, Any]:
+    """A key whose change is asked about; as :func:`typed_key`.
+
+    That of a join lacks the row's number, and a session window may be given by the window that the result shows.
+    """
+    from streamstate.snapshots.operators import NO_KEY
+    from streamstate.state_inspect.keys import SESSION_START, row_number_column, session_column
+
+    if state.key_columns == [NO_KEY] and not given:
+        return {NO_KEY: 0}
+    window = session_column(state.key_columns, state.schema)
+    if window is not None and any(text.startswith(f"{window}=") for text in given):
+        return typed_key(state, given, SESSION_START, window, flag=flag)
+    return typed_key(state, given, row_number_column(state.name, state.key_columns), flag=flag)
+
+
 def typed_key(
-    state: StateTable, given: list[str], optional: str | None = None, instead: str | None = None
+    state: StateTable,
+    given: list[str],
+    optional: str | None = None,
+    instead: str | None = None,
+    *,
+    flag: str = "--key ",
 ) -> dict[str, Any]:
     """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns.
 
@@ -336,6 +357,7 @@ def typed_key(
         given: the words.
         optional: a column that may be left out.
         instead: a column that may be given in its place.
+        flag: what stands before each word on the line.
     """
     from streamstate.state_inspect.keys import parse_value
 
@@ -343,14 +365,16 @@ def typed_key(
     for text in given:
         column, equals, value = text.partition("=")
         if not equals:
-            raise InvalidArgumentError(f"Invalid --key {text!r}: expected COLUMN=VALUE.\n{_spelling(state)}")
+            raise InvalidArgumentError(
+                f"Invalid {flag or 'key '}{text!r}: expected COLUMN=VALUE.\n{_spelling(state, flag)}"
+            )
         if column not in (*state.key_columns, instead):
             raise UnknownColumnError.among("key column", column, state.key_columns, where=f"in {state.name}")
         key[column] = parse_value(value, state.schema.field(column))
     if missing := [column for column in state.key_columns if column not in key and column != optional]:
-        raise InvalidArgumentError(f"The key lacks {', '.join(missing)}.\n{_spelling(state)}")
+        raise InvalidArgumentError(f"The key lacks {', '.join(missing)}.\n{_spelling(state, flag)}")
     return key
 
 
-def _spelling(state: StateTable) -> str:
-    return "Give each key column a value: " + " ".join(f"--key {column}=…" for column in state.key_columns)
+def _spelling(state: StateTable, flag: str) -> str:
+    return "Give each key column a value: " + " ".join(f"{flag}{column}=…" for column in state.key_columns)

@@ -17,8 +17,8 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.starting import start_launch
 
 if TYPE_CHECKING:
-    from streamstate.operations.advice import RescaleAdvice
     from streamstate.operations.rescale import RescaleReport
+    from streamstate.operations.rescale_advice import RescaleAdvice
     from streamstate.widgets.progress import Progress
 
 
@@ -49,7 +49,7 @@ def restart(notebook: NotebookContext, launch: Launch, running: Running) -> Runn
 
 
 def _advise(notebook: NotebookContext, running: Running) -> RescaleAdvice:
-    from streamstate.operations.advice import rescale_advice
+    from streamstate.operations.rescale_advice import rescale_advice
 
     return rescale_advice(notebook.open(query=running.name)[running.name], query=running.query)
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port, typed_key
+from streamstate.magics.arguments import (
+    MagicParser,
+    Verb,
+    add_output,
+    add_store,
+    count,
+    key_of_why,
+    past_epoch,
+    port,
+    typed_key,
+)
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
 from streamstate.magics.progress import cancelling, loading
@@ -182,17 +192,7 @@ def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> An
     """A key's history, or why it changed."""
     if args.why is None:
         return history.key_history(state.name, key=typed_key(state, args.key))
-    return history.why(args.why, table=state.name, key=_key_of_why(state, args.key))
-
-
-def _key_of_why(state: StateTable, given: list[str]) -> dict[str, Any]:
-    """A key: of a join without the row's number, of a session window also by the window that the result shows."""
-    from streamstate.state_inspect.keys import SESSION_START, row_number_column, session_column
-
-    window = session_column(state.key_columns, state.schema)
-    if window is not None and any(text.startswith(f"{window}=") for text in given):
-        return typed_key(state, given, SESSION_START, window)
-    return typed_key(state, given, row_number_column(state.name, state.key_columns))
+    return history.why(args.why, table=state.name, key=key_of_why(state, args.key))
 
 
 def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:

@@ -23,9 +23,9 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
-from streamstate.snapshots.query_plans.describe import describe
+from streamstate.snapshots.query_plans.describe import describe, streaming_frame
 from streamstate.snapshots.registry import check_store
-from streamstate.snapshots.spark.output_modes import MODES
+from streamstate.snapshots.spark.output_modes import MODES, output_mode
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
 
@@ -144,7 +144,7 @@ def _attach_arguments(parser: MagicParser) -> None:
         completes="code",
         help="the query's streaming DataFrame, or a function that returns it, to show the query's result",
     )
-    parser.add("--mode", choices=MODES, help="the query's output mode, with --query (default: update)")
+    parser.add("--mode", choices=MODES, help="the query's output mode, with --query, where Spark accepts several")
     add_output(parser, "keep the handle in a variable")
 
 
@@ -166,10 +166,11 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
     build = None if args.query is None else builder(notebook, args.query)
     if build is None and args.mode is not None:
         raise InvalidArgumentError("--mode is the mode of the query that --query gives. Add --query VAR.")
+    mode = None if build is None else output_mode(streaming_frame(build), args.mode)
     handle = _follow(notebook, checkpoint, store, args.name, args.every or notebook.settings.every)
     notebook.use_store(store)
     if build is not None:
-        describe(store, handle.name, build, mode=args.mode or "update", storage_options=notebook.options(store))
+        describe(store, handle.name, build, mode=mode, storage_options=notebook.options(store))
     notebook.assign(args.output, handle)
     if args.wait:
         _wait_for(notebook, handle)

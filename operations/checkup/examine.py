@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
+from streamstate.operations.checkup.query_advice import advice_findings
 from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
@@ -76,6 +77,7 @@ def examine(
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
     findings += damage_findings(opened, start, there)
+    findings += advice_findings(opened, whole, there, storage_options)
     findings += retention_findings(committed, seconds, interval) if tables else []
     provider = conf.get(f"{_STORE}.providerClass", "")
     return Checkup(

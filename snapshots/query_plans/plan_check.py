@@ -2,49 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import pyarrow as pa
+
 from streamstate.errors import QueryError
-from streamstate.snapshots.change_log import key_columns, value_columns
+from streamstate.snapshots.change_log import key_columns, operator_of, value_columns
 from streamstate.snapshots.changelog.arrow_types import arrow_type
+from streamstate.snapshots.changelog.table_format import SparkType
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.query_plans.plan_record import PlannedColumn, QueryPlan
+from streamstate.snapshots.operators import operator_number
+from streamstate.snapshots.query_plans.plan_record import OperatorPlan, QueryPlan
+
+# Operators with two names: real-time mode has its own aggregation, and Spark before 4.0 recorded no names.
+_SAME_STATE = {"StatefulStreamlineAggregate": "stateStoreSave", "flatMapGroupsWithState": "applyInPandasWithState"}
 
 
 def check_describes(layout: Layout, name: str, plan: QueryPlan, since: int) -> None:
-    """Raise a QueryError unless a plan has the state tables of a query, and their columns."""
+    """Raise a QueryError unless a plan has the stateful operators of a query, and the columns of their state."""
+    schemas = _captured(layout, name, since)
+    if not schemas:
+        return
+    operators = plan.operators or ()
+    _check_operators(name, operators, schemas)
+    for table, schema in schemas.items():
+        planned = plan.tables.get(table)
+        if planned is None:
+            _check_columns(name, table, schema, operators[operator_number(table)].keys, key_columns(schema))
+            continue
+        for expected, columns in ((planned.keys, key_columns(schema)), (planned.values, value_columns(schema))):
+            _check_columns(name, table, schema, [column.type for column in expected or ()], columns)
+
+
+def _captured(layout: Layout, name: str, since: int) -> dict[str, pa.Schema]:
+    """The changelogs' schemas of the state tables at the newest epoch; empty if none since an epoch is captured."""
     manifest = Manifest(layout, name)
     manifest.refresh()
-    captured = [epoch for epoch in manifest.entries.captured if epoch >= since]
-    if not captured:
-        return
-    entry = manifest.entries.of(captured[-1])
-    tables = [] if entry is None else list(entry.tables)
-    lacking = [table for table in plan.tables if table not in tables]
-    if lacking or (not plan.tables and tables):
-        has = ", ".join(plan.tables) or "of no operator"
-        captured_tables = ", ".join(tables)
-        raise QueryError(
-            f"build_query is not the query {name}: it has the state tables {has}, but {captured_tables} was captured.\n"
-            "Return the DataFrame that the query was started from."
+    newest = manifest.newest
+    if newest is None or newest.epoch < since:
+        return {}
+    places = {table: layout.change_log(name, table) for table in newest.tables}
+    return {table: TableVersion(place, required(place)).schema for table, place in places.items()}
+
+
+def _check_operators(query: str, planned: Sequence[OperatorPlan], schemas: Mapping[str, pa.Schema]) -> None:
+    captured = dict.fromkeys(sorted(map(operator_number, schemas)), "")
+    for table, schema in schemas.items():
+        if (operator := operator_of(schema)) is not None:
+            captured[operator_number(table)] = operator.name
+    named = {number: operator.name for number, operator in enumerate(planned)}
+    same = [*named] == [*captured] and all(
+        not name or _SAME_STATE.get(name, name) == _SAME_STATE.get(named[number], named[number])
+        for number, name in captured.items()
+    )
+    if not same:
+        _refuse(query, f"it has {_listed(named)}, but the state of {_listed(captured)} was captured")
+
+
+def _listed(operators: Mapping[int, str]) -> str:
+    named = (f"op{number} ({name})" if name else f"op{number}" for number, name in operators.items())
+    return f"the stateful operators {', '.join(named)}" if operators else "no stateful operator"
+
+
+def _check_columns(
+    query: str, table: str, schema: pa.Schema, types: Sequence[SparkType], columns: Sequence[str]
+) -> None:
+    """Check the types of the first of some columns."""
+    stored = [str(schema.field(column).type) for column in columns]
+    wanted = [str(arrow_type(kind)) if isinstance(kind, str) else None for kind in types]
+    fits = all(kind in (None, found) for kind, found in zip(wanted, stored, strict=False))
+    if not fits or len(wanted) > len(stored):
+        _refuse(
+            query,
+            f"{table} has the columns {', '.join(columns)}, of the types {', '.join(stored)}; the DataFrame has"
+            f" {', '.join(map(str, wanted))}",
         )
-    for table, planned in plan.tables.items():
-        place = layout.change_log(name, table)
-        schema = TableVersion(place, required(place)).schema
-        for expected, columns in ((planned.keys, key_columns(schema)), (planned.values, value_columns(schema))):
-            stored = [str(schema.field(column).type) for column in columns]
-            wanted = [_stored_as(column) for column in expected or ()]
-            if any(kind not in (None, found) for kind, found in zip(wanted, stored, strict=False)) or len(wanted) > len(
-                stored
-            ):
-                raise QueryError(
-                    f"build_query is not the query {name}: {table} has the columns {', '.join(columns)}, of the types "
-                    f"{', '.join(stored)}; the DataFrame has {', '.join(map(str, wanted))}.\n"
-                    "Return the DataFrame that the query was started from."
-                )
 
 
-def _stored_as(column: PlannedColumn) -> str | None:
-    kind = column.type if isinstance(column.type, str) else None
-    return None if kind is None else str(arrow_type(kind))
+def _refuse(query: str, why: str) -> NoReturn:
+    raise QueryError(
+        f"build_query is not the query {query}: {why}.\nReturn the DataFrame that the query was started from."
+    )

@@ -52,6 +52,11 @@ class TablePlan:
     """Why the result is more than a row for each row of the state, such as a join with another table; else None."""
     ansi: bool = True
     """Whether the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
+    time: Expression | None = field(default=None, compare=False)
+    """A row's event time, over the state's columns: once the watermark has passed it, Spark removes the row. None if
+    the watermark removes no row; always None in older records."""
+    behind: int = field(default=0, compare=False)
+    """By how many microseconds the watermark has to be past that time."""
 
     @property
     def is_renamed_state(self) -> bool:
@@ -75,6 +80,31 @@ class StateInput:
 
 
 @dataclass(frozen=True)
+class OperatorPlan:
+    """A stateful operator."""
+
+    name: str
+    """Spark's name of the operator, as in the checkpoint's operator metadata, such as ``stateStoreSave``."""
+    keys: tuple[SparkType, ...]
+    """The types of its key columns."""
+    kind: str = ""
+    """The type of a join (``LEFT OUTER``), the timeout (``NoTimeout``) or the time mode (``NoTime``) of user code."""
+    event_times: tuple[tuple[str, ...], ...] = ()
+    """For each of its inputs, the columns with a watermark."""
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """A watermark that a query declares."""
+
+    column: str
+    delay: int
+    """In milliseconds."""
+    sources: tuple[str, ...]
+    """The sources whose rows it is computed from: their names, or their places in the query from 0."""
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """The plan of one or more runs of a query."""
 
@@ -93,6 +123,12 @@ class QueryPlan:
     """What goes into the state, by operator; None in older records."""
     watermarks: tuple[str, ...] = ()
     """The event-time column and the delay of each watermark."""
+    operators: tuple[OperatorPlan, ...] | None = None
+    """The stateful operators in Spark's numbers; None in older records."""
+    event_times: tuple[EventTime, ...] = ()
+    """The watermarks, with their sources; empty in older records."""
+    watermark_policy: str = field(default="min", compare=False)
+    """The choice among several watermarks: ``min`` or ``max``."""
 
     def is_like(self, recorded: QueryPlan) -> bool:
         """Whether it is a recorded plan, as far as the record says."""
@@ -100,6 +136,8 @@ class QueryPlan:
             recorded = replace(recorded, fingerprint=self.fingerprint)
         if recorded.inputs is None:
             recorded = replace(recorded, inputs=self.inputs, watermarks=self.watermarks)
+        if recorded.operators is None:
+            recorded = replace(recorded, operators=self.operators, event_times=self.event_times)
         return self == recorded
 
     def to_json(self) -> str:
@@ -120,7 +158,7 @@ class QueryPlan:
             if data["format"] > FORMAT:
                 raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
             tables = {name: _table_plan(table) for name, table in data["tables"].items()}
-            inputs = data.get("inputs")
+            inputs, operators = data.get("inputs"), data.get("operators")
             return cls(
                 str(data["mode"]),
                 str(data["spark"]),
@@ -129,6 +167,9 @@ class QueryPlan:
                 str(data.get("fingerprint", "")),
                 None if inputs is None else tuple(_state_input(operator) for operator in inputs),
                 _texts(data.get("watermarks", ())),
+                None if operators is None else tuple(_operator_plan(operator) for operator in operators),
+                tuple(_event_time(watermark) for watermark in data.get("event_times", ())),
+                str(data.get("watermark_policy", "min")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error
@@ -136,6 +177,15 @@ class QueryPlan:
 
 def _state_input(data: Mapping[str, Any]) -> StateInput:
     return StateInput(str(data["operator"]), _texts(data["keys"]), _texts(data["values"]), _texts(data["conditions"]))
+
+
+def _operator_plan(data: Mapping[str, Any]) -> OperatorPlan:
+    inputs = tuple(_texts(columns) for columns in data["event_times"])
+    return OperatorPlan(str(data["name"]), tuple(data["keys"]), str(data["kind"]), inputs)
+
+
+def _event_time(data: Mapping[str, Any]) -> EventTime:
+    return EventTime(str(data["column"]), int(data["delay"]), _texts(data["sources"]))
 
 
 def _texts(items: Iterable[object]) -> tuple[str, ...]:
@@ -152,8 +202,10 @@ def _table_plan(data: Mapping[str, Any]) -> TablePlan:
         tuple(dict(condition) for condition in data["where"]),
         None if data["needs_spark"] is None else str(data["needs_spark"]),
         bool(data["ansi"]),
+        None if data.get("time") is None else dict(data["time"]),
+        int(data.get("behind", 0)),
     )
-    for tree in (*(column.expression for column in plan.columns), *plan.where):
+    for tree in (*(column.expression for column in plan.columns), *plan.where, plan.time or {}):
         _check_depth(tree)
     return plan
 

@@ -15,7 +15,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.names import unused
+from streamstate.snapshots.query_plans.operator_plans import (
+    DEDUPLICATE,
+    DEDUPLICATE_WITHIN,
+    JOIN,
+    SAVES,
+    SESSION_SAVE,
+    WATERMARK,
+    Removal,
+    operator_plans,
+    removals,
+    stateful_operators,
+    type_of,
+)
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.query_plans.plan_sources import event_times
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.state_inputs import state_inputs, watermarks
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
@@ -27,21 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
-SESSION_SAVE = "SessionWindowStateStoreSaveExec"
-SAVES = ("StateStoreSaveExec", SESSION_SAVE)
-_DEDUPLICATES = ("StreamingDeduplicateExec", "StreamingDeduplicateWithinWatermarkExec")
-_JOIN = "StreamingSymmetricHashJoinExec"
-# Operators with state, in Spark's numbers from the top down. The others keep a user's own variables, or a count.
-STATEFUL = (
-    *SAVES,
-    *_DEDUPLICATES,
-    _JOIN,
-    "FlatMapGroupsInPandasWithStateExec",
-    "FlatMapGroupsWithStateExec",
-    "TransformWithStateExec",
-    "TransformWithStateInPySparkExec",
-    "StreamingGlobalLimitExec",
-)
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 # What stands above a state and neither adds nor removes rows, nor changes columns.
 _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
 _ANOTHER_TIME = 1_234_567_890_123  # milliseconds
@@ -75,39 +75,49 @@ def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
     jvm: Any = spark._jvm
+    mode = mode.lower()
 
-    def planned_at(clock: EpochClock) -> Any:
-        return incremental(spark, at_time(jvm, analyzed, clock), mode, now=clock)
+    def planned_at(began_at: int = 0) -> Any:
+        clock = EpochClock(WATERMARK, began_at)
+        return incremental(spark, at_time(jvm, analyzed, clock), mode, epoch=1, before=clock, now=clock)
 
-    execution = planned_at(EpochClock())
-    tables = _tables(execution.sparkPlan())
+    execution = planned_at()
+    removed = removals(execution.executedPlan(), mode)
+    tables = _tables(execution.sparkPlan(), removed)
     if has_current_time(jvm, analyzed):
         # What depends on the time, two times tell.
-        later = _tables(planned_at(EpochClock(began_at=_ANOTHER_TIME)).sparkPlan())
+        later = _tables(planned_at(_ANOTHER_TIME).sparkPlan(), removed)
         tables = {name: _without_time(table, later[name]) for name, table in tables.items()}
     settings = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     ansi = settings["spark.sql.ansi.enabled"] != "false"
-    made = {name: replace(table, ansi=ansi) for name, table in tables.items()}
     optimized = execution.optimizedPlan()
-    inputs = state_inputs(jvm, optimized), watermarks(optimized)
-    plan = QueryPlan(mode.lower(), spark.version, settings, made, fingerprint(analyzed), *inputs)
+    plan = QueryPlan(
+        mode,
+        spark.version,
+        settings,
+        {name: replace(table, ansi=ansi) for name, table in tables.items()},
+        fingerprint(analyzed),
+        state_inputs(jvm, optimized, mode),
+        watermarks(optimized),
+        operator_plans(execution.sparkPlan()),
+        event_times(jvm, analyzed),
+        str(spark.conf.get(_POLICY)),
+    )
     return PlannedQuery(spark, analyzed, plan)
 
 
-def _tables(physical: Any) -> dict[str, TablePlan]:
-    """How the rows of each state table become rows of a result."""
-    nodes = list(walk(physical))
-    stateful = [node for node in nodes if kind_of(node) in STATEFUL]
+def _tables(physical: Any, removed: Mapping[tuple[int, str], Removal]) -> dict[str, TablePlan]:
+    """Plan each state table: the result's columns, and the times at which the watermark removes its rows."""
     tables: dict[str, TablePlan] = {}
-    for number, node in enumerate(stateful):
+    for number, node in enumerate(stateful_operators(physical)):
         kind, name = kind_of(node), f"op{number}"
         if kind in SAVES:
-            tables[name] = _aggregate(physical, node, top=number == 0)
-        elif kind in _DEDUPLICATES:
-            tables[name] = _deduplicated(physical, node, top=number == 0)
-        elif kind == _JOIN:
+            tables[name] = _aggregate(physical, node, removed.get((number, "")), top=number == 0)
+        elif kind in (DEDUPLICATE, DEDUPLICATE_WITHIN):
+            tables[name] = _deduplicated(physical, node, removed.get((number, "")), top=number == 0)
+        elif kind == JOIN:
             for side in ("left", "right"):
-                tables[f"{name}_{side}"] = _joined(node, side)
+                tables[f"{name}_{side}"] = _joined(node, side, removed.get((number, side)))
     return tables
 
 
@@ -131,11 +141,7 @@ def fingerprint(analyzed: Any) -> str:
     return hashlib.sha256(_CHANGING.sub("", "\n".join(texts)).encode()).hexdigest()
 
 
-def _type(attribute: Any) -> Any:
-    return json.loads(str(attribute.dataType().json()))
-
-
-def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
+def _aggregate(physical: Any, save: Any, removed: Removal | None, *, top: bool) -> TablePlan:
     """The state of an aggregation."""
     output = list(each(save.output()))
     of_keys: tuple[PlannedColumn, ...] | None = None
@@ -165,20 +171,22 @@ def _aggregate(physical: Any, save: Any, *, top: bool) -> TablePlan:
         why = None if _is_declarative(function) else f"{function.prettyName()} needs Spark"
         evaluated = {"why": why} if why else _expression(function.evaluateExpression(), known)
         known[number_of(aggregated.resultAttribute())] = evaluated
-    return _result(
-        TablePlan(of_keys, values, same), known, above if top else above[-1:], above[0] if top else above[-1]
-    )
+    state = _removed(TablePlan(of_keys, values, same), removed, known)
+    return _result(state, known, above if top else above[-1:], above[0] if top else above[-1])
 
 
-def _deduplicated(physical: Any, node: Any, *, top: bool) -> TablePlan:
-    """The state of a deduplication, which has the key columns only."""
+def _deduplicated(physical: Any, node: Any, removed: Removal | None, *, top: bool) -> TablePlan:
+    """The state of a deduplication, which has the key columns only, or when a row expires."""
     known, keys = _state_columns("key", list(each(node.keyExpressions())))
     above = nodes_above(physical, node) if top else []
-    made = _result(TablePlan(keys, (), (None,) * len(keys)), known, above, above[0] if above else node)
+    state = _removed(TablePlan(keys, (), (None,) * len(keys)), removed, known)
+    if kind_of(node) == DEDUPLICATE_WITHIN:
+        state = replace(state, time={"is": "State", "part": "value", "at": 0, "type": "long"})
+    made = _result(state, known, above, above[0] if above else node)
     return replace(made, columns=tuple(column for column in made.columns if "why" not in column.expression))
 
 
-def _joined(join: Any, side: str) -> TablePlan:
+def _joined(join: Any, side: str, removed: Removal | None) -> TablePlan:
     """The state of a side of a join: its rows."""
     node = getattr(join, side)()
     output = _stored(list(each(node.output())))
@@ -186,21 +194,28 @@ def _joined(join: Any, side: str) -> TablePlan:
     places = {number_of(attribute): at for at, attribute in enumerate(output)}
     keys = list(each(getattr(join, f"{side}Keys")()))
     same = tuple(places.get(number_of(key)) if kind_of(key) == "AttributeReference" else None for key in keys)
-    return _result(TablePlan(None, values, same), known, [], node)
+    return _result(_removed(TablePlan(None, values, same), removed, known), known, [], node)
+
+
+def _removed(state: TablePlan, removed: Removal | None, known: Mapping[int, Expression]) -> TablePlan:
+    """A state with what the watermark removes of it."""
+    if removed is None:
+        return state
+    return replace(state, time=_expression(removed.time, known), behind=removed.behind)
 
 
 def _stored(attributes: Iterable[Any]) -> list[Any]:
     """The columns that a state table has: a void has no column."""
-    return [attribute for attribute in attributes if _type(attribute) != "void"]
+    return [attribute for attribute in attributes if type_of(attribute) != "void"]
 
 
 def _state_columns(part: str, attributes: Sequence[Any]) -> tuple[dict[int, Expression], tuple[PlannedColumn, ...]]:
     known: dict[int, Expression] = {
-        number_of(one): {"is": "Literal", "type": "void", "value": None} for one in attributes if _type(one) == "void"
+        number_of(one): {"is": "Literal", "type": "void", "value": None} for one in attributes if type_of(one) == "void"
     }
     columns = []
     for at, attribute in enumerate(_stored(attributes)):
-        kind = _type(attribute)
+        kind = type_of(attribute)
         known[number_of(attribute)] = {"is": "State", "part": part, "at": at, "type": kind}
         columns.append(PlannedColumn(str(attribute.name()), kind))
     return known, tuple(columns)
@@ -244,7 +259,7 @@ def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any]
     for attribute in each(root.output()):
         found = known.get(number_of(attribute), {"why": needs_spark or "it is not in the state"})
         name = unused(str(attribute.name()), [column.name for column in columns])
-        columns.append(PlannedColumn(name, _type(attribute), found))
+        columns.append(PlannedColumn(name, type_of(attribute), found))
     return replace(state, columns=tuple(columns), where=tuple(where), needs_spark=needs_spark)
 
 
@@ -278,6 +293,8 @@ def _tree(nodes: Iterator[Mapping[str, Any]], known: Mapping[int, Expression]) -
     arguments = [_tree(nodes, known) for _ in range(int(node["num-children"]))]
     if kind == "AttributeReference":
         return known.get(int(node["exprId"]["id"]), {"why": f"{node['name']} is not in the state"})
+    if kind == "BoundReference":  # of a join's key
+        return {"is": "State", "part": "key", "at": int(node["ordinal"]), "type": node["dataType"]}
     if kind == "Alias":
         return arguments[0]
     tree: dict[str, Any] = {"is": kind}

@@ -12,13 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamstate.snapshots.query_plans.plan_record import StateInput
+from streamstate.snapshots.query_plans.stateful_nodes import JOIN, LIMIT, is_stateful, stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 
-_JOIN = "Join"
-_STATEFUL = (
-    "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "FlatMapGroupsInPandasWithState",
-    "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark", "GlobalLimit",
-)  # fmt: skip
 # Nodes that hand on the rows and columns of their child.
 _PASSES = (
     "CollectMetrics", "EventTimeWatermark", "LocalLimit", "RebalancePartitions", "Repartition",
@@ -29,10 +25,10 @@ _MOST_FIELDS = 100
 _CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+")
 
 
-def state_inputs(jvm: Any, optimized: Any) -> tuple[StateInput, ...]:
+def state_inputs(jvm: Any, optimized: Any, mode: str) -> tuple[StateInput, ...]:
     """What goes into the state of each stateful operator, in Spark's numbers: from the top down, left before right."""
-    tracing = _Tracing(scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject"))
-    return tuple(tracing.state_input(node) for node in walk(optimized) if _is_stateful(node))
+    tracing = _Tracing(scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject"), mode)
+    return tuple(tracing.state_input(node) for node in stateful_nodes(optimized, mode))
 
 
 def watermarks(optimized: Any) -> tuple[str, ...]:
@@ -41,23 +37,16 @@ def watermarks(optimized: Any) -> tuple[str, ...]:
     return tuple(f"{_sql(node.eventTime())}, {node.delay().toString()}" for node in nodes)
 
 
-def _is_stateful(node: Any) -> bool:
-    if not node.isStreaming():
-        return False
-    if kind_of(node) == _JOIN:
-        return bool(node.left().isStreaming() and node.right().isStreaming())
-    return kind_of(node) in _STATEFUL
-
-
 class _Tracing:
     """Follows expressions down a plan, to the sources' columns."""
 
-    def __init__(self, aliases: Any) -> None:
+    def __init__(self, aliases: Any, mode: str) -> None:
         self._aliases = aliases
+        self._mode = mode
 
     def state_input(self, node: Any) -> StateInput:
         kind = kind_of(node)
-        if kind == _JOIN:
+        if kind == JOIN:
             sides = [self._traced(side, each(side.output())) for side in (node.left(), node.right())]
             condition = [_sql(node.condition().get())] if node.condition().isDefined() else []
             columns = [column for texts, _ in sides for column in texts]
@@ -72,7 +61,7 @@ class _Tracing:
         """Expressions over a node's columns as texts over the sources', and the conditions below."""
         traced = list(expressions)
         where: list[Any] = []
-        while not _is_stateful(node) and not node.children().isEmpty():
+        while not is_stateful(node, self._mode) and not node.children().isEmpty():
             kind = kind_of(node)
             if kind == "Project":
                 names = self._aliases.getAliasMap(node)
@@ -109,7 +98,7 @@ def _expressions(node: Any, kind: str) -> tuple[Sequence[Any], Sequence[Any]]:
         return list(each(node.groupingAttributes())), ()
     if kind == "TransformWithStateInPySpark":
         return list(each(node.child().output()))[: int(node.groupingAttributesLen())], ()
-    return (), [node.limitExpr()] if kind == "GlobalLimit" else ()
+    return (), [node.limitExpr()] if kind == LIMIT else ()
 
 
 def _texts(expressions: Iterable[Any]) -> list[str]:

@@ -15,7 +15,8 @@ from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.snapshots.delta import Place
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.native_types import is_kept
-from streamstate.snapshots.query_plans.spark_plan import STATEFUL, fingerprint
+from streamstate.snapshots.query_plans.operator_plans import STATEFUL
+from streamstate.snapshots.query_plans.spark_plan import fingerprint
 from streamstate.snapshots.recording.batches import MARKS
 from streamstate.snapshots.recording.recorder import Recorder
 from streamstate.snapshots.recording.recording import Recording, required_recording

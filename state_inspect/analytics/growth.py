@@ -13,6 +13,7 @@ from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.duckdb_sql import listed, same
 from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.operators import HASH
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
@@ -192,7 +193,7 @@ def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
     return _frame(rows, {**types, "changes": "int64"})
 
 
-def watermark_lag(entries: Sequence[Entry]) -> pd.DataFrame:
+def watermark_lag(entries: Sequence[Entry], lags: WatermarkLags) -> pd.DataFrame:
     """One row per captured epoch; see :meth:`History.watermark_lag`."""
     rows: list[list[Any]] = []
     before: Entry | None = None
@@ -200,10 +201,11 @@ def watermark_lag(entries: Sequence[Entry]) -> pd.DataFrame:
         if entry.captured:
             lag = _between(entry.watermark, entry.committed_at)
             since = _between(before.committed_at, entry.committed_at) if before else None
-            rows.append([entry.epoch, entry.committed_at, entry.watermark, lag, entry.input_rows, since])
+            newest = lags.newest_event(entry)
+            rows.append([entry.epoch, entry.committed_at, entry.watermark, lag, entry.input_rows, since, newest])
         before = entry if entry.captured else None
     types = {"epoch": "int64", "committed_at": _TIME, "watermark": _TIME, "lag": _SPAN, "input_rows": _INTEGER}
-    return _frame(rows, {**types, "since_previous": _SPAN})
+    return _frame(rows, {**types, "since_previous": _SPAN, "newest_event": _TIME})
 
 
 def _between(start: Any, end: Any) -> Any:

@@ -25,9 +25,9 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
 
 _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMER_COLUMN = "expiration_timestamp_ms"
-# Columns with the time in milliseconds at which a row expires: timeouts, times to live, and timers themselves.
-_EXPIRY_COLUMNS = ("timeoutTimestamp", "ttlExpirationMs", _TIMER_COLUMN)
+TIMEOUT, TTL, TIMER = "timeoutTimestamp", "ttlExpirationMs", "expiration_timestamp_ms"
+"""Spark's columns with the time at which a row expires, in milliseconds: of ``applyInPandasWithState``, of a variable
+with a time to live, of registered timers."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _repeats(values: Sequence[str], window: str, follows: str) -> str:
 
 def _expiry(table: IntervalTable) -> str:
     longs = {name for name in table.columns if pa.types.is_int64(table.schema.field(name).type)}
-    found = next((name for name in _EXPIRY_COLUMNS if name in longs), None)
+    found = next((name for name in (TIMEOUT, TTL, TIMER) if name in longs), None)
     return quoted(found) if found else "NULL::BIGINT"
 
 
@@ -302,4 +302,4 @@ def _operator_id(table: str) -> str:
 
 
 def _is_timers(table: Columns) -> bool:
-    return not table.value_columns and table.key_columns[-1].startswith(_TIMER_COLUMN) and len(table.key_columns) > 1
+    return not table.value_columns and table.key_columns[-1].startswith(TIMER) and len(table.key_columns) > 1

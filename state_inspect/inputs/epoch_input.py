@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.query_plans.plan_sources import sources_of
+from streamstate.snapshots.query_plans.stateful_nodes import stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
@@ -22,7 +24,6 @@ from streamstate.state_inspect.inputs.epoch_plan import (
     column_of,
     operator_inputs,
     over_input,
-    stateful_nodes,
 )
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
@@ -30,12 +31,11 @@ from streamstate.state_inspect.inputs.inputs import (
     ranges_of,
     required_plan,
     rows_of,
-    sources_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
-from streamstate.state_inspect.inputs.shown_rows import source_rows
+from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
@@ -59,7 +59,7 @@ class EpochInput:
 
     def __init__(self, query: RecordedQuery, epoch: int) -> None:
         self._query = query
-        self._epoch = epoch
+        self.epoch = epoch
         self._planned = required_plan(query, epoch)
         spark = self._planned.spark
         self._checkpoint = checkpoint = checkpoint_of(query, spark)
@@ -75,11 +75,11 @@ class EpochInput:
             state=f"{checkpoint.path}/state",
         )
         self._physical = physical_operators(made)
-        self._nodes = stateful_nodes(self._planned.analyzed)
+        self._nodes = stateful_nodes(self._planned.analyzed, self._planned.plan.mode)
         if len(self._nodes) != len(self._physical):
             raise NotReplayableError(
-                f"Spark runs {query.name} with other stateful operators than its plan names, as it does for a streaming"
-                " limit: what came into each is not known.\nAsk history.inputs for all that the sources delivered."
+                f"Spark runs {query.name} with other stateful operators than its plan names: what came into each is not"
+                " known.\nAsk history.inputs for all that the sources delivered."
             )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
@@ -87,8 +87,8 @@ class EpochInput:
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
-        binding = binding_in(offsets_of(self._query, self._checkpoint, self._epoch).values())
-        return seen_by(self._planned.spark, self._epoch, binding)
+        binding = binding_in(offsets_of(self._query, self._checkpoint, self.epoch).values())
+        return seen_by(self._planned.spark, self.epoch, binding)
 
     @property
     def lowest(self) -> int:
@@ -111,7 +111,7 @@ class EpochInput:
         """What came into an operator: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
         sides = operator_inputs(jvm, self._nodes[operator], self._physical[operator], self._planned.plan.mode)
-        if any(stateful_nodes(came.plan) for came in sides):
+        if any(stateful_nodes(came.plan, self._planned.plan.mode) for came in sides):
             sides = self._made_again(operator)
         found = []
         for came in sides:
@@ -126,8 +126,8 @@ class EpochInput:
 
     def _made_again(self, operator: int) -> list[OperatorInput]:
         """What came into an operator with others below it, which are run again."""
-        batches = self._delivered(self._epoch, streaming=True)
-        with rerun(self._planned, self._checkpoint, self._epoch, (self._before, self.clock), batches) as physical:
+        batches = self._delivered(self.epoch, streaming=True)
+        with rerun(self._planned, self._checkpoint, self.epoch, (self._before, self.clock), batches) as physical:
             return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
     def key_columns(self, side: SideInput) -> list[Column]:
@@ -152,11 +152,11 @@ class EpochInput:
         jvm: Any = self._planned.spark._jvm
         delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
         try:
-            batches = self._delivered(self._epoch - 1)
+            batches = self._delivered(self.epoch - 1)
         except (EpochGoneError, NotReplayableError):
             return None
         for node in walk(self._planned.analyzed):
-            if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node):
+            if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node, self._planned.plan.mode):
                 continue
             time = column_of(jvm, node.eventTime())
             rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
@@ -169,12 +169,21 @@ class EpochInput:
                 return {str(name): value for name, value in row.items()}
         return None
 
-    def matching(self, side: SideInput, key: Sequence[Any]) -> DataFrame:
-        """The rows that fell on a key, of any of its sessions, and were not late."""
-        jvm: Any = self._planned.spark._jvm
+    def on_time(self, side: SideInput) -> DataFrame:
+        """The rows of a side that were not late."""
         rows: DataFrame = side.rows
-        if side.came.late is not None:
-            rows = rows.where(~side.came.late | side.came.late.isNull())
+        return rows if side.came.late is None else rows.where(~side.came.late | side.came.late.isNull())
+
+    def late(self, side: SideInput) -> DataFrame:
+        """The rows of a side that the operator dropped, with ``_late_by``."""
+        rows: DataFrame = side.rows
+        if side.came.late is None or side.came.late_by is None:
+            return rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
+        return rows.where(side.came.late).withColumn(LATENESS, side.came.late_by)
+
+    def matching(self, side: SideInput, rows: DataFrame, key: Sequence[Any]) -> DataFrame:
+        """Those rows of a side that fell on a key, of any of its sessions."""
+        jvm: Any = self._planned.spark._jvm
         for expression, value in zip(side.came.keys, key, strict=True):
             # Without its metadata: a later groupBy on a session window would merge sessions.
             rows = rows.select("*", column_of(jvm, expression).alias("_key", metadata={}))
@@ -194,6 +203,11 @@ class EpochInput:
         start, end = self._window(side)
         # Not by a condition on the window itself, from whose metadata Spark would merge sessions.
         return rows.where((start >= session[0]) & (end <= session[1]))
+
+    def beside(self, side: SideInput, rows: DataFrame, session: Window) -> DataFrame:
+        """Those rows of a side whose session windows overlap with a session, or touch it."""
+        start, end = self._window(side)
+        return rows.where((start <= session[1]) & (end >= session[0]))
 
     def _window(self, side: SideInput) -> tuple[Column, Column]:
         window = column_of(self._planned.spark._jvm, side.came.session)

@@ -11,28 +11,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamstate.snapshots.bindings import binds
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.query_plans.stateful_nodes import JOIN, LIMIT
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
 
-JOIN = "Join"
-_LOGICAL = (
-    "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", JOIN, "FlatMapGroupsInPandasWithState",
-    "TransformWithStateInPySpark",
-)  # fmt: skip
 _SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport"
-
-
-def stateful_nodes(analyzed: Any) -> list[Any]:
-    """The stateful nodes of an analysed plan in Spark's numbers: from the top down, left before right."""
-    return [
-        node
-        for node in walk(analyzed)
-        if kind_of(node) in _LOGICAL
-        and node.isStreaming()
-        and (kind_of(node) != JOIN or (node.left().isStreaming() and node.right().isStreaming()))
-    ]
 
 
 @dataclass(frozen=True)
@@ -51,8 +36,8 @@ class OperatorInput:
     """The expression of a row's own session window, if the operator merges sessions."""
     is_aggregation: bool = False
     watermark: datetime | None = None
-    """The operator's own, which rows had to be later than; None if it drops none. With operators below, it may be
-    earlier than the query's."""
+    """The operator's own, which rows had to be later than; None if it drops none, or if there was no watermark yet.
+    With operators below, it may be earlier than the query's."""
 
     @property
     def late(self) -> Column | None:
@@ -61,6 +46,14 @@ class OperatorInput:
             return None
         watermark, time = self.passed
         return time <= watermark
+
+    @property
+    def late_by(self) -> Column | None:
+        """The interval by which the watermark was past a row; None if the operator drops none."""
+        if self.passed is None:
+            return None
+        watermark, time = self.passed
+        return watermark - time
 
 
 def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[OperatorInput]:
@@ -79,6 +72,8 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
             )
             for side in ("left", "right")
         ]
+    if kind == LIMIT:  # what Spark limits in each partition came in, too
+        return [OperatorInput("", next(each(node.child().children())), (), None)]
     session = None
     keys: Sequence[Any]
     if kind == "Aggregate":
@@ -98,8 +93,9 @@ def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[Opera
     return [OperatorInput("", node.child(), tuple(keys), conditions[""], session, kind == "Aggregate", watermarks[""])]
 
 
-def _own_watermark(physical: Any) -> datetime:
-    return datetime.fromtimestamp(int(physical.eventTimeWatermarkForLateEvents().get()) / 1000, UTC)
+def _own_watermark(physical: Any) -> datetime | None:
+    milliseconds = int(physical.eventTimeWatermarkForLateEvents().get())
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _attribute(expression: Any) -> Any:

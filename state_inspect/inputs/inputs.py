@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
-from streamstate.snapshots.bindings import binds
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.query_plans.plan_sources import StreamSource, sources_of
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery, planned_here
 from streamstate.snapshots.registry import required_query
-from streamstate.snapshots.spark.catalyst import each, scala_object
+from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
 from streamstate.state_inspect.inputs.read_files import check_unchanged
-from streamstate.state_inspect.inputs.source_batches import SourceReader, source_name
+from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
@@ -34,16 +33,6 @@ class InputRows(ClassicDataFrame):
     def to_arrow(self) -> pa.Table:
         """All rows."""
         return to_arrow(self)
-
-
-@dataclass(frozen=True)
-class StreamSource:
-    """A source of a query."""
-
-    name: str
-    """Its name or, if it has none, its place in the query from 0."""
-    leaf: Any
-    """The leaf of the analysed plan."""
 
 
 def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputRows:
@@ -98,19 +87,6 @@ def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> Checkpoint:
             "Restore the checkpoint that was captured."
         )
     return checkpoint
-
-
-def sources_of(analyzed: Any) -> list[StreamSource]:
-    """The streaming sources of a plan in Spark's order. A stream that is read twice is one source, and listed twice."""
-    found: list[StreamSource] = []
-    distinct: list[Any] = []
-    for leaf in each(analyzed.collectLeaves()):
-        if not leaf.isStreaming() or binds(leaf):
-            continue
-        at = next((at for at, other in enumerate(distinct) if leaf.equals(other)), len(distinct))
-        distinct += [leaf] * (at == len(distinct))
-        found.append(StreamSource(source_name(leaf) or str(at), leaf))
-    return found
 
 
 def rows_of(spark: SparkSession, plan: Any) -> InputRows:

@@ -6,41 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.operators import operator_number
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.shown_rows import (
-    SHOWN,
-    InputOfEpoch,
-    InputSides,
-    operator_number,
-    paragraph,
-    source_rows,
-)
+from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides, paragraph
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
-LATENESS = "_late_by"
-"""How long the watermark had passed a row, an interval; a window's end counts."""
-
 
 @dataclass(frozen=True, repr=False)
-class Late(InputSides):
+class Late(LateSides):
     """The rows that an operator dropped in an epoch.
 
     Attributes:
         epoch: the epoch.
         operator: the stateful operator's number.
-        watermark: what a row's time, or its window's end, had to exceed; None if the operator drops no rows.
+        watermark: what a row's time, or its window's end, had to exceed; None if the operator drops no rows, or if
+            there was no watermark yet.
         sides: the dropped rows by side: ``left`` and ``right`` of a join, otherwise one with the name ``rows``. They
             are DataFrames of Spark, as in :class:`Why`, with ``_late_by``: how far the watermark was past each.
         groups: how many groups they form, which is what Spark's own ``numRowsDroppedByWatermark`` counts for an
@@ -57,15 +47,7 @@ class Late(InputSides):
     groups: int | None = None
     nondeterministic: tuple[Suspect, ...] = ()
     _keep: InputOfEpoch | None = None
-
-    @cached_property
-    def shown(self) -> Mapping[str, pd.DataFrame]:
-        """The latest 200 rows of each side, in the source's columns, with ``_late_by``."""
-        from pyspark.sql import functions as F
-
-        latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
-        with self.bound():
-            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+    _drops: bool = True
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -109,9 +91,13 @@ class Late(InputSides):
 
     def _title(self) -> str:
         said = f"op{self.operator}, epoch {self.epoch}: "
-        if self.watermark is None:
+        if not self._drops:
             return said + "this operator drops no late rows"
-        said += f"{self.count():,} of {self.came:,} rows dropped, not later than the watermark {self.watermark}"
+        said += f"{self.count():,} of {self.came:,} rows dropped"
+        if self.watermark is None and not self.count():
+            return f"{said}: there was no watermark yet"
+        # Spark's own watermark begins in 1970.
+        said += f", not later than {f'the watermark {self.watermark}' if self.watermark else '1970-01-01'}"
         if self.groups is not None and self.count():
             said += f"; they form {self.groups:,} group{'s' * (self.groups != 1)}"
         if longer := self._longer_delay:
@@ -136,32 +122,29 @@ def operator_of(query: RecordedQuery, table: str) -> int:
 
 def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
     """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
-    from pyspark.sql import functions as F
-
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
+    number = None if table is None else operator_of(query, table)
     input_of = EpochInput(query, epoch)
-    number = input_of.lowest if table is None else operator_of(query, table)
+    number = input_of.lowest if number is None else number
     sides, groups, came = {}, None, 0
-    watermark: datetime | None = None
-    for side in input_of.of(number):
-        name = side.came.side or "rows"
+    found = input_of.of(number)
+    for side in found:
         with input_of.bound():
             came += side.rows.count()
-        if side.came.late is None:
-            sides[name] = side.rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
-            continue
-        watermark = side.came.watermark
-        late = side.rows.where(side.came.late)
-        sides[name] = late.withColumn(LATENESS, _lateness(side.came.passed))
-        if side.came.is_aggregation:
+        late = sides[side.came.side or "rows"] = input_of.late(side)
+        if side.came.late is not None and side.came.is_aggregation:
             with input_of.bound():
                 groups = (groups or 0) + input_of.keys_of(side, late).distinct().count()
-    suspects = input_of.nondeterministic(number)
-    return Late(epoch, number, watermark, sides, came, groups, suspects, input_of)
-
-
-def _lateness(passed: Any) -> Column:
-    bound, column = passed
-    late_by: Column = bound - column
-    return late_by
+    drops = [side for side in found if side.came.late is not None]
+    return Late(
+        epoch,
+        number,
+        drops[-1].came.watermark if drops else None,
+        sides,
+        came,
+        groups,
+        input_of.nondeterministic(number),
+        input_of,
+        bool(drops),
+    )

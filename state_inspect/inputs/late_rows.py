@@ -105,16 +105,15 @@ def _came(query: RecordedQuery, epoch: int, number: int | None) -> _Came:
     frames = []
     for side in sides:
         late_by, group = F.lit(None).cast("long"), F.lit(None).cast("int")
-        if side.came.passed is not None and side.came.late is not None:
-            watermark, time = side.came.passed
-            micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + (watermark - time))
+        if side.came.late is not None and side.came.late_by is not None:
+            micros = F.unix_micros(F.timestamp_micros(F.lit(0)) + side.came.late_by)
             late_by = F.when(side.came.late, micros)
         if side.came.is_aggregation:
             group = F.struct(*source.key_columns(side), F.lit(epoch))
         frames.append(side.rows.select(F.lit(epoch).alias(_EPOCH), late_by.alias(_LATE_BY), group.alias(_GROUP)))
-    passed = next((side.came.watermark for side in sides if side.came.late is not None), None)
-    in_groups = passed is not None and any(side.came.is_aggregation for side in sides)
-    return _Came(source, _union(frames), passed, in_groups)
+    drops = [side.came for side in sides if side.came.late is not None]
+    watermark = drops[0].watermark if drops else None
+    return _Came(source, _union(frames), watermark, any(came.is_aggregation for came in drops))
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -16,8 +16,9 @@ from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import copy_epoch
 from streamstate.snapshots.checkpoint_files import why_unavailable
+from streamstate.snapshots.query_plans.operator_plans import STATEFUL
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
-from streamstate.snapshots.query_plans.spark_plan import STATEFUL
+from streamstate.snapshots.query_plans.stateful_nodes import stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
@@ -26,7 +27,6 @@ from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     operator_inputs,
-    stateful_nodes,
     with_leaves,
 )
 
@@ -106,7 +106,7 @@ def made_inputs(planned: PlannedQuery, node: Any, physical: Any) -> list[Operato
     """
     jvm: Any = planned.spark._jvm
     found = operator_inputs(jvm, node, physical, planned.plan.mode)
-    return [_run(jvm, came, physical) if stateful_nodes(came.plan) else came for came in found]
+    return [_run(jvm, came, physical) if stateful_nodes(came.plan, planned.plan.mode) else came for came in found]
 
 
 def _run(jvm: Any, came: OperatorInput, physical: Any) -> OperatorInput:

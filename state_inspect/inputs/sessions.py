@@ -65,6 +65,13 @@ class StateSessions:
         asked = _micros(self._key[SESSION_START])
         return next(((start, end) for start, end in spans if start <= asked <= end), None)
 
+    def last_known(self) -> Window:
+        """The session of the key as the state had it last by the epoch; without a length if it never had it."""
+        life = key_life(self._query, dict(self._key))
+        held = life[(life["table"] == self._table) & (life["epoch"] <= self._epoch) & (life["change"] != "delete")]
+        start = _micros(self._key[SESSION_START])
+        return window_of(held[self._column].iloc[-1]) if len(held) else (start, start)
+
     def _held_before(self) -> list[Window]:
         """All sessions with the rest of the key at the epoch before."""
         if self._before is None:

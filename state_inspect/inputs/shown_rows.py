@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SOURCE = "_source"
 """The columns with a source's whole rows are called ``_source0``, ``_source1``, …"""
+LATENESS = "_late_by"
+"""The interval by which the watermark was past a row; a window's end counts."""
 SHOWN = 200
 """How many rows are shown; all are counted."""
 
@@ -97,11 +99,19 @@ class InputSides:
         return notes
 
 
+class LateSides(InputSides):
+    """Late rows by side of an operator, with ``_late_by``."""
+
+    @cached_property
+    def shown(self) -> Mapping[str, pd.DataFrame]:
+        """The latest 200 rows of each side, in the source's columns, with ``_late_by``."""
+        from pyspark.sql import functions as F
+
+        latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
+        with self.bound():
+            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+
+
 def paragraph(text: str) -> str:
     """A text as HTML; nothing if it is empty."""
     return f"<p>{html.escape(text)}</p>" if text else ""
-
-
-def operator_number(table: str) -> int:
-    """The number of the operator that a state table belongs to."""
-    return int(table.removeprefix("op").partition("_")[0])

@@ -219,12 +219,6 @@ def _has_metadata(leaf: Any) -> bool:
     return any(str(attribute.name()) == "_metadata" for attribute in each(leaf.output()))
 
 
-def source_name(leaf: Any) -> str | None:
-    """The name that a query gave to a source; None if it has none."""
-    name = leaf.sourceIdentifyingName().nameOpt()
-    return str(name.get()) if name.isDefined() else None
-
-
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
     for name, content in contents.items():
         (folder / name).write_bytes(content)

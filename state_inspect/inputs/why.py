@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
-from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.frames import as_html
-from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, operator_number, paragraph
-from streamstate.state_inspect.keys import (
-    SESSION_START,
-    check_key,
-    key_of,
-    row_number_column,
-    session_column,
-    value_text,
+from streamstate.state_inspect.inputs.key_change import (
+    AskedKey,
+    KeyChange,
+    asked_key,
+    captured_before,
+    change_facts,
+    row_text,
 )
+from streamstate.state_inspect.inputs.sessions import StateSessions
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
 from streamstate.state_inspect.recorded_query import RecordedQuery
-from streamstate.state_inspect.results.results import ShownColumns, shown_columns
-from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect.inputs.epoch_input import EpochInput
     from streamstate.state_inspect.snapshot import Snapshot
 
 
-@dataclass(frozen=True, repr=False)
-class Why(InputSides):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Why(KeyChange, InputSides):
     """Why a key changed in an epoch; a notebook shows it as before → rows → after.
 
     Attributes:
@@ -48,64 +46,56 @@ class Why(InputSides):
         sides: the input rows that fell on the key, by side: ``left`` and ``right`` of a join, otherwise one with the
             name ``rows``. They are DataFrames of Spark: the rows that came into the operator, and the sources' whole
             rows in ``_source0``, ….
+        late: the rows that would have fallen on the key, had the watermark not passed them, likewise; ``_late_by`` says
+            how far it was past each. For a session, those whose windows overlap with it.
         nearest: the epochs before and after at which the key changed; None where there is none.
         nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
             ``where`` and ``why``, as :func:`streamstate.audit` has it: other rows may have come in then.
         moved: for a change that the watermark made, the row of the epoch before that moved it there; otherwise None.
     """
 
-    epoch: int
-    table: str
-    key: Mapping[str, Any]
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-    changes: pd.DataFrame
     sides: Mapping[str, DataFrame]
-    nearest: tuple[int | None, int | None] = (None, None)
+    late: Mapping[str, DataFrame] = field(default_factory=dict)
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
     _keep: InputOfEpoch | None = None
 
     @property
-    def cause(self) -> str | None:
-        """The cause as in :meth:`History.key_history`, several separated by commas; None if the key did not change."""
-        causes = list(dict.fromkeys(self.changes["cause"]))
-        return ", ".join(causes) or None
+    def dropped(self) -> int:
+        """The number of rows that were dropped as late."""
+        return self.late_rows.count()
+
+    @cached_property
+    def late_rows(self) -> LateSides:
+        """The late rows, as they are shown."""
+        return _LateRows(self.late, self.nondeterministic, self._keep)
 
     def __repr__(self) -> str:
-        values = [f"before: {_text(self.before)}", f"after:  {_text(self.after)}"]
-        if self.is_join:
-            values = ["", f"changes of the state:\n{self.changes.to_string(index=False)}"]
+        values = ("", f"changes of the state:\n{self.changes.to_string(index=False)}")
+        if not self.is_join:
+            values = self._values()
         parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
+        if self.dropped:
+            parts.append(f"The late rows:\n{self.late_rows.rows.to_string(index=False)}")
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        values = pd.DataFrame([self.before or {}, self.after or {}])
+        values = pd.DataFrame([row or {} for row in self.shown_values])
         values.insert(0, "", ["before", "after"])
         parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
         if len(self.rows):
             parts += [paragraph("The input:"), as_html(self.rows)]
+        if self.dropped:
+            parts += [paragraph("The late rows:"), as_html(self.late_rows.rows)]
         return "".join([*parts, *map(paragraph, self._notes())])
 
-    @property
-    def is_join(self) -> bool:
-        """Whether rows of two sides fell on the key, so that it has no single row before and after."""
-        return len(self.sides) > 1
-
-    def _title(self) -> str:
-        counted = f"{self.count():,} input row{'s' * (self.count() != 1)}"
-        said = f"{self.table}, {_text(self.key)}, epoch {self.epoch}: {counted}"
-        if self.cause is not None:
-            said += f"; cause: {self.cause}"
-        else:
-            at = [
-                f"{word} at epoch {epoch}"
-                for word, epoch in zip(("before", "next"), self.nearest, strict=True)
-                if epoch is not None
-            ]
-            said += f"; its state did not change ({', '.join(at) or 'nor at any other epoch'})"
+    def _title(self, came: str = "") -> str:
+        came += f": {self.count():,} input row{'s' * (self.count() != 1)}"
+        if self.dropped:
+            came += f", {self.dropped:,} row{'s' * (self.dropped != 1)} dropped as late"
+        said = super()._title(came)
         if self.moved is not None:
-            said += f". The watermark was moved by the row {_text(self.moved)} of epoch {self.epoch - 1}"
+            said += f". The watermark was moved by the row {row_text(self.moved)} of epoch {self.epoch - 1}"
         return said
 
 
@@ -115,92 +105,47 @@ def explained(
     """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
-    asked = _asked(query, table, given)
+    asked = asked_key(query, table, given)
     came = EpochInput(query, epoch)
-    changes, nearest = _changes(query, asked, epoch)
-    earlier = [one for one in query.captured() if one < epoch]
-    before = _row(at(earlier[-1]), asked) if earlier else None
-    key = list(asked.state_key.values())
-    sides = {}
-    number = operator_number(asked.columns.state)
-    for side in came.of(number):
-        rows = came.matching(side, key[: len(side.came.keys)])
+    change = change_facts(query, at, epoch, asked)
+    rows, late = _rows_of_key(query, at, asked, came)
+    return Why(
+        **change,
+        sides=rows,
+        late=late,
+        moved=came.moved_by() if WATERMARK in change["changes"]["cause"].tolist() else None,
+        nondeterministic=came.nondeterministic(asked.operator),
+        _keep=came,
+    )
+
+
+def _rows_of_key(
+    query: RecordedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
+) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+    """The rows that fell on a key, and those that were late, by side."""
+    key, found, dropped = list(asked.state_key.values()), {}, {}
+    for side in came.of(asked.operator):
+        own = key[: len(side.came.keys)]
+        rows, late = (came.matching(side, part, own) for part in (came.on_time(side), came.late(side)))
         if side.came.session is not None:
+            before = captured_before(query, came.epoch)
             sessions = StateSessions(
-                query,
-                at,
-                asked.columns.state,
-                epoch=epoch,
-                before=earlier[-1] if earlier else None,
-                key=asked.state_key,
+                query, at, asked.columns.state, epoch=came.epoch, before=before, key=asked.state_key
             )
-            rows = came.within(side, rows, sessions.merged(partial(came.windows_of, side, rows)))
-        sides[side.came.side or "rows"] = rows
-    moved = came.moved_by() if WATERMARK in changes["cause"].tolist() else None
-    after = _row(at(epoch), asked)
-    suspects = came.nondeterministic(number)
-    return Why(epoch, asked.columns.state, asked.key, before, after, changes, sides, nearest, moved, suspects, came)
+            session = sessions.merged(partial(came.windows_of, side, rows))
+            rows, late = came.within(side, rows, session), came.beside(side, late, session or sessions.last_known())
+        name = side.came.side or "rows"
+        found[name] = rows
+        # Where nothing can be late, nothing is read for it.
+        if side.came.watermark is not None:
+            dropped[name] = late
+    return found, dropped
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A key that was asked about."""
+class _LateRows(LateSides):
+    """The late rows of a key."""
 
-    table: str
-    columns: ShownColumns
-    key: Mapping[str, Any]
-    """By the names that it was asked with."""
-    row_key: Mapping[str, Any]
-    """By the table's key columns."""
-    state_key: Mapping[str, Any]
-    """By the state's, in the order on disk."""
-    is_join: bool
-
-
-def _asked(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> _Asked:
-    name = table or choose_table(None, query.tables(), query.name)
-    columns = shown_columns(query, name)
-    of_state = query.columns(columns.state).key_columns
-    row_number = row_number_column(columns.state, of_state)
-    key = key_of(given, columns.key_columns)
-    row_key = _by_start(columns, key)
-    needed = [column for column, own in columns.state_keys.items() if own != row_number]
-    if row_number is not None:
-        key = row_key = {column: value for column, value in key.items() if columns.state_keys.get(column) != row_number}
-    check_key(row_key, needed, name)
-    return _Asked(name, columns, key, row_key, _in_state(columns, row_key, of_state), row_number is not None)
-
-
-def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
-    """A key with a session's window, which the result shows, by the state's own: the session's start."""
-    window = session_column(columns.key_columns, columns.schema)
-    if window is None or SESSION_START in key or not isinstance(key.get(window), Mapping) or "start" not in key[window]:
-        return dict(key)
-    return {column: value for column, value in key.items() if column != window} | {SESSION_START: key[window]["start"]}
-
-
-def _changes(query: RecordedQuery, asked: _Asked, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
-    """What changed in the epoch, and the epochs before and after with changes."""
-    life = key_life(query, asked.state_key)
-    life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
-    epochs = sorted({int(one) for one in life["epoch"]})
-    before = max((one for one in epochs if one < epoch), default=None)
-    after = min((one for one in epochs if one > epoch), default=None)
-    changes = life[life["epoch"] == epoch].dropna(axis="columns", how="all")
-    if "cause" not in changes:
-        changes = changes.assign(cause=pd.Series(dtype=str))
-    return changes, (before, after)
-
-
-def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
-    """A key by the state's own columns."""
-    named = {own: key[shown] for shown, own in columns.state_keys.items() if shown in key}
-    return {column: named[column] for column in order if column in named}
-
-
-def _row(snapshot: Snapshot, asked: _Asked) -> dict[str, Any] | None:
-    return None if asked.is_join else snapshot.table(asked.table).lookup(key=dict(asked.row_key))
-
-
-def _text(row: Mapping[str, Any] | None) -> str:
-    return "nothing" if row is None else ", ".join(f"{name}={value_text(value)}" for name, value in row.items())
+    sides: Mapping[str, DataFrame]
+    nondeterministic: tuple[Suspect, ...]
+    _keep: InputOfEpoch | None

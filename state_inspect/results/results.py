@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from streamstate.errors import NoResultError, StoreError, choices
+from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
 from streamstate.snapshots.bindings import binding_in_manifest, seen_by
 from streamstate.snapshots.query_plans.plan_record import TablePlan
 from streamstate.snapshots.query_plans.plan_table import Plans
@@ -93,11 +93,18 @@ class ShownColumns:
         return [*self.key_columns, *self.value_columns]
 
 
+def known_table(name: str, tables: Sequence[str], query: str) -> str:
+    """The name, if a query has a state table of it."""
+    if name not in tables:
+        raise UnknownTableError.among("state table", name, tables, where=f"in {query}")
+    return name
+
+
 def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
     """The columns of a state table or a result, without reading any rows."""
     state, is_result = state_of(table)
     if not is_result:
-        log = query.columns(table)
+        log = query.columns(known_table(table, query.tables(), query.name))
         own = dict(zip(log.key_columns, log.key_columns, strict=True))
         return ShownColumns(log.key_columns, log.value_columns, log.schema, table, own)
     epoch = query.live_entry().epoch
@@ -118,7 +125,10 @@ def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[st
 
     Raises:
         NoResultError: no plan is recorded, or that operator has several tables, or none whose columns differ.
+        UnknownTableError: there is no such state table.
     """
+    if table is not None:
+        known_table(table, tables, query.name)
     planned = _planned(query, epoch)
     if table is None and _TOP in planned:
         return _TOP

@@ -16,9 +16,10 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import NoResultError
 from streamstate.snapshots.native_types import is_kept
+from streamstate.snapshots.query_plans.operator_plans import SAVES, SESSION_SAVE, STATEFUL, stateful_operators
 from streamstate.snapshots.query_plans.plan_record import PlannedColumn, TablePlan
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
-from streamstate.snapshots.query_plans.spark_plan import SAVES, SESSION_SAVE, STATEFUL, nodes_above
+from streamstate.snapshots.query_plans.spark_plan import nodes_above
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.current_time import has_current_time
 from streamstate.snapshots.spark.incremental import incremental
@@ -47,7 +48,7 @@ class SparkResult:
         self._java: Any = planned.spark._jsparkSession
         physical = incremental(planned.spark, planned.analyzed, planned.plan.mode).sparkPlan()
         number = int(table.removeprefix("op").partition("_")[0])
-        self._save = [node for node in walk(physical) if kind_of(node) in STATEFUL][number]
+        self._save = stateful_operators(physical)[number]
         above = nodes_above(physical, self._save)
         self._above = above if number == 0 else above[-1:]
         """The nodes above the state that belong to the result, from the top down; the last one is the aggregation."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from advice.stores import DEDUPLICATION, growing, stored
 from playwright.sync_api import Locator, expect
 from synthetic import write
 
@@ -226,3 +227,18 @@ def test_the_timeline_fits_a_narrow_window_and_a_dark_theme(show: Show, opened: 
     opened.theme("JupyterLab Dark")
     assert violations(view) == []
     opened.theme("JupyterLab Light")
+
+
+def test_advice_is_listed_above_the_plots(show: Show, tmp_path: Path) -> None:
+    """Each sentence with what shows it; a query without any has no list."""
+    history = stored(tmp_path / "kept", growing(8), DEDUPLICATION)
+    [advice] = history.advise()
+    timeline = show("Timeline(store['q'])", tmp_path / "kept")
+    shown = timeline.get_by_role("list", name="Advice")
+    expect(shown.get_by_role("listitem")).to_have_text([f"{advice.text} {advice.evidence}"])
+    listed, first = shown.bounding_box(), timeline.locator(".plot").first.bounding_box()
+    assert listed is not None
+    assert first is not None
+    assert listed["y"] + listed["height"] <= first["y"]
+    assert violations(timeline) == []
+    expect(show("Timeline(store['long'])").get_by_role("list", name="Advice")).to_be_hidden()

@@ -173,3 +173,15 @@ def test_how_far_a_store_is_behind(spark: SparkSession, recorded: dict[str, Path
     assert later.store is not None
     assert (later.store.behind, later.store.lost) == (4, 2)
     assert later.has("warning")
+
+
+def test_what_will_become_of_the_state_is_a_note(counted: tuple[Path, Path]) -> None:
+    """From the checkpoint alone, and with evidence from the epochs of a store; the exit status stays."""
+    checkpoint, store = counted
+    why = "op0 can never shrink, because it keeps every key, and the key (k) has no event time."
+    for found, text in (
+        (examine(checkpoint), why),
+        (examine(checkpoint, store), f"{why} It grew from 7 rows at epoch 0 to 12 at epoch 4, and lost none."),
+    ):
+        assert [finding.level for finding in found.findings if finding.text == text] == ["note"]
+        assert not found.has("warning")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -95,6 +97,16 @@ def test_a_diff_as_one_frame(history: ss.History) -> None:
     assert "&lt;" not in diff._repr_html_()
 
 
+def test_epochs_have_the_columns_that_the_reference_lists(history: ss.History) -> None:
+    """Those of the manifest, with Python's times."""
+    page = (Path(__file__).parents[2] / "docs/reference/tables.md").read_text("utf-8")
+    manifest = page.partition("## The manifest")[2].partition("## ")[0]
+    epochs = history.epochs()
+    assert [*epochs.columns] == re.findall(r"^\| `(\w+)` \|", manifest, re.MULTILINE)
+    assert isinstance(epochs["began_at"].dtype, pd.DatetimeTZDtype)
+    assert isinstance(epochs["next_watermark"].dtype, pd.DatetimeTZDtype)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -105,6 +117,9 @@ def test_a_diff_as_one_frame(history: ss.History) -> None:
         (lambda h: h.diff(0, 2), UnknownEpochError, "nearest captured"),
         (lambda h: h.live().table("op1"), UnknownTableError, "State table names: op0"),
         (lambda h: h.diff(0, 1, "nope"), UnknownTableError, "op0"),
+        (lambda h: h.why(1, table="nope", key={"key": "a"}), UnknownTableError, "State table names: op0"),
+        (lambda h: h.late(1, "nope"), UnknownTableError, "State table names: op0"),
+        (lambda h: h.key_history("nope.result", key="a"), UnknownTableError, "State table names: op0"),
         (lambda h: h.key_history("op0", nope=1), UnknownColumnError, "Key column names: key"),
         (lambda h: h.key_history(), InvalidArgumentError, "key"),
         (lambda h: h.live().table().lookup(), InvalidArgumentError, "needs a value for: key"),

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.expiry_times import expiry
+from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.marks import SliderMarks
 from streamstate.widgets.number_text import described, ranges
@@ -21,10 +22,15 @@ _HINT = "Open the notebook in JupyterLab with a running kernel to browse all epo
 
 @dataclass(frozen=True)
 class BrowserColumn:
-    """A column of the table: its name, and whether it is part of the key."""
+    """A column of the table: its name, whether it is part of the key, and whether it says when the row expires."""
 
     name: str
     key: bool
+    expires: bool = False
+
+    def cell(self, value: Any) -> Cell:
+        """A value of the column."""
+        return cell(expiry(value) if self.expires else value)
 
 
 @dataclass(frozen=True)

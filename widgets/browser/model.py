@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.state_inspect.values import canonical, timestamp
@@ -164,7 +165,8 @@ class BrowserModel(ViewModel[BrowserSelection]):
         counts = self._counted(name, before, epoch, whole=whole or selection.rows == "changed")
         table = snapshot.table(name)
         total = table.count()
-        columns, window = shown_columns(table.key_columns, table.value_columns, selection)
+        expiring = expiry_columns(self.history.recorded, name)
+        columns, window = shown_columns(table.key_columns, table.value_columns, selection, expiring)
         if selection.rows == "all":
             page, problem = self._rows.state_page(table, before, columns, selection, total)
         elif before is None or counts is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
+from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.state_inspect.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
@@ -43,22 +44,25 @@ StateRecord = Mapping[str, Any]
 
 
 def shown_columns(
-    keys: Sequence[str], values: Sequence[str], selection: BrowserSelection
+    keys: Sequence[str], values: Sequence[str], selection: BrowserSelection, expiring: Collection[str] = ()
 ) -> tuple[list[BrowserColumn], ColumnWindow | None]:
     """The columns to show: always the key, and of the values of a wide table a window that can be moved and searched.
 
-    The window is None if all columns are shown.
+    The window is None if all columns are shown. Those that are ``expiring`` say when a row expires.
     """
-    key = [BrowserColumn(name, key=True) for name in keys]
+
+    def columns(names: Sequence[str], *, key: bool) -> list[BrowserColumn]:
+        return [BrowserColumn(name, key=key, expires=name in expiring) for name in names]
+
     if len(values) <= SHOWN:
-        return key + [BrowserColumn(name, key=False) for name in values], None
+        return columns(keys, key=True) + columns(values, key=False), None
     search = selection.named.casefold()
     found = [name for name in values if search in name.casefold()]
     last = max(0, (len(found) - 1) // SHOWN * SHOWN)
     first = min(selection.from_column, last)
     shown = found[first : first + SHOWN]
     window = ColumnWindow(first, len(shown), len(found), len(values), selection.named)
-    return key + [BrowserColumn(name, key=False) for name in shown], window
+    return columns(keys, key=True) + columns(shown, key=False), window
 
 
 class RowReader:
@@ -176,7 +180,7 @@ def _key(record: StateRecord, keys: Sequence[str]) -> Any:
 
 
 def _row(record: StateRecord, columns: Sequence[BrowserColumn], mark: str = "") -> BrowserRow:
-    return BrowserRow([cell(record[column.name]) for column in columns], mark)
+    return BrowserRow([column.cell(record[column.name]) for column in columns], mark)
 
 
 def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[BrowserColumn]) -> BrowserRow:
@@ -187,19 +191,20 @@ def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[Browser
     if was is None:
         return _row(now, columns, MARKS["added"])
     differ = {name for name, value in now.items() if canonical(value) != canonical(was.get(name))}
-    old = {at: cell(was.get(column.name)) for at, column in enumerate(columns) if column.name in differ}
-    return BrowserRow([cell(now[column.name]) for column in columns], MARKS["changed"] if differ else "", old)
+    old = {at: column.cell(was.get(column.name)) for at, column in enumerate(columns) if column.name in differ}
+    return BrowserRow([column.cell(now[column.name]) for column in columns], MARKS["changed"] if differ else "", old)
 
 
 def key_panel(history: History, table: str, key: Mapping[str, Any], among: Collection[str] | None = None) -> KeyPanel:
     """The newest changes of a key, newest first; ``among`` are the value columns that are shown, None for all."""
-    frame = history.key_history(table, key=key)
+    expiring = expiry_columns(history.recorded, table)
+    frame = with_expiry_times(history.key_history(table, key=key), expiring)
     columns = [str(name) for name in frame.columns[OWN:-1]]
     shown = [at for at, name in enumerate(columns) if among is None or name in among]
     rows = row_tuples(frame.tail(LISTED + 1))
     changes = [_panel_row(row, before, shown) for before, row in zip([None, *rows], rows, strict=False)]
     listed = changes[-LISTED:][::-1]
-    named = [(name, cell(value)) for name, value in key.items()]
+    named = [(name, BrowserColumn(name, key=True, expires=name in expiring).cell(value)) for name, value in key.items()]
     return KeyPanel(named, [columns[at] for at in shown], listed, len(frame) - len(listed))
 
 

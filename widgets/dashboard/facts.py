@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
 from streamstate.widgets.number_text import amount, rate, size, span, unit_for
-from streamstate.widgets.timeline.epochs import seconds_between, watermark_lag
+from streamstate.widgets.timeline.epochs import seconds, seconds_between
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from streamstate.snapshots.entries import Entry
     from streamstate.snapshots.follow import CaptureStatus
     from streamstate.widgets.dashboard.spread import StateSpread
@@ -35,9 +38,11 @@ def facts_of(
     sample: QuerySample | None,
     captured: CaptureStatus | None,
     spread: StateSpread | None,
+    *,
+    lags: WatermarkLags,
 ) -> list[tuple[str, str]]:
     """The figures with their labels; unknown figures are left out. ``spread`` has the size of a table on disk."""
-    facts = list(_of_epoch(newest)) if newest is not None else []
+    facts = list(_of_epoch(newest, lags)) if newest is not None else []
     if spread is not None:
         facts.append((f"log of {spread.table}", f"{size(spread.bytes)} on disk"))
     if sample is not None and sample.batches:
@@ -66,7 +71,7 @@ def troubles_of(sample: QuerySample | None, captured: CaptureStatus | None, *, l
     return found
 
 
-def _of_epoch(entry: Entry) -> Iterator[tuple[str, str]]:
+def _of_epoch(entry: Entry, lags: WatermarkLags) -> Iterator[tuple[str, str]]:
     if entry.committed_at is not None:
         yield "committed", timestamp(entry.committed_at)
     yield "state", "not counted" if entry.rows is None else amount(entry.rows, "row")
@@ -74,8 +79,21 @@ def _of_epoch(entry: Entry) -> Iterator[tuple[str, str]]:
     if entry.input_rows is not None:
         yield "input", amount(entry.input_rows, "row")
     if entry.watermark is not None:
-        lag = watermark_lag(entry)
-        yield "watermark", "none yet" if lag is None else f"{timestamp(entry.watermark)} ({span(lag)} behind)"
+        yield "watermark", _watermark(entry, entry.watermark, lags)
+
+
+def _watermark(entry: Entry, watermark: datetime, lags: WatermarkLags) -> str:
+    """The watermark of an epoch, related to the commit or, in historic data, to the newest event."""
+    since = behind_commit(entry)
+    if since is None:
+        return "none yet"
+    if not lags.historic:
+        return f"{timestamp(watermark)} ({span(since.total_seconds())} behind the commit)"
+    lag = lags.behind_event(entry)
+    if lag is None:
+        return f"{timestamp(watermark)} (historic data)"
+    old = (since - lag).total_seconds()
+    return f"{timestamp(watermark)} ({span(lag.total_seconds())} behind the newest event, which is {span(old)} old)"
 
 
 def _of_batch(batch: BatchReport) -> Iterator[tuple[str, str]]:
@@ -109,7 +127,7 @@ def _line(problem: str) -> str:
     return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
 
 
-def charts(entries: Sequence[Entry], batches: Sequence[BatchReport]) -> dict[str, Chart]:
+def charts(entries: Sequence[Entry], batches: Sequence[BatchReport], lags: WatermarkLags) -> dict[str, Chart]:
     """The plots of the newest epochs, by name; plots without data are left out.
 
     Without Spark's reports, because the query does not run in this process, the manifest's times are plotted.
@@ -123,9 +141,9 @@ def charts(entries: Sequence[Entry], batches: Sequence[BatchReport]) -> dict[str
         found["duration"] = _plot("Batch duration", [(batch.epoch, batch.milliseconds / 1_000) for batch in batches])
     elif len(gaps := _between_commits(newest)) > 1:
         found["duration"] = _plot("Time between commits", gaps)
-    lags = [(entry.epoch, lag) for entry in newest if (lag := watermark_lag(entry)) is not None]
-    if len(lags) > 1:
-        found["watermark"] = _plot("Watermark behind the commit", lags)
+    behind = [(entry.epoch, seconds(lag)) for entry in newest if (lag := lags.of(entry)) is not None]
+    if len(behind) > 1:
+        found["watermark"] = _plot(f"Watermark behind {lags.reference}", behind)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.entries import TableCounts
 from streamstate.snapshots.registry import required_query
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
 from streamstate.widgets.dashboard.operators import Operators, from_plan, from_store
@@ -77,14 +78,15 @@ class DashboardModel(ViewModel[DashboardSelection]):
             spread = None if newest is None else self._spread(self._table(selection.table, entries), entries, newest)
             # Reading the spread has loaded the table, whose rows can be counted now.
             counted = None if newest is None else self.history.recorded.with_counts([newest])[0]
+            lags = WatermarkLags(self.history.recorded)
             return DashboardDrawing(
                 self.name,
                 None if newest is None else newest.epoch,
                 "" if sample is None else sample.state,
-                facts_of(entries, counted, sample, captured, spread),
+                facts_of(entries, counted, sample, captured, spread, lags=lags),
                 troubles_of(sample, captured, late=self._watcher.late),
                 _operators(counted, sample),
-                charts(entries, sample.batches if sample else ()),
+                charts(entries, sample.batches if sample else (), lags),
                 [] if newest is None else list(newest.tables),
                 spread,
                 selection.key,

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.expiry_times import expiry
+from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges
@@ -41,7 +42,7 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class DiffColumn:
-    """A column of the state table; ``moves`` if its values can be subtracted.
+    """A column of the state table; ``moves`` if its values can be subtracted, ``expires`` if they are expiry times.
 
     ``places`` are its places in a row of a diff: one for a key; old, new and, if it moves, difference for a value.
     """
@@ -50,6 +51,11 @@ class DiffColumn:
     key: bool
     moves: bool
     places: Sequence[int]
+    expires: bool = False
+
+    def cell(self, value: Any) -> Cell:
+        """A value of the column."""
+        return cell(expiry(value) if self.expires else value)
 
     def message(self) -> dict[str, Any]:
         """As JSON types."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.epoch_names import relative_epoch
+from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.values import canonical, row_tuples, timestamp
 from streamstate.widgets.browser.rows import table_at
@@ -110,7 +111,7 @@ class DiffModel(ViewModel[DiffSelection]):
             name = self._table(selection)
             a, b = resolved(selection.a, captured), resolved(selection.b, second_captured)
             diff, held = self._compared(a[1], b[1], name)
-            columns = _columns(diff)
+            columns = _columns(diff, expiry_columns(self.history.recorded, name))
             explained = whole or self._explains_soon(diff)
             page, keys = _page(held, columns, selection, causes=explained)
             movers, moved = _movers(held, columns, selection.mover)
@@ -236,13 +237,13 @@ class DiffModel(ViewModel[DiffSelection]):
         return DiffSide(epoch, rows, committed, watermark, None if asked == epoch else asked, query)
 
 
-def _columns(diff: Diff) -> list[DiffColumn]:
+def _columns(diff: Diff, expiring: frozenset[str]) -> list[DiffColumn]:
     columns: list[DiffColumn] = []
     at = 1  # the first place has what happened to the key
     for name in [*diff.key_columns, *diff.value_columns]:
         key, moves = name in diff.key_columns, name in diff.delta_columns
         width = 1 if key else 3 if moves else 2
-        columns.append(DiffColumn(name, key, moves, range(at, at + width)))
+        columns.append(DiffColumn(name, key, moves, range(at, at + width), name in expiring))
         at += width
     return columns
 

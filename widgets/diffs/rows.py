@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from streamstate.state_inspect.values import canonical, cell
+from streamstate.state_inspect.values import canonical
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
@@ -34,20 +34,26 @@ def key_of(record: DiffRecord, columns: Sequence[DiffColumn]) -> Mapping[str, An
 
 def record_row(record: DiffRecord, columns: Sequence[DiffColumn]) -> DiffRow:
     """A record as a row of cells."""
-    keys = [cell(value) for value in key_of(record, columns).values()]
-    values = [_value(record, column.places) for column in columns if not column.key]
+    keys = [column.cell(record[column.places[0]]) for column in columns if column.key]
+    values = [_value(record, column) for column in columns if not column.key]
     epochs = [] if record[-1] is None else [int(epoch) for epoch in record[-1]]
     words = described(epochs) if epochs else ""
     return DiffRow(MARKS[record[0]], keys, values, record[-2] or "", words, max(epochs, default=None))
 
 
-def _value(record: DiffRecord, places: Sequence[int]) -> DiffCell:
-    old, new = record[places[0]], record[places[1]]
+def _value(record: DiffRecord, column: DiffColumn) -> DiffCell:
+    old, new = (record[place] for place in column.places[:DIFFERENCE])
     if record[0] != "changed":
-        return DiffCell(cell(new if record[0] == "added" else old))
+        return DiffCell(column.cell(new if record[0] == "added" else old))
     if canonical(old) == canonical(new):
-        return DiffCell(cell(new))
-    return DiffCell(cell(new), cell(old), signed(record[places[DIFFERENCE]]) if len(places) > DIFFERENCE else "")
+        return DiffCell(column.cell(new))
+    return DiffCell(column.cell(new), column.cell(old), signed(_moved(record, column)) if column.moves else "")
+
+
+def _moved(record: DiffRecord, column: DiffColumn) -> Any:
+    """The difference of a value."""
+    moved = record[column.places[DIFFERENCE]]
+    return dt.timedelta(milliseconds=moved) if column.expires and moved is not None else moved
 
 
 def finite(difference: Any) -> bool:
@@ -77,10 +83,10 @@ def signed(difference: Any) -> str:
 
 def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], mover: DiffColumn) -> Chart:
     """The keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
-    old, new, moved = mover.places
+    old, new, _ = mover.places
     rows: list[dict[str, Any]] = []
     for number, record in enumerate(records):
-        difference = record[moved]
+        difference = _moved(record, mover)
         length = difference.total_seconds() if isinstance(difference, dt.timedelta) else float(difference)
         rows.append(
             {
@@ -88,17 +94,17 @@ def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], m
                 "key": _label(record, columns, [row["key"] for row in rows]),
                 "delta": length,
                 "signed": signed(difference),
-                "change": f"{cell(record[old]).text} → {cell(record[new]).text}",
+                "change": f"{mover.cell(record[old]).text} → {mover.cell(record[new]).text}",
             }
         )
-    duration = any(isinstance(record[moved], dt.timedelta) for record in records)
+    duration = any(isinstance(_moved(record, mover), dt.timedelta) for record in records)
     label = f"Largest movers of {mover.name}{' in seconds' if duration else ''}"
     return Chart(label, _spec(mover.name, duration=duration), rows, height=max(1, len(rows)) * _BAR)
 
 
 def _label(record: DiffRecord, columns: Sequence[DiffColumn], taken: Sequence[str]) -> str:
     """A short text for the key, different from those before it, because Vega merges bars of the same label."""
-    text = " · ".join(cell(value).text for value in key_of(record, columns).values())
+    text = " · ".join(column.cell(record[column.places[0]]).text for column in columns if column.key)
     short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
     again = sum(1 for label in taken if label.partition(" (")[0] == short)
     return f"{short} ({again + 1})" if again else short

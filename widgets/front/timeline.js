@@ -17,6 +17,7 @@ export function render({ model, root, style }) {
   });
   const page = { act, answered, root };
   const head = timelineHead(page);
+  const advice = element("ul", { class: "advice", "aria-label": "Advice" });
   const choice = epochChoice(page);
   const pointed = element("div", { class: "pointed" });
   const surface = epochSurface(act, () => drawPointed());
@@ -29,7 +30,7 @@ export function render({ model, root, style }) {
     { class: "empty", hidden: true },
     "No epoch has been captured yet. The first one will appear here.",
   );
-  frame.append(head.node, busy, problem, choice.node, pointed, stack, caption, ...table.nodes, empty);
+  frame.append(head.node, busy, problem, advice, choice.node, pointed, stack, caption, ...table.nodes, empty);
 
   // The epoch under the pointer, or else the one that is selected, or else the newest.
   function drawPointed() {
@@ -42,6 +43,7 @@ export function render({ model, root, style }) {
   function draw() {
     for (const part of [choice.node, pointed, stack, caption, ...table.nodes]) part.hidden = view.waiting;
     empty.hidden = !view.waiting;
+    advice.hidden = view.waiting || !view.advice.length;
     frame.setAttribute("aria-label", `Timeline of ${view.name}`);
     head.draw(view);
     if (view.waiting) return;
@@ -53,8 +55,12 @@ export function render({ model, root, style }) {
     drawPointed();
     table.draw(view);
     caption.textContent = view.caption.join(" ");
+    advice.replaceChildren(...view.advice.map(adviceItem));
   }
 }
+
+// A sentence, and what shows it.
+const adviceItem = ({ text, evidence }) => element("li", {}, text, " ", element("span", { class: "faint" }, evidence));
 
 // The points that are drawn: they arrive as columns.
 export function pointsOf(columns) {

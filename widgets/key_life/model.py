@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
 from streamstate.state_inspect.keys import check_key, parse_value, value_text
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.values import canonical, cell, key_text, plain, records
@@ -35,6 +36,8 @@ from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from streamstate.state_inspect import History
 
 RUNS = 300
@@ -194,8 +197,13 @@ class KeyLifeModel(ViewModel[KeySelection]):
         entries = self.history.recorded.entries()
         state = (table, canonical(key), entries[-1].epoch, len(entries))
         if self._cached is None or self._cached[0] != state:
-            self._cached = state, story_of(self.history.key_history(table, key=key), EpochRuns.of(entries))
+            self._cached = state, story_of(self._changes(table, key), EpochRuns.of(entries))
         return self._cached[1]
+
+    def _changes(self, table: str, key: Mapping[str, Any]) -> pd.DataFrame:
+        """The key's history, as it is shown."""
+        changes = self.history.key_history(table, key=key)
+        return with_expiry_times(changes, expiry_columns(self.history.recorded, table))
 
 
 def _why_empty(selection: KeySelection, name: str, table: ShownColumns) -> str:

@@ -29,7 +29,8 @@ def _sentences(rows: pd.DataFrame, read: pd.DataFrame) -> Iterator[str]:
     epochs = described([int(epoch) for epoch in read["epoch"]]) if len(read) else "none"
     came, dropped = int(read["came"].sum()), int(read["dropped"].sum())
     if len(read) and read["watermark"].isna().all() and not dropped:
-        yield f"Epochs {epochs}: {amount(came, 'row')} came in. This operator drops no late rows."
+        none = "The operator drops no late rows, or there was no watermark yet."
+        yield f"Epochs {epochs}: {amount(came, 'row')} came in. {none}"
     else:
         share = f" ({percent(dropped / came)})" if dropped else ""
         yield f"Epochs {epochs}: {amount(came, 'row')} came in, {dropped:,} were dropped as late{share}."

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, span
@@ -40,6 +41,9 @@ class TimelineDrawing:
     marks: EpochMarks = field(default_factory=EpochMarks)
     forks: Sequence[ForkMark] = ()
     selection: TimelineSelection = field(default_factory=TimelineSelection)
+    notes: Sequence[str] = ()
+    """Sentences for what the plots cannot show."""
+    advice: Sequence[Advice] = ()
 
     @property
     def waiting(self) -> bool:
@@ -72,6 +76,7 @@ class TimelineDrawing:
             "caption": list(self.caption()),
             "legend": {kind: bool(getattr(self.marks, kind)) for kind in ("gaps", "restarts", "forks", "variables")},
             "facts": list(self.facts()),
+            "advice": [{"text": advice.text, "evidence": advice.evidence} for advice in self.advice],
             "window": {"chosen": self.selection.window, "offered": self._windows()},
             "selected": self.selected(),
             "uncounted": self.uncounted,
@@ -80,12 +85,13 @@ class TimelineDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
-        return f"{self.name}: " + " · ".join(self._parts())
+        """The drawing as a line of text, and a line for each advice."""
+        return "\n".join([f"{self.name}: " + " · ".join(self._parts()), *map(str, self.advice)])
 
     def html(self) -> str:
         """The drawing as still pictures and a table of the newest epochs, without scripts."""
-        return frame(self.name, self._parts(), "" if self.waiting else self._pictures() + self._still_table(), _HINT)
+        body = "" if self.waiting else self._still_advice() + self._pictures() + self._still_table()
+        return frame(self.name, self._parts(), body, _HINT)
 
     def facts(self) -> Iterator[str]:
         """What the head says about the whole query."""
@@ -113,9 +119,11 @@ class TimelineDrawing:
         if len(self.marks.variables) > _NAMED:
             yield f"Set earlier: {amount(len(self.marks.variables) - _NAMED, 'more version')}."
         shown = shown_measures(self.points)
-        absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name != "rows"]
+        said = {"rows", "lag"} if self.notes else {"rows"}
+        absent = [measure.title.lower() for measure in MEASURES if measure not in shown and measure.name not in said]
         if absent:
             yield f"Not recorded for these epochs: {', '.join(absent)}."
+        yield from self.notes
         if self.uncounted:
             yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 
@@ -174,6 +182,10 @@ class TimelineDrawing:
         data = [*rows(self.points), *mark_rows(self.points, self.marks)]
         pictures = "".join(f"<div>{chart.svg()}</div>" for chart in charts(self.name, self.points, self.width, data))
         return f"{pictures}<p><small>{escape(' '.join([*self.caption(), *self._legend()]))}</small></p>"
+
+    def _still_advice(self) -> str:
+        items = "".join(f"<li>{escape(advice.text)} {escape(advice.evidence)}</li>" for advice in self.advice)
+        return f"<ul>{items}</ul>" if items else ""
 
     def _legend(self) -> Iterator[str]:
         if self.marks.gaps:

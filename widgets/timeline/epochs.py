@@ -5,13 +5,14 @@ It comes from the manifest, and the rows from the index where that is loaded; th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count, groupby, pairwise
 from typing import TYPE_CHECKING, Literal
 
 from streamstate.snapshots.commit_times import OFFSETS
+from streamstate.state_inspect.analytics.watermark_lags import behind_commit
 
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry
@@ -47,7 +48,14 @@ MEASURES = (
     Measure("rows", "State rows", "live rows of all state tables after the epoch", "rows", "line", "last"),
     Measure("changes", "Changes", "state rows that the epoch put or deleted", "rows", "bars", "sum"),
     Measure("duration", "Duration", "from planning the epoch to its commit", "seconds", "bars", "max"),
-    Measure("lag", "Watermark lag", "how far the watermark is behind the commit", "seconds", "line", "max"),
+    Measure(
+        "lag",
+        "Watermark lag",
+        "how far the watermark is behind the commit; in historic data, behind the newest event",
+        "seconds",
+        "line",
+        "max",
+    ),
     Measure("capture", "Capture lag", "from the commit to the capture", "seconds", "line", "max"),
 )
 
@@ -67,9 +75,9 @@ class EpochPoint:
     values: Mapping[str, Number | None] = field(default_factory=dict)
 
 
-def points(entries: Sequence[Entry]) -> list[EpochPoint]:
-    """A point for each row of the manifest; a gap has no values."""
-    return [_point(entry) for entry in entries]
+def points(entries: Sequence[Entry], lag: Callable[[Entry], timedelta | None] = behind_commit) -> list[EpochPoint]:
+    """A point for each row of the manifest; a gap has no values. ``lag`` is how far an epoch's watermark lags."""
+    return [_point(entry, lag) for entry in entries]
 
 
 def bin_width(first: int, last: int, limit: int) -> int:
@@ -92,33 +100,32 @@ def binned(found: Sequence[EpochPoint], width: int) -> list[EpochPoint]:
     return [_folded(list(group)) for _, group in groupby(found, lambda point: point.first // width)]
 
 
-def _point(entry: Entry) -> EpochPoint:
+def _point(entry: Entry, lag: Callable[[Entry], timedelta | None]) -> EpochPoint:
     if not entry.captured:
         unknown = dict.fromkeys(measure.name for measure in MEASURES)
         return EpochPoint(entry.epoch, entry.epoch, gaps=(entry.epoch,), values=unknown)
     epoch = entry.epoch
-    return EpochPoint(epoch, epoch, (epoch,), (), entry.committed_at, entry.run_id, dict(_values(entry)))
+    return EpochPoint(epoch, epoch, (epoch,), (), entry.committed_at, entry.run_id, dict(_values(entry, lag(entry))))
 
 
-def _values(entry: Entry) -> Iterator[tuple[str, Number | None]]:
+def _values(entry: Entry, lag: timedelta | None) -> Iterator[tuple[str, Number | None]]:
     yield "input", entry.input_rows
     yield "rows", entry.rows
     yield "changes", sum(facts.changes for facts in entry.tables.values())
     # In a copied checkpoint both are the time of planning.
     yield "duration", None if entry.time_source == OFFSETS else seconds_between(entry.began_at, entry.committed_at)
-    yield "lag", watermark_lag(entry)
+    yield "lag", None if lag is None else seconds(lag)
     yield "capture", seconds_between(entry.committed_at, entry.captured_at)
-
-
-def watermark_lag(entry: Entry) -> float | None:
-    """Seconds from an epoch's watermark to its commit; None before the first event, when Spark's is in 1970."""
-    watermark = entry.watermark if entry.watermark and entry.watermark.timestamp() > 0 else None
-    return seconds_between(watermark, entry.committed_at)
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
     """Seconds from one time to another, to the millisecond; None if either is unknown."""
-    return None if start is None or end is None else round((end - start).total_seconds(), 3)
+    return None if start is None or end is None else seconds(end - start)
+
+
+def seconds(span: timedelta) -> float:
+    """A span in seconds, to the millisecond."""
+    return round(span.total_seconds(), 3)
 
 
 def _folded(group: Sequence[EpochPoint]) -> EpochPoint:

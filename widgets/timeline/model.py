@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, StreamStateError
+from streamstate.state_inspect.advice.advise import quick_advice
+from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.widgets.model import Drawing, Focus, ViewModel
+from streamstate.widgets.number_text import span
 from streamstate.widgets.timeline.actions import WINDOWS, TimelineSelection, acted
 from streamstate.widgets.timeline.drawing import STILL_POINTS, TimelineDrawing
 from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points
@@ -18,6 +21,7 @@ from streamstate.widgets.view import View
 if TYPE_CHECKING:
     from streamstate.snapshots.entries import Entry
     from streamstate.state_inspect import History
+    from streamstate.state_inspect.advice import Advice
 
 LIMIT = 500
 """The most points of a plot."""
@@ -34,6 +38,9 @@ class TimelineModel(ViewModel[TimelineSelection]):
         self._lock = threading.Lock()
         self._known: list[EpochPoint] = []
         self._state: object = None
+        self._lags = WatermarkLags(history.recorded)
+        self._advice: tuple[object, Sequence[Advice]] = None, ()
+        self._served = False
         self._variables = VariableMarks(history.recorded)
 
     def newest(self) -> object:
@@ -41,8 +48,26 @@ class TimelineModel(ViewModel[TimelineSelection]):
         with self._lock:
             return _state(self.history.recorded.entries()), self._variables.state()
 
-    def view(self, selection: TimelineSelection, limit: int = LIMIT) -> TimelineDrawing:
-        """All measures of the epochs in the window; more than ``limit`` epochs are put into bins."""
+    def view(self, selection: TimelineSelection, limit: int = LIMIT, *, whole: bool = True) -> TimelineDrawing:
+        """All measures of the epochs in the window; more than ``limit`` epochs are put into bins.
+
+        Without ``whole``, the advice is that of an epoch before, which took long to find.
+        """
+        drawn = self._drawn(selection, limit)
+        if drawn.waiting:
+            return drawn
+        return replace(drawn, advice=self._newest_advice() if whole else self._advice[1])
+
+    def quick(self, selection: TimelineSelection) -> Drawing:
+        """The drawing without advice that takes long to find; the next drawing has it."""
+        shown = self.view(selection, whole=False)
+        return Drawing(shown.message(), shown, unfinished=not shown.waiting and self._advice[0] != self._at())
+
+    def serve(self) -> None:
+        """Advise from the store alone."""
+        self._served = True
+
+    def _drawn(self, selection: TimelineSelection, limit: int) -> TimelineDrawing:
         with self._lock:
             every = self._points(count=selection.count)
             if not any(point.captured for point in every):
@@ -52,7 +77,22 @@ class TimelineModel(ViewModel[TimelineSelection]):
             shown = binned(single, width)
             divided = forks(self.history.forks(), self.name)
             marked = marks(single, shown, divided, self._variables.all())
-            return TimelineDrawing(self.name, every, shown, width, marked, divided, selection)
+            return TimelineDrawing(self.name, every, shown, width, marked, divided, selection, self._notes(every))
+
+    def _at(self) -> object:
+        """A value that stays equal as long as there can be no other advice."""
+        return _state(self.history.recorded.entries()), self._lags.basis
+
+    def _newest_advice(self) -> Sequence[Advice]:
+        """The advice at the newest epoch. Without the lock: state may be read, and the page goes on to act."""
+        at = self._at()
+        if self._advice[0] != at:
+            try:
+                found = quick_advice(self.history.recorded, only_store=self._served)
+            except StreamStateError:
+                found = []  # what cannot be read is a matter of other views
+            self._advice = at, found
+        return self._advice[1]
 
     def acted(self, selection: TimelineSelection, action: str, value: Any, kept: Any) -> TimelineSelection:
         """The selection after an action; only captured epochs can be chosen."""
@@ -91,15 +131,25 @@ class TimelineModel(ViewModel[TimelineSelection]):
         entries = self.history.recorded.entries()
         if count:
             self._read(entries)
-        state = _state(entries), self._counted()
+        lags = WatermarkLags(self.history.recorded)
+        state = _state(entries), self._counted(), lags.basis
         if state != self._state:
             # Retention may have dropped epochs anywhere; then all of them are read again.
             begins = [point.first for point in self._known] == [entry.epoch for entry in entries[: len(self._known)]]
-            kept = self._known if begins else []
-            self._known = kept + points(entries[len(kept) :])
+            kept = self._known if begins and lags.basis == self._lags.basis else []
+            self._lags = lags
+            self._known = kept + points(entries[len(kept) :], lags.of)
             self._count(entries)
             self._state = state
         return self._known
+
+    def _notes(self, every: Sequence[EpochPoint]) -> list[str]:
+        """Sentences for what the plots cannot show."""
+        newest = self.history.recorded.live_entry()
+        behind = behind_commit(newest)
+        if not self._lags.historic or behind is None or any(point.values["lag"] is not None for point in every):
+            return []
+        return [f"Historic data: the watermark is {span(behind.total_seconds())} behind the commit."]
 
     def _read(self, entries: Sequence[Entry]) -> None:
         """Count the state rows at epochs for which nobody has."""
@@ -120,7 +170,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         """Count the rows of points that have none, where the index is loaded."""
         places = [at for at, point in enumerate(self._known) if point.captured and point.values["rows"] is None]
         counted = self.history.recorded.with_counts([entries[at] for at in places])
-        for at, point in zip(places, points(counted), strict=True):
+        for at, point in zip(places, points(counted, self._lags.of), strict=True):
             self._known[at] = point
 
 

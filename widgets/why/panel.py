@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from streamstate.state_inspect import Why
+    from streamstate.state_inspect.inputs.shown_rows import InputSides
 
 _COLUMNS = 50
 """The most columns of a table; an input row may have thousands."""
@@ -89,18 +90,19 @@ def panel_of(why: Why, key: Mapping[str, Any]) -> WhyPanel:
     panel = WhyPanel(key_text(key), why.epoch)
     values = _changes(why.changes) if why.is_join else [_before_and_after(why)]
     moved = [] if why.moved is None else [_moved(why.moved, why.epoch)]
-    rows = [_input(side, frame, why.counts[side]) for side, frame in why.shown.items() if why.counts[side]]
+    rows = [*_rows("Input", why), *_rows("Dropped as late", why.late_rows)]
     return replace(panel, summary=_summary(why), nearest=why.nearest, tables=[*values, *rows, *moved])
 
 
 def _summary(why: Why) -> str:
     came = f"{amount(why.count(), 'input row')} fell on it"
+    late = f"{amount(why.dropped, 'row')} dropped as late" if why.dropped else ""
     cause = f"cause: {why.cause}" if why.cause else "its state did not change"
-    return " · ".join(filter(None, [came, cause, why.may_differ]))
+    return " · ".join(filter(None, [came, late, cause, why.may_differ]))
 
 
 def _before_and_after(why: Why) -> WhyTable:
-    before, after = why.before or {}, why.after or {}
+    before, after = (row or {} for row in why.shown_values)
     columns = [name for name in after or before if name not in why.key]
     both = [(before.get(name), after.get(name)) for name in columns]
     compared = enumerate(both) if before and after else ()
@@ -124,10 +126,12 @@ def _changes(changes: pd.DataFrame) -> list[WhyTable]:
     ]
 
 
-def _input(side: str, frame: pd.DataFrame, count: int) -> WhyTable:
-    title = "Input" if side == "rows" else f"Input, {side} side"
-    note = f"The first {len(frame):,} of {count:,} rows." if count > len(frame) else ""
-    return _of_frame(title, frame, note)
+def _rows(title: str, found: InputSides) -> Iterator[WhyTable]:
+    """A table for each side that has rows."""
+    for side, frame in found.shown.items():
+        if count := found.counts[side]:
+            note = f"The first {len(frame):,} of {count:,} rows." if count > len(frame) else ""
+            yield _of_frame(title if side == "rows" else f"{title}, {side} side", frame, note)
 
 
 def _moved(row: Mapping[str, Any], epoch: int) -> WhyTable:

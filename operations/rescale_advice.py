@@ -117,10 +117,10 @@ def rescale_advice(
     if cores is not None:
         whole_number(cores, "cores")
     whole_number(rows_per_partition, "rows_per_partition")
-    return advise(_facts(history, query, cores or _cores()), rows_per_partition)
+    return advice_from(_facts(history, query, cores or _cores()), rows_per_partition)
 
 
-def advise(facts: RescaleFacts, rows_per_partition: int = _ROWS_PER_PARTITION) -> RescaleAdvice:
+def advice_from(facts: RescaleFacts, rows_per_partition: int = _ROWS_PER_PARTITION) -> RescaleAdvice:
     """The advice that follows from facts."""
     total, current = sum(facts.rows), facts.partitions
     by_size = math.ceil(total / rows_per_partition)

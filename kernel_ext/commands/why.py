@@ -1,0 +1,120 @@
+"""``streamstate why``: what changed a key in an epoch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from streamstate.commands.arguments import add_json, add_query, add_store_option, add_table, epoch, storage_options
+from streamstate.commands.command import FINE, MORE_WORDS, Command
+from streamstate.commands.output import print_json
+from streamstate.commands.user_code import add_code, loaded
+from streamstate.errors import InvalidArgumentError
+from streamstate.magics.arguments import key_of_why
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import History, Why
+    from streamstate.state_inspect.inputs.key_change import KeyChange
+    from streamstate.state_inspect.inputs.shown_rows import InputSides
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_query(parser)
+    parser.add_argument("epoch", metavar="EPOCH", type=epoch, help="the epoch: 12, or live-10")
+    parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help="the key, once per key column")
+    add_store_option(parser, required=True)
+    add_table(parser, "the state table, or result (default: the result if it is known, else the only table)")
+    add_code(parser, "--code", "; the input rows behind the change are then read again with Spark", mode=None)
+    add_json(
+        parser,
+        "one object: query, epoch, table, key, cause, before, after, nearest, changes; with --code also input_rows"
+        " (how many), rows (the first 200 of each side), dropped (how many rows were late), late, moved and"
+        " nondeterministic",
+    )
+
+
+def _run(given: argparse.Namespace) -> int:
+    from streamstate.state_inspect import open_store
+
+    if given.mode is not None and given.code is None:
+        raise InvalidArgumentError("--mode is the mode of the query that --code gives. Add --code MODULE:FUNCTION.")
+    history = open_store(given.store, storage_options=storage_options(given))[given.name]
+    table = given.table or next(iter(history.results()), None)
+    number = history.at(given.epoch).epoch
+    state = history.live().table(table)
+    key = key_of_why(state, given.words, "")
+    change = (_stored if given.code is None else _with_input)(history, given, number, (state.name, key))
+    if given.json:
+        print_json(_as_json(history.name, change))
+        return FINE
+    print(change)
+    if given.code is None:
+        print("--code MODULE:FUNCTION shows the input rows behind it", file=sys.stderr)
+    return FINE
+
+
+_Asked = tuple[str, dict[str, Any]]
+"""A table, and a key."""
+
+
+def _stored(history: History, _given: argparse.Namespace, number: int, asked: _Asked) -> KeyChange:
+    """Return a change as the store knows it, without Spark."""
+    from streamstate.state_inspect.inputs.key_change import asked_key, key_change
+
+    table, key = asked
+    return key_change(history.recorded, history.at, number, asked_key(history.recorded, table, {"key": key}))
+
+
+def _with_input(history: History, given: argparse.Namespace, number: int, asked: _Asked) -> Why:
+    """Return the change with its input rows."""
+    from streamstate.snapshots.query_plans.describe import plan_here
+    from streamstate.snapshots.spark.session import running_session, session
+
+    if running_session() is None:
+        session()
+    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=number)
+    table, key = asked
+    return history.why(number, table=table, key=key)
+
+
+def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
+    from streamstate.state_inspect.inputs.why import Why
+    from streamstate.state_inspect.values import records
+
+    facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}
+    known = {"query": query, **facts, "changes": records(change.changes)}
+    if not isinstance(change, Why):
+        return known
+    suspects = [vars(suspect) for suspect in change.nondeterministic]
+    return {
+        **known,
+        "input_rows": change.count(),
+        "rows": _rows(change),
+        "dropped": change.dropped,
+        "late": _rows(change.late_rows),
+        "moved": change.moved,
+        "nondeterministic": suspects,
+    }
+
+
+def _rows(found: InputSides) -> dict[str, Any]:
+    from streamstate.state_inspect.values import records
+
+    return {side: records(frame) for side, frame in found.shown.items()}
+
+
+WHY = Command(
+    "why",
+    "show what changed a key in an epoch",
+    "Show why a key changed in an epoch: its values before and after, and the cause. "
+    "With the code of the query, the input rows that fell on the key are read again from the query's sources, and "
+    "those that came too late; nothing is written.",
+    """
+    streamstate why delays 12 carrier=HA origin=JFK --store store
+    streamstate why delays live-3 carrier=HA origin=JFK --store store --code jobs.delays:build
+    streamstate why delays 12 carrier=HA origin=JFK --store store --code jobs/delays.py:build --json | jq .rows
+    """,
+    _arguments,
+    _run,
+)

@@ -1,0 +1,135 @@
+"""All advice on a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from streamstate.errors import StreamStateError
+from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.registry import required_query
+from streamstate.state_inspect.advice.advice import Advice
+from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
+from streamstate.state_inspect.advice.event_times import timed_rows
+from streamstate.state_inspect.advice.growing import Reads, growth_advice
+from streamstate.state_inspect.advice.kept_states import (
+    KeptState,
+    kept_by_checkpoint,
+    kept_by_plan,
+    kept_by_user_code,
+)
+from streamstate.state_inspect.advice.stall import IdleSource, Stall, stall_of
+from streamstate.state_inspect.advice.stall_advice import (
+    MIN,
+    Watermarks,
+    deserves_advice,
+    holders,
+    pinned_policy,
+    stall_advice,
+)
+from streamstate.state_inspect.advice.waiting import waiting_advice
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+_UNREADABLE = (StreamStateError, ValueError, OSError)
+"""Errors of a damaged checkpoint: captured epochs are advised on without it."""
+
+
+def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
+    """Return what there is to know about a query, as :meth:`streamstate.History.advise`.
+
+    Args:
+        query: the query.
+        reads: tells which state tables may be read, to count rows and to find event times.
+        only_store: whether to leave the query's checkpoint aside.
+    """
+    newest = query.entries().newest
+    return [] if newest is None else _Advisor(query, newest.epoch, reads, only_store=only_store).advice()
+
+
+def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advice]:
+    """Return the advice for which only state tables have to be read that are soon read."""
+    return advice_on(query, lambda table: query.is_soon_read(table, -1), only_store=only_store)
+
+
+class _Advisor:
+    """Finds advice on a query with a captured epoch."""
+
+    def __init__(self, query: RecordedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
+        self._query = query
+        self._newest = newest
+        self._reads = reads
+        known = next((known for known in reversed(query.plans.recorded()) if known.since <= newest), None)
+        # A record of an earlier version does not name the operators.
+        self._plan: QueryPlan | None = known.plan if known is not None and known.plan.operators is not None else None
+        self._since = 0 if known is None else known.since
+        self._checkpoint = None if only_store else _local_checkpoint(query)
+
+    def advice(self) -> list[Advice]:
+        """Return all advice: on the watermark first, because the rest may follow from it."""
+        found: list[Advice] = []
+        progress = progress_in_store(self._query.known_entries)
+        watermarks = Watermarks(None if self._plan is None else self._plan.event_times, self._policy())
+        stall, held_by = self._stall(progress, watermarks)
+        if stall is not None:
+            found.append(stall_advice(stall, watermarks, held_by))
+        if self._plan is not None:
+            found += waiting_advice(
+                self._query, self._plan, progress, self._reads, stuck=stall is not None, held_by=held_by
+            )
+        return [*found, *growth_advice(self._query, self._kept(), self._since, self._reads)]
+
+    def _stall(
+        self, progress: Sequence[EpochProgress], watermarks: Watermarks
+    ) -> tuple[Stall | None, tuple[IdleSource, ...]]:
+        """Return the stall of the watermark, if it has one that deserves advice, and the sources that hold it."""
+        found = stall_of(progress)
+        if found is None or not (watermarks.declared or (watermarks.declared is None and found.newest.watermark)):
+            return None, ()
+        held_by = holders(found, watermarks, ahead=self._ahead(found))
+        return (found, held_by) if deserves_advice(found, watermarks, held_by) else (None, ())
+
+    def _kept(self) -> Iterable[KeptState]:
+        newest = self._query.known_entries.of(self._newest)
+        tables = [] if newest is None else [*newest.tables]
+        if self._plan is not None:
+            yield from kept_by_plan(self._plan, tables)
+        elif self._checkpoint is not None:
+            with suppress(*_UNREADABLE):
+                committed = self._checkpoint.committed()
+                states = kept_by_checkpoint(self._checkpoint, committed[-1]) if committed else []
+                yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
+        yield from kept_by_user_code(self._query)
+
+    def _policy(self) -> str:
+        """The policy for several watermarks: the one that the checkpoint is pinned to or, without one, the plan's."""
+        recorded = MIN if self._plan is None else self._plan.watermark_policy
+        with suppress(*_UNREADABLE):
+            return pinned_policy(self._checkpoint) or recorded
+        return recorded
+
+    def _ahead(self, stall: Stall) -> bool | None:
+        """True if the state has events that would have moved the watermark, had it been theirs; None if not known."""
+        if self._plan is None or not self._plan.event_times:
+            return None
+        newest: list[datetime] = []
+        for table, known in self._plan.tables.items():
+            if known.time is not None and table in self._query.tables() and self._reads(table):
+                rows = timed_rows(self._query, table, known, self._newest, None)
+                newest += [] if rows is None or rows.newest is None else [rows.newest]
+        if not newest or stall.newest.watermark is None:
+            return None
+        delay = max(watermark.delay for watermark in self._plan.event_times)
+        return max(newest) - timedelta(milliseconds=delay) > stall.newest.watermark
+
+
+def _local_checkpoint(query: RecordedQuery) -> Checkpoint | None:
+    """The query's checkpoint, if it is on this disk and still the one that was captured."""
+    branch = required_query(query.layout, query.name)
+    with suppress(*_UNREADABLE):
+        if branch.checkpoint and local_path(branch.checkpoint) is not None:
+            checkpoint = Checkpoint(branch.checkpoint)
+            return checkpoint if checkpoint.query_id == branch.query_id else None
+    return None

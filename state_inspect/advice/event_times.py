@@ -1,0 +1,85 @@
+"""The event times of the rows of a state table, by which Spark removes them, read from the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.query_plans.plan_record import Expression, TablePlan
+from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
+from streamstate.state_inspect.temporal_index.interval_table import held_at
+
+_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class TimedRows:
+    """The rows of a state table that the watermark has not passed yet."""
+
+    count: int
+    times: int
+    """The number of different times: that of the windows, if the times are the ends of windows."""
+    first: datetime | None
+    """The earliest of their times; None without rows."""
+    newest: datetime | None
+    """A time that their newest event has at least; None without rows."""
+
+
+def timed_rows(
+    query: RecordedQuery, table: str, plan: TablePlan, epoch: int, passed: datetime | None, *, unmatched: bool = False
+) -> TimedRows | None:
+    """Return the rows of a state table that the watermark has to pass for Spark to remove them.
+
+    Args:
+        query: the query.
+        table: the state table.
+        plan: its plan, with the time of a row.
+        epoch: the epoch.
+        passed: the watermark that has passed the other rows; None: there is none.
+        unmatched: only rows of a side of a join that have found no partner.
+
+    Returns:
+        None if the times cannot be computed here.
+    """
+    log = query.columns(table)
+    names = {"key": log.key_columns, "value": log.value_columns}
+    if plan.time is None or (unmatched and "matched" not in log.value_columns):
+        return None
+    try:
+        time, begin = (_micros(tree, names) for tree in (plan.time, _begin(plan.time)))
+    except UntranslatableError:
+        return None
+    held = query.interval_table(table, epoch, epoch)
+    bound = -1 if passed is None else round(passed.timestamp() * 1_000_000) - plan.behind
+    where = [held_at(epoch), f"{time} > {bound}", *(["NOT matched"] if unmatched else [])]
+    found = query.index.query(
+        f"SELECT count(*) AS n, count(DISTINCT {time}) AS times, min({time}) AS first, max({begin}) AS newest"
+        f" FROM {held.relation} WHERE {' AND '.join(where)}"
+    ).to_pylist()[0]
+    return TimedRows(found["n"], found["times"], _time(found["first"]), _time(found["newest"]))
+
+
+def _begin(tree: Expression) -> Expression:
+    """The start of a window, for its end; other times are those of events themselves."""
+    return {**tree, "at": 0} if tree.get("is") == "GetStructField" else tree
+
+
+def _micros(tree: Expression, names: Mapping[str, list[str]]) -> str:
+    """A time in microseconds since 1970 as SQL."""
+
+    def column(state: Expression) -> str:
+        part, at = names[str(state["part"])], int(state["at"])
+        if not 0 <= at < len(part):
+            raise UntranslatableError("its record is damaged")
+        return quoted(part[at])
+
+    sql = in_duckdb(tree, column)
+    return sql if tree.get("type") == "long" else f"epoch_us({sql})"
+
+
+def _time(micros: Any) -> datetime | None:
+    return None if micros is None else _EPOCH_ZERO + timedelta(microseconds=micros)

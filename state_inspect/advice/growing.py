@@ -1,0 +1,75 @@
+"""States that only grow: Spark removes none of their rows, and the captured epochs show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from streamstate.state_inspect.advice.advice import Advice
+from streamstate.state_inspect.advice.kept_states import KeptState
+from streamstate.state_inspect.advice.removed_rows import removed_rows
+from streamstate.state_inspect.recorded_query import RecordedQuery
+
+Reads = Callable[[str], bool]
+"""True for the state tables that may be read."""
+
+_WINDOW = 100
+"""The newest epochs that are looked at."""
+_FEWEST = 5
+_SLOWED = 4
+"""A state that grew this many times less in the later half of the epochs is about to have all its keys."""
+
+
+def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
+    """Advise on states that are kept, as far as they grew and lost no row.
+
+    Args:
+        query: the query.
+        kept: its states from which Spark removes no rows.
+        since: the first epoch for which that is known.
+        reads: which tables may be read to count their rows.
+    """
+    captured = [epoch for epoch in query.captured() if epoch >= since][-_WINDOW:]
+    if len(captured) < _FEWEST:
+        return
+    first, middle, last = captured[0], captured[len(captured) // 2], captured[-1]
+    for state in kept:
+        rows = _rows(query, state.tables, (first, middle, last), reads)
+        if rows is None or not _goes_on(rows) or not _lost_none(query, state, (first + 1, last), reads):
+            continue
+        names = " and ".join(state.tables)
+        does = "has not shrunk so far" if state.by_user_code else "can never shrink"
+        evidence = f"It grew from {rows[0]:,} rows at epoch {first} to {rows[-1]:,} at epoch {last}, and lost none."
+        yield Advice("only_grows", f"{names} {does}, because {state.why}.", evidence, last)
+
+
+def _lost_none(query: RecordedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
+    """True if no row was removed in some epochs, or if that may not be read and no user code can have done it."""
+    if all(map(reads, state.tables)):
+        return not any(removed_rows(query, table, *epochs) for table in state.tables)
+    return not state.by_user_code
+
+
+def _goes_on(rows: Sequence[int]) -> bool:
+    """True if a state grew in both halves of the epochs, and did not slow down much."""
+    earlier, later = rows[1] - rows[0], rows[2] - rows[1]
+    return later > 0 and later * _SLOWED >= earlier
+
+
+def _rows(
+    query: RecordedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
+) -> tuple[int, int, int] | None:
+    """The rows of some tables together at three epochs; None if they are not known."""
+    totals = [0, 0, 0]
+    for table in tables:
+        entries = [entry for epoch in epochs if (entry := query.known_entries.of(epoch)) and table in entry.tables]
+        if len(entries) < len(epochs):
+            return None
+        if reads(table):
+            counts = query.counted_rows(entries, table)
+        else:
+            known = {entry.epoch: entry.tables[table].rows for entry in query.with_counts(entries)}
+            counts = {epoch: rows for epoch, rows in known.items() if rows is not None}
+        if len(counts) < len(epochs):
+            return None
+        totals = [total + counts[epoch] for total, epoch in zip(totals, epochs, strict=True)]
+    return totals[0], totals[1], totals[2]

@@ -1,0 +1,107 @@
+"""Rows of the result that wait for the watermark: windows in append mode, and rows of an outer join without a match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from math import ceil
+
+from streamstate.snapshots.operators import JOIN, operator_number
+from streamstate.snapshots.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.state_inspect.advice.advice import Advice
+from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
+from streamstate.state_inspect.advice.event_times import timed_rows
+from streamstate.state_inspect.advice.growing import Reads
+from streamstate.state_inspect.advice.kept_states import OUTER
+from streamstate.state_inspect.advice.removed_rows import removed_rows
+from streamstate.state_inspect.advice.stall import IdleSource
+from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.values import timestamp
+
+_FEWEST = 3
+"""Epochs with input after which something may have been returned."""
+_AGGREGATION, _SESSIONS = "stateStoreSave", "sessionWindowStateStoreSaveExec"
+_WINDOW, _SESSION, _ROW, _UNMATCHED = "window", "session", "row", "row without a match"
+_WAITS_FOR = {
+    _WINDOW: "append mode waits for the end of each window",
+    _SESSION: "append mode waits for the end of each session",
+    _ROW: "append mode waits for the event time of each",
+    _UNMATCHED: "an outer join waits until no match can come any more",
+}
+
+
+def waiting_advice(
+    query: RecordedQuery,
+    plan: QueryPlan,
+    progress: Sequence[EpochProgress],
+    reads: Reads,
+    *,
+    stuck: bool,
+    held_by: Sequence[IdleSource],
+) -> Iterator[Advice]:
+    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck.
+
+    Args:
+        query: the query.
+        plan: its plan.
+        progress: its newest epochs, ascending.
+        reads: which tables may be read.
+        stuck: True if the watermark is stuck.
+        held_by: the sources that hold it.
+    """
+    newest = progress[-1]
+    for table, known in plan.tables.items() if plan.mode == "append" else ():
+        operator = (plan.operators or ())[operator_number(table)]
+        waits = _what_waits(operator, known, table)
+        if not waits or table not in query.tables() or not reads(table):
+            continue
+        if not stuck and not _never_returned(query, table, progress):
+            continue
+        rows = timed_rows(query, table, known, newest.epoch, newest.watermark, unmatched=operator.name == JOIN)
+        if rows is not None and rows.first is not None:
+            number = rows.times if waits == _WINDOW else rows.count
+            first = (rows.first + timedelta(microseconds=known.behind)).replace(microsecond=0)
+            text = f"{_counted(number, waits)} of {table} {'is' if number == 1 else 'are'} not returned yet"
+            earliest = ", for the first of them" if number > 1 else ""
+            reason = f"{_WAITS_FOR[waits]}{earliest} {_until(first, newest.watermark)}"
+            evidence = _evidence(newest, held_by, stuck=stuck)
+            yield Advice("not_returned", f"{text}, because {reason}.", evidence, newest.epoch)
+
+
+def _what_waits(operator: OperatorPlan, table: TablePlan, name: str) -> str:
+    """Name the rows of a table that wait for the watermark; empty if none do."""
+    if table.time is None:
+        return ""
+    if operator.name == JOIN:
+        return _UNMATCHED if name.rpartition("_")[2] in OUTER.get(operator.kind, ()) else ""
+    if operator.name == _SESSIONS:
+        return _SESSION
+    is_window = table.time.get("is") == "GetStructField"
+    return (_WINDOW if is_window else _ROW) if operator.name == _AGGREGATION else ""
+
+
+def _counted(number: int, noun: str) -> str:
+    first, space, rest = noun.partition(" ")
+    return f"{number:,} {first}{'s' * (number != 1)}{space}{rest}"
+
+
+def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
+    """True if a query has been captured from its first epoch on, and no row of a state has been removed since."""
+    first, last = progress[0].epoch, progress[-1].epoch
+    pairs = zip([None, *progress], progress, strict=False)
+    read = sum(epoch.read_more_than(before) for before, epoch in pairs)
+    return first == 0 and len(progress) < MOST and read >= _FEWEST and not removed_rows(query, table, first, last)
+
+
+def _until(first: datetime, watermark: datetime | None) -> str:
+    """The watermark at which the first of them is returned, and what is missing until then."""
+    if watermark is None:
+        return f"until the watermark is {timestamp(first)}, and there is none yet"
+    missing = timedelta(seconds=ceil((first - watermark).total_seconds()))
+    return f"until the watermark is {timestamp(first)}; it is {timestamp(watermark)}, {missing} too early"
+
+
+def _evidence(newest: EpochProgress, held_by: Sequence[IdleSource], *, stuck: bool) -> str:
+    if held_by:
+        return f"The watermark is stuck: {' and '.join(map(str, held_by))}."
+    return "The watermark is stuck." if stuck else f"None has been returned up to epoch {newest.epoch}."

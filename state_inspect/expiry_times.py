@@ -1,0 +1,49 @@
+"""Expiry times of rows, which Spark keeps in milliseconds and views show as times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streamstate.snapshots.change_log import operator_of
+from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
+from streamstate.state_inspect.results.results import state_of
+from streamstate.state_inspect.values import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from streamstate.state_inspect.recorded_query import RecordedQuery
+
+_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def expiry_columns(query: RecordedQuery, table: str) -> frozenset[str]:
+    """Return the columns of a table with the time at which a row expires, in milliseconds since 1970.
+
+    A column of the same name that a user has made is none.
+    """
+    state, is_result = state_of(table)
+    if state is None or is_result:
+        return frozenset()
+    schema = query.columns(state).schema
+    operator = operator_of(schema)
+    name = "" if operator is None else operator.name
+    known = {TTL, TIMER} if name.startswith("transformWithState") else {TIMEOUT} if "WithState" in name else set()
+    return frozenset(field.name for field in schema if field.name in known and pa.types.is_int64(field.type))
+
+
+def expiry(value: Any) -> datetime | str | None:
+    """Return the time at which a row expires; ``never`` if it does not."""
+    milliseconds = plain(value)
+    if milliseconds is None:
+        return None
+    return "never" if milliseconds < 0 else _EPOCH_ZERO + timedelta(milliseconds=milliseconds)
+
+
+def with_expiry_times(frame: pd.DataFrame, columns: frozenset[str]) -> pd.DataFrame:
+    """Return a frame with times in some columns, to be shown."""
+    found = {name: frame[name].astype(object).map(expiry) for name in frame.columns if name in columns}
+    return frame.assign(**found) if found else frame

@@ -1,0 +1,181 @@
+"""Changes of a key's state in an epoch: its values before and after, and the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from streamstate.snapshots.operators import NO_KEY, operator_number
+from streamstate.state_inspect.differences.key_history import key_life
+from streamstate.state_inspect.expiry_times import expiry, expiry_columns
+from streamstate.state_inspect.keys import (
+    SESSION_START,
+    check_key,
+    key_of,
+    row_number_column,
+    session_column,
+    value_text,
+)
+from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.results.results import ShownColumns, shown_columns
+from streamstate.state_inspect.snapshot import choose_table
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect.snapshot import Snapshot
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class KeyChange:
+    """A change of a key's state in an epoch, as far as the store knows it."""
+
+    epoch: int
+    table: str
+    key: Mapping[str, Any]
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    changes: pd.DataFrame
+    nearest: tuple[int | None, int | None] = (None, None)
+    is_join: bool = False
+    """True if rows of two sides fall on the key, so that it has no single row before and after."""
+    _expiring: frozenset[str] = frozenset()
+
+    @property
+    def cause(self) -> str | None:
+        """The cause as in :meth:`History.key_history`, several separated by commas; None if the key did not change."""
+        causes = list(dict.fromkeys(self.changes["cause"]))
+        return ", ".join(causes) or None
+
+    @property
+    def shown_values(self) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+        """The key's row before and after, as they are shown: with times at which it expires."""
+        return _with_times(self.before, self._expiring), _with_times(self.after, self._expiring)
+
+    def __repr__(self) -> str:
+        values = [f"changes of the state:\n{self.changes.to_string(index=False)}"] if self.is_join else self._values()
+        return "\n".join([self._title(), *values])
+
+    def _title(self, came: str = "") -> str:
+        said = f"{self.table}, {row_text(self.key)}, epoch {self.epoch}{came}; "
+        if self.cause is not None:
+            return f"{said}cause: {self.cause}"
+        at = [
+            f"{word} at epoch {epoch}"
+            for word, epoch in zip(("before", "next"), self.nearest, strict=True)
+            if epoch is not None
+        ]
+        return f"{said}its state did not change ({', '.join(at) or 'nor at any other epoch'})"
+
+    def _values(self) -> tuple[str, str]:
+        before, after = self.shown_values
+        return f"before: {row_text(before)}", f"after:  {row_text(after)}"
+
+
+@dataclass(frozen=True)
+class AskedKey:
+    """A key that was asked about."""
+
+    table: str
+    columns: ShownColumns
+    key: Mapping[str, Any]
+    """By the names that it was asked with."""
+    row_key: Mapping[str, Any]
+    """By the table's key columns."""
+    state_key: Mapping[str, Any]
+    """By the state's, in the order on disk."""
+    is_join: bool
+
+    @property
+    def operator(self) -> int:
+        """The number of the operator."""
+        return operator_number(self.columns.state)
+
+
+def key_change(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> KeyChange:
+    """Return what changed in the state of a key in an epoch; ``at`` returns an epoch's snapshot."""
+    return KeyChange(**change_facts(query, at, epoch, asked))
+
+
+def change_facts(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> dict[str, Any]:
+    """Return the fields of a :class:`KeyChange`."""
+    changes, nearest = _changes(query, asked, epoch)
+    before = captured_before(query, epoch)
+    return {
+        "epoch": epoch,
+        "table": asked.columns.state,
+        "key": asked.key,
+        "before": None if before is None else _row(at(before), asked),
+        "after": _row(at(epoch), asked),
+        "changes": changes,
+        "nearest": nearest,
+        "is_join": asked.is_join,
+        "_expiring": expiry_columns(query, asked.table),
+    }
+
+
+def captured_before(query: RecordedQuery, epoch: int) -> int | None:
+    """Return the captured epoch before another; None if there is none."""
+    return max((earlier for earlier in query.captured() if earlier < epoch), default=None)
+
+
+def asked_key(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> AskedKey:
+    """Return a key as it was asked for: by the names of a state table or of a result.
+
+    Raises:
+        UnknownTableError, UnknownColumnError, InvalidArgumentError: the table or the key is invalid.
+    """
+    name = table or choose_table(None, query.tables(), query.name)
+    columns = shown_columns(query, name)
+    of_state = query.columns(columns.state).key_columns
+    row_number = row_number_column(columns.state, of_state)
+    key = key_of(given, columns.key_columns)
+    if of_state == [NO_KEY] and not key:
+        key = dict.fromkeys(columns.key_columns, 0)
+    row_key = _by_start(columns, key)
+    needed = [column for column, own in columns.state_keys.items() if own != row_number]
+    if row_number is not None:
+        key = row_key = {column: value for column, value in key.items() if columns.state_keys.get(column) != row_number}
+    check_key(row_key, needed, name)
+    return AskedKey(name, columns, key, row_key, _in_state(columns, row_key, of_state), row_number is not None)
+
+
+def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
+    """A key with a session's window, which the result shows, by the state's own: the session's start."""
+    window = session_column(columns.key_columns, columns.schema)
+    if window is None or SESSION_START in key or not isinstance(key.get(window), Mapping) or "start" not in key[window]:
+        return dict(key)
+    return {column: value for column, value in key.items() if column != window} | {SESSION_START: key[window]["start"]}
+
+
+def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
+    """Return the changes in the epoch, and the epochs before and after with changes."""
+    life = key_life(query, asked.state_key)
+    life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
+    epochs = sorted({int(one) for one in life["epoch"]})
+    before = max((one for one in epochs if one < epoch), default=None)
+    after = min((one for one in epochs if one > epoch), default=None)
+    changes = life[life["epoch"] == epoch].dropna(axis="columns", how="all")
+    if "cause" not in changes:
+        changes = changes.assign(cause=pd.Series(dtype=str))
+    return changes, (before, after)
+
+
+def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
+    """A key by the state's own columns."""
+    named = {own: key[shown] for shown, own in columns.state_keys.items() if shown in key}
+    return {column: named[column] for column in order if column in named}
+
+
+def _row(snapshot: Snapshot, asked: AskedKey) -> dict[str, Any] | None:
+    return None if asked.is_join else snapshot.table(asked.table).lookup(key=dict(asked.row_key))
+
+
+def _with_times(row: Mapping[str, Any] | None, expiring: frozenset[str]) -> Mapping[str, Any] | None:
+    return row and {name: expiry(value) if name in expiring else value for name, value in row.items()}
+
+
+def row_text(row: Mapping[str, Any] | None) -> str:
+    """Return a row in words."""
+    return "nothing" if row is None else ", ".join(f"{name}={value_text(value)}" for name, value in row.items())
