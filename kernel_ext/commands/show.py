@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_frame
+from streamstate.commands.output import print_table
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import count, typed_key
+from streamstate.magics.arguments import count
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Snapshot, StateTable
@@ -40,13 +40,14 @@ def _run(given: argparse.Namespace) -> int:
     history = open_store(given.store, storage_options=storage_options(given))[given.name]
     state = _snapshot(history, given.at).table(given.table)
     if given.history:
-        frame = history.key_history(state.name, key=typed_key(state, given.key))
+        rows = history.key_history_arrow(state.name, key=state.table_key.read(given.key, whole=False))
     elif given.key:
-        frame = state.lookup_many([typed_key(state, given.key)])
+        rows = state.lookup_many_arrow([state.table_key.read(given.key)])
     else:
-        frame = state.page(limit=given.limit, order_by=given.by, descending=given.by is not None, where=given.where)
-        _say_how_many(state, given.where, len(frame))
-    print_frame(frame, as_json=given.json)
+        by = given.by
+        rows = state.page_arrow(limit=given.limit, order_by=by, descending=by is not None, where=given.where)
+        _say_how_many(state, given.where, rows.num_rows)
+    print_table(rows, as_json=given.json)
     return FINE
 
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import duration
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
-    from streamstate.state_inspect import StateTable
 
 Completes = Literal[
     "",
@@ -324,33 +323,3 @@ def past_epoch(text: str) -> int | str:
             f"invalid epoch {text!r}: expected its number, live or live-10; %snapshots NAME lists them"
         )
     return int(text)
-
-
-def typed_key(
-    state: StateTable, given: list[str], optional: str | None = None, instead: str | None = None
-) -> dict[str, Any]:
-    """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns.
-
-    Args:
-        state: the table.
-        given: the words.
-        optional: a column that may be left out.
-        instead: a column that may be given in its place.
-    """
-    from streamstate.state_inspect.keys import parse_value
-
-    key = {}
-    for text in given:
-        column, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidArgumentError(f"Invalid --key {text!r}: expected COLUMN=VALUE.\n{_spelling(state)}")
-        if column not in (*state.key_columns, instead):
-            raise UnknownColumnError.among("key column", column, state.key_columns, where=f"in {state.name}")
-        key[column] = parse_value(value, state.schema.field(column))
-    if missing := [column for column in state.key_columns if column not in key and column != optional]:
-        raise InvalidArgumentError(f"The key lacks {', '.join(missing)}.\n{_spelling(state)}")
-    return key
-
-
-def _spelling(state: StateTable) -> str:
-    return "Give each key column a value: " + " ".join(f"--key {column}=…" for column in state.key_columns)

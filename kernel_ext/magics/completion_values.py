@@ -189,23 +189,23 @@ def _key_values(history: History, table: str, column: str, begun: str) -> list[s
 def _searched(history: History, held: Any, column: str, begun: str) -> set[str]:
     """In the index, which is at hand: every key that the state has."""
     from streamstate.snapshots.duckdb_sql import quoted
-    from streamstate.state_inspect.keys import value_text
+    from streamstate.state_inspect.key_text import spelled
     from streamstate.state_inspect.temporal_index.interval_table import held_at
 
     text = f"CAST({quoted(column)} AS VARCHAR)"
     sql = f"SELECT DISTINCT {quoted(column)} AS v FROM {held.relation} WHERE starts_with({text}, ?)"
     rows = history.recorded.index.query(f"{sql} AND {held_at(held.high)} LIMIT {OFFERED}", [begun])
-    return {value_text(value) for value in rows["v"].to_pylist() if value is not None}
+    return {spelled(value) for value in rows["v"].to_pylist() if value is not None}
 
 
 def _looked_through(log: ChangeLog, column: str, begun: str) -> set[str]:
     """In the newest rows of the change log."""
-    from streamstate.state_inspect.keys import value_text
+    from streamstate.state_inspect.key_text import spelled
 
     found: set[str] = set()
     seen = 0
     for rows in _newest_values(log, column):
-        texts = {value_text(value) for value in rows.unique().to_pylist() if value is not None}
+        texts = {spelled(value) for value in rows.unique().to_pylist() if value is not None}
         found |= {text for text in texts if text.startswith(begun)}
         seen += len(rows)
         if len(found) >= OFFERED or seen >= ROWS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port, typed_key
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
 from streamstate.magics.progress import cancelling, loading
@@ -181,28 +181,23 @@ def _answer(
 def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> Any:
     """A key's history, or why it changed."""
     if args.why is None:
-        return history.key_history(state.name, key=typed_key(state, args.key))
-    return history.why(args.why, table=state.name, key=_key_of_why(state, args.key))
+        return history.key_history(state.name, key=state.table_key.read(args.key, whole=False))
+    from streamstate.state_inspect.keys import row_number_column
 
-
-def _key_of_why(state: StateTable, given: list[str]) -> dict[str, Any]:
-    """A key: of a join without the row's number, of a session window also by the window that the result shows."""
-    from streamstate.state_inspect.keys import SESSION_START, row_number_column, session_column
-
-    window = session_column(state.key_columns, state.schema)
-    if window is not None and any(text.startswith(f"{window}=") for text in given):
-        return typed_key(state, given, SESSION_START, window)
-    return typed_key(state, given, row_number_column(state.name, state.key_columns))
+    number = row_number_column(state.name, state.key_columns)
+    return history.why(args.why, table=state.name, key=state.table_key.read(args.key, without=number))
 
 
 def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
     """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
     if args.late is not None:
         return history.late(args.late, table)
+    from streamstate.state_inspect.inputs.shown_rows import fetched_frame
+
     rows = history.inputs(args.inputs, source=args.source)
     if args.output:
         return rows
-    shown = rows.limit(notebook.settings.rows).toPandas()
+    shown = fetched_frame(rows.limit(notebook.settings.rows))
     if (total := rows.count()) > len(shown):
         print(f"{len(shown)} of {total:,} rows. -o VAR keeps a DataFrame of Spark with all of them.")
     return shown
@@ -240,7 +235,7 @@ def _view(notebook: NotebookContext, args: argparse.Namespace, history: History,
 
 
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
-    row = state.lookup(key=typed_key(state, given))
+    row = state.lookup(key=state.table_key.read(given))
     if row is None:
         print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
     return row

@@ -18,6 +18,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checks import whole_number
 from streamstate.state_inspect.differences.diff_sql import DiffSQL, check_change, numbered
+from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.temporal_index.index import as_arrow
 
 _WIDEST = 40_000_000
@@ -44,7 +45,7 @@ class HeldRows:
         sql: the diff's statements.
         columns: the page's columns: their names in the statements, and their names on the page.
         rows: the number of rows of the diff.
-        frame: makes a page from the rows of a statement, with their causes or without.
+        made: makes a page from the rows of a statement, with their causes or without.
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class HeldRows:
         sql: DiffSQL,
         columns: Sequence[tuple[str, str]],
         rows: int,
-        frame: Callable[[pa.Table, bool], pd.DataFrame],
+        made: Callable[[pa.Table, bool], pa.Table],
     ) -> None:
         self._sql = sql
         self._columns = columns
-        self._frame = frame
+        self._made = made
         self._open = contextlib.ExitStack()
         self._connection = self._open.enter_context(index.connection())
         self._source = f"({sql.joined(None)})"
@@ -84,7 +85,11 @@ class HeldRows:
         found = self._query(f"SELECT count(*) AS n FROM {self._source}{condition}", parameters)
         return int(found["n"][0].as_py())
 
-    def page(
+    def page(self, offset: int = 0, limit: int = 20, **options: Any) -> pd.DataFrame:
+        """A slice of the differing keys as a pandas frame; see :meth:`page_arrow`."""
+        return to_pandas(self.page_arrow(offset, limit, **options))
+
+    def page_arrow(
         self,
         offset: int = 0,
         limit: int = 20,
@@ -95,13 +100,13 @@ class HeldRows:
         descending: bool = False,
         by_size: bool = False,
         causes: bool = True,
-    ) -> pd.DataFrame:
-        """A slice of the differing keys. The columns are those of :meth:`Diff.page`.
+    ) -> pa.Table:
+        """A slice of the differing keys as an Arrow table. The columns are those of :meth:`Diff.page`.
 
         Args:
             offset: the number of rows to skip.
             limit: the maximum number of rows to return.
-            change: count only ``added``, ``removed`` or ``changed`` keys.
+            change: return only ``added``, ``removed`` or ``changed`` keys.
             contains: text to find in a key column, ignoring case.
             order_by: the column of the page to sort by, or its position if names repeat; by default the key.
             descending: sort the largest values first. Missing values come last either way.
@@ -115,14 +120,14 @@ class HeldRows:
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
-            ...     rows.page(limit=5, order_by="count_delta", by_size=True, descending=True)
+            ...     rows.page_arrow(limit=5, order_by="count_delta", by_size=True, descending=True)
         """
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         condition, parameters = self._condition(change, contains)
         ordered = self._order(order_by, descending=descending, by_size=by_size)
         sql = numbered(f"SELECT * FROM {self._source}{condition}", ordered, limit, offset)
-        return self._frame(self._query(sql, parameters), causes)
+        return self._made(self._query(sql, parameters), causes)
 
     def moved(self) -> set[int]:
         """The positions in a page of the differences that are not 0 for some changed key, from a single query.

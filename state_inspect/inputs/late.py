@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.shown_rows import (
     SHOWN,
     InputOfEpoch,
     InputSides,
+    fetched_frame,
     operator_number,
     paragraph,
     source_rows,
@@ -65,7 +66,7 @@ class Late(InputSides):
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
         with self.bound():
-            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+            return {side: fetched_frame(source_rows(rows, LATENESS).limit(SHOWN)) for side, rows in latest.items()}
 
     def longer_delay(self, keep: float = 0.99) -> timedelta:
         """By how much longer every delay of the query has to be for a share of the rows that came in to be kept.
@@ -100,7 +101,7 @@ class Late(InputSides):
         return delay_past(latest[may_drop])
 
     def __repr__(self) -> str:
-        shown = self.rows.to_string(index=False) if self.count() else ""
+        shown = as_text(self.rows) if self.count() else ""
         return "\n".join(filter(None, [self._title(), shown, *self._notes()]))
 
     def _repr_html_(self) -> str:

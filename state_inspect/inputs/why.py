@@ -11,21 +11,16 @@ import pandas as pd
 
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.differences.key_history import key_life
-from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.frames import as_html, as_text, with_values
 from streamstate.state_inspect.inputs.sessions import StateSessions
 from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, operator_number, paragraph
-from streamstate.state_inspect.keys import (
-    SESSION_START,
-    check_key,
-    key_of,
-    row_number_column,
-    session_column,
-    value_text,
-)
+from streamstate.state_inspect.key_text import spelled
+from streamstate.state_inspect.keys import key_of, row_number_column
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
+from streamstate.state_inspect.table_key import TableKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,17 +70,22 @@ class Why(InputSides):
     def __repr__(self) -> str:
         values = [f"before: {_text(self.before)}", f"after:  {_text(self.after)}"]
         if self.is_join:
-            values = ["", f"changes of the state:\n{self.changes.to_string(index=False)}"]
-        parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
+            values = ["", f"changes of the state:\n{as_text(self.changes)}"]
+        parts = [self._title(), values[0], as_text(self.rows), values[1], *self._notes()]
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        values = pd.DataFrame([self.before or {}, self.after or {}])
-        values.insert(0, "", ["before", "after"])
-        parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
+        parts = [paragraph(self._title()), as_html(self.changes if self.is_join else self._values())]
         if len(self.rows):
             parts += [paragraph("The input:"), as_html(self.rows)]
         return "".join([*parts, *map(paragraph, self._notes())])
+
+    def _values(self) -> pd.DataFrame:
+        """The key's row before and after; empty where there was none."""
+        columns = list(self.after or self.before or {})
+        rows = [[row.get(name) if row else "" for name in columns] for row in (self.before, self.after)]
+        named = [[name, *row] for name, row in zip(("before", "after"), rows, strict=True)]
+        return pd.DataFrame(named, columns=pd.Index(["", *columns]), dtype=object)
 
     @property
     def is_join(self) -> bool:
@@ -162,21 +162,12 @@ def _asked(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) ->
     columns = shown_columns(query, name)
     of_state = query.columns(columns.state).key_columns
     row_number = row_number_column(columns.state, of_state)
-    key = key_of(given, columns.key_columns)
-    row_key = _by_start(columns, key)
-    needed = [column for column, own in columns.state_keys.items() if own != row_number]
-    if row_number is not None:
-        key = row_key = {column: value for column, value in key.items() if columns.state_keys.get(column) != row_number}
-    check_key(row_key, needed, name)
-    return _Asked(name, columns, key, row_key, _in_state(columns, row_key, of_state), row_number is not None)
-
-
-def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
-    """A key with a session's window, which the result shows, by the state's own: the session's start."""
-    window = session_column(columns.key_columns, columns.schema)
-    if window is None or SESSION_START in key or not isinstance(key.get(window), Mapping) or "start" not in key[window]:
-        return dict(key)
-    return {column: value for column, value in key.items() if column != window} | {SESSION_START: key[window]["start"]}
+    number = next((column for column, own in columns.state_keys.items() if own == row_number), None)
+    row_key = TableKey.of(query, name).given(given, without=number)
+    row_key.pop(number or "", None)
+    key = {column: row_key.get(column, value) for column, value in key_of(given, columns.key_columns).items()}
+    key.pop(number or "", None)
+    return _Asked(name, columns, key, row_key, _in_state(columns, row_key, of_state), number is not None)
 
 
 def _changes(query: RecordedQuery, asked: _Asked, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
@@ -186,7 +177,7 @@ def _changes(query: RecordedQuery, asked: _Asked, epoch: int) -> tuple[pd.DataFr
     epochs = sorted({int(one) for one in life["epoch"]})
     before = max((one for one in epochs if one < epoch), default=None)
     after = min((one for one in epochs if one > epoch), default=None)
-    changes = life[life["epoch"] == epoch].dropna(axis="columns", how="all")
+    changes = with_values(life[life["epoch"] == epoch])
     if "cause" not in changes:
         changes = changes.assign(cause=pd.Series(dtype=str))
     return changes, (before, after)
@@ -203,4 +194,4 @@ def _row(snapshot: Snapshot, asked: _Asked) -> dict[str, Any] | None:
 
 
 def _text(row: Mapping[str, Any] | None) -> str:
-    return "nothing" if row is None else ", ".join(f"{name}={value_text(value)}" for name, value in row.items())
+    return "nothing" if row is None else ", ".join(f"{name}={spelled(value)}" for name, value in row.items())

@@ -44,7 +44,7 @@ def drawn(history: ss.History, key: dict[str, Any] | None = None, **chosen: Any)
 
 def key_story(history: ss.History, **key: Any) -> Story:
     """A key's story."""
-    return story_of(history.key_history(**key), EpochRuns.of(history.recorded.entries()))
+    return story_of(history.key_history_arrow(**key), EpochRuns.of(history.recorded.entries()))
 
 
 @EXAMPLES

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
 from streamstate.state_inspect.results.results import state_of
+from streamstate.state_inspect.rows import records, row_tuples
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
-from streamstate.state_inspect.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
+from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection
+from streamstate.widgets.browser.copies import endings
 from streamstate.widgets.browser.drawing import (
     BrowserColumn,
     BrowserPage,
@@ -88,9 +91,9 @@ class RowReader:
         if was is None or not page:
             rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in page]
         else:
-            held = {_key(record, was.key_columns): record for record in records(was.lookup_many(keys))}
+            held = {_key(record, was.key_columns): record for record in records(was.lookup_many_arrow(keys))}
             rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in page]
-        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+        return _page_of(table, columns, rows, keys, start, matching, selection), problem
 
     def changed_page(
         self,
@@ -102,17 +105,16 @@ class RowReader:
     ) -> tuple[BrowserPage, str]:
         """A page of the rows added, changed or removed since ``before``, and what is wrong with the filters."""
         from streamstate.state_inspect.differences.changed_rows import ChangedRows  # loads pandas, which is slow
-        from streamstate.state_inspect.frames import to_pandas
 
         among = ChangedRows(self._history, table.name, before, table.epoch)
         found, start, matching, problem = self._found(among, table, selection, before, total)
-        keys = found.rows.select(table.key_columns).to_pylist()
-        both = zip(found.changes, records(to_pandas(found.rows)), records(to_pandas(found.before)), strict=True)
+        keys = records(found.rows.select(table.key_columns))
+        both = zip(found.changes, records(found.rows), records(found.before), strict=True)
         rows = [
             _marked(now, was, columns) if change == "changed" else _row(now, columns, MARKS[change])
             for change, now, was in both
         ]
-        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+        return _page_of(table, columns, rows, keys, start, matching, selection), problem
 
     def _found(
         self, among: Any, table: StateTable, selection: BrowserSelection, before: int | None, total: int
@@ -145,6 +147,19 @@ class RowReader:
         return found, start, matching, also or problem
 
 
+def _page_of(
+    table: StateTable,
+    columns: Sequence[BrowserColumn],
+    rows: Sequence[BrowserRow],
+    keys: Sequence[StateRecord],
+    start: int,
+    matching: int,
+    selection: BrowserSelection,
+) -> BrowserPage:
+    copied = [replace(row, copies=endings(table, key)) for row, key in zip(rows, keys, strict=True)]
+    return BrowserPage(columns, copied, start, matching, keys, chosen_row(keys, selection.key))
+
+
 def _page(
     among: Any, table: StateTable, selection: BrowserSelection, matching: int, filters: Mapping[str, Any]
 ) -> tuple[Any, int]:
@@ -152,7 +167,7 @@ def _page(
     known = {*table.key_columns, *table.value_columns}
     order_by = selection.order_by if selection.order_by in known else None
     start = first_row(selection.page, selection.size, matching)
-    page = among.page(start, selection.size, order_by=order_by, descending=selection.descending, **filters)
+    page = among.page_arrow(start, selection.size, order_by=order_by, descending=selection.descending, **filters)
     return page, start
 
 
@@ -193,14 +208,15 @@ def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[Browser
 
 def key_panel(history: History, table: str, key: Mapping[str, Any], among: Collection[str] | None = None) -> KeyPanel:
     """The newest changes of a key, newest first; ``among`` are the value columns that are shown, None for all."""
-    frame = history.key_history(table, key=key)
-    columns = [str(name) for name in frame.columns[OWN:-1]]
+    key = TableKey.of(history.recorded, table).given({"key": key})
+    found = history.key_history_arrow(table, key=key)
+    columns = found.column_names[OWN:-1]
     shown = [at for at, name in enumerate(columns) if among is None or name in among]
-    rows = row_tuples(frame.tail(LISTED + 1))
+    rows = row_tuples(found.slice(max(0, found.num_rows - LISTED - 1)))
     changes = [_panel_row(row, before, shown) for before, row in zip([None, *rows], rows, strict=False)]
     listed = changes[-LISTED:][::-1]
     named = [(name, cell(value)) for name, value in key.items()]
-    return KeyPanel(named, [columns[at] for at in shown], listed, len(frame) - len(listed))
+    return KeyPanel(named, [columns[at] for at in shown], listed, found.num_rows - len(listed))
 
 
 def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequence[int]) -> KeyPanelRow:

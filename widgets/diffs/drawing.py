@@ -126,6 +126,7 @@ class DiffDrawing:
     explained: bool = True
     why: WhyPanel | None = None
     why_not: str | None = None
+    naming: str = ""
 
     @property
     def total(self) -> int:
@@ -149,6 +150,7 @@ class DiffDrawing:
             "selection": {name: getattr(self.selection, name) for name in chosen},
             "why": self.why and self.why.message(),
             "why_not": self.why_not,
+            "naming": self.naming,
         }
 
     def text(self) -> str:
@@ -185,6 +187,8 @@ class DiffDrawing:
             yield self.why.text()
 
     def _left_out(self) -> Iterator[str]:
+        if self.naming:
+            yield f"{self.naming} "
         if self.page.matching > len(self.page.rows):
             yield f"The first {len(self.page.rows)} of {self.page.matching:,} keys. "
         values = sum(not column.key for column in self.columns)

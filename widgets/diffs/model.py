@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.epoch_names import relative_epoch
+from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
-from streamstate.state_inspect.values import canonical, row_tuples, timestamp
+from streamstate.state_inspect.rows import row_tuples
+from streamstate.state_inspect.values import canonical, timestamp
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
 from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
@@ -129,6 +131,7 @@ class DiffModel(ViewModel[DiffSelection]):
                 keys=keys,
                 moved=moved,
                 explained=explained,
+                naming=naming_note(self.history.recorded, name),
             )
 
     def acted(self, selection: DiffSelection, action: str, value: Any, kept: Any) -> DiffSelection:
@@ -253,7 +256,7 @@ def _page(
     matching = held.count(change=selection.change, contains=selection.text)
     start = first_row(selection.page, selection.size, matching)
     at, by_size = _sorted_by(columns, selection)
-    frame = held.page(
+    found = held.page_arrow(
         start,
         selection.size,
         change=selection.change,
@@ -263,7 +266,7 @@ def _page(
         descending=selection.descending,
         causes=causes,
     )
-    records = row_tuples(frame)
+    records = row_tuples(found)
     keys = [key_of(record, columns) for record in records]
     rows = [record_row(record, columns) for record in records]
     if not causes:
@@ -295,8 +298,8 @@ def _movers(held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None) -
 
 
 def _largest(held: HeldRows, place: int) -> list[DiffRecord]:
-    frame = held.page(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True, causes=False)
-    return [record for record in row_tuples(frame) if record[place] and finite(record[place])]
+    found = held.page_arrow(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True, causes=False)
+    return [record for record in row_tuples(found) if record[place] and finite(record[place])]
 
 
 def _until(selection: DiffSelection, epoch: int, captured: Sequence[int]) -> DiffSelection:

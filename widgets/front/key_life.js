@@ -41,9 +41,8 @@ function keyHead({ act, answered, root }) {
       inputs().map((input) => input.value),
     );
   });
-  const key = element("span", { class: "key" });
   const summary = element("span", { class: "facts faint push", role: "status" });
-  const node = element("div", { class: "bar head" }, name, table, fields, key, summary);
+  const node = element("div", { class: "bar head" }, name, table, fields, summary);
 
   function drawFields(columns) {
     const names = columns.map((column) => column.name).join("\n");
@@ -59,9 +58,6 @@ function keyHead({ act, answered, root }) {
     name.textContent = view.name;
     table.hidden = view.tables.length < 2;
     fill(table, view.tables, view.table);
-    fields.hidden = !view.typable;
-    key.hidden = view.typable;
-    key.textContent = view.key;
     drawFields(view.fields);
     summary.textContent = summaryOf(view.page);
   }
