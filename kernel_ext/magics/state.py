@@ -180,8 +180,10 @@ def _answer(
 
 def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> Any:
     """A key's history, or why it changed."""
+    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+
     if args.why is None:
-        return history.key_history(state.name, key=state.table_key.read(args.key, whole=False))
+        return ShownFrame.of(history.key_history(state.name, key=state.table_key.read(args.key, whole=False)))
     from streamstate.state_inspect.keys import row_number_column
 
     number = row_number_column(state.name, state.key_columns)
@@ -192,6 +194,7 @@ def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: H
     """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
     if args.late is not None:
         return history.late(args.late, table)
+    from streamstate.shown_frame import ShownFrame
     from streamstate.state_inspect.inputs.shown_rows import fetched_frame
 
     rows = history.inputs(args.inputs, source=args.source)
@@ -200,7 +203,7 @@ def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: H
     shown = fetched_frame(rows.limit(notebook.settings.rows))
     if (total := rows.count()) > len(shown):
         print(f"{len(shown)} of {total:,} rows. -o VAR keeps a DataFrame of Spark with all of them.")
-    return shown
+    return ShownFrame.of(shown)
 
 
 def _late_over_epochs(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
@@ -243,6 +246,8 @@ def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
 
 def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
     """The rows; if they are only displayed, the first of them, with a note."""
+    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+
     total = state.count(where=args.where)
     limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)
     page = state.page(limit=limit, order_by=args.by, descending=args.by is not None, where=args.where)
@@ -251,7 +256,7 @@ def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable
             f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}. -o VAR keeps all of them, "
             "%config StreamState.rows = N displays more."
         )
-    return page
+    return ShownFrame.of(page)
 
 
 def _check_combination(args: argparse.Namespace) -> None:

@@ -124,6 +124,11 @@ class Diff:
         return list(self._table.value_columns)
 
     @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the table's columns."""
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+
+    @property
     def delta_columns(self) -> list[str]:
         """The value columns that can be subtracted: numbers, decimals, dates and timestamps."""
         return list(self._sql.deltas.values())
@@ -299,11 +304,13 @@ class Diff:
         ends = html.escape(" → ".join(self._ends()))
         left_out = html.escape(self._not_compared())
         title = f"{html.escape(self.table)}: {ends} ({counts}: added, removed, changed{left_out})"
-        summary, rows = self.summary().columns, self.page(limit=_SHOWN)
+        with self.held() as held:
+            rows = held.page(limit=_SHOWN, **held.opening_order())
+        summary = self.summary().columns
         parts = [f"<p>{title}</p>"]
         if len(summary):
             parts.append(as_html(summary, missing=""))
-        parts.append(as_html(rows))
+        parts.append(as_html(rows, missing=""))
         if len(self) > len(rows):
             parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() return more.</p>")
         return "".join(parts)

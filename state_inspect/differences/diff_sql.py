@@ -130,6 +130,10 @@ class DiffSQL:
             ]
         return f"SELECT {', '.join(numbers)} FROM ({self.joined(CHANGED)})"
 
+    def is_ratio(self, at: int) -> bool:
+        """Whether a column's delta can be a share of its value: not that of a time."""
+        return not is_duration(self._kind(at))
+
     def number_where(self, at: int) -> str:
         """The condition that a column's delta is a number other than 0."""
         return f"d{at} <> 0 AND {_is_number(f'd{at}', self._kind(at))}"

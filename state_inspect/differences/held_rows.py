@@ -99,6 +99,7 @@ class HeldRows:
         order_by: str | int | None = None,
         descending: bool = False,
         by_size: bool = False,
+        relative: bool = False,
         causes: bool = True,
     ) -> pa.Table:
         """A slice of the differing keys as an Arrow table. The columns are those of :meth:`Diff.page`.
@@ -112,6 +113,8 @@ class HeldRows:
             descending: sort the largest values first. Missing values come last either way.
             by_size: sort by the size of a difference, up or down; only for ``<column>_delta``. Keys that did not
                 move, or whose difference is NaN, come last.
+            relative: with ``by_size``, sort by the difference as a share of the old value; only for numbers. A value
+                that was 0 has changed the most.
             causes: find the causes, which takes longer the more epochs are between; otherwise they are unknown.
 
         Raises:
@@ -125,7 +128,7 @@ class HeldRows:
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         condition, parameters = self._condition(change, contains)
-        ordered = self._order(order_by, descending=descending, by_size=by_size)
+        ordered = self._order(order_by, descending=descending, by_size=by_size, relative=relative)
         sql = numbered(f"SELECT * FROM {self._source}{condition}", ordered, limit, offset)
         return self._made(self._query(sql, parameters), causes)
 
@@ -165,15 +168,33 @@ class HeldRows:
             parameters += [contains] * len(found)
         return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters
 
-    def _order(self, order_by: str | int | None, *, descending: bool, by_size: bool) -> str:
+    def opening_order(self) -> dict[str, Any]:
+        """The order in which a diff is shown first: the largest relative changes of the first number that moved.
+
+        Example:
+            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            ...     rows.page(limit=5, **rows.opening_order())
+        """
+        ratios = [at for at in sorted(self.moved()) if self._sql.is_ratio(int(self._columns[at][0][1:]))]
+        return {"order_by": ratios[0], "by_size": True, "relative": True, "descending": True} if ratios else {}
+
+    def _order(self, order_by: str | int | None, *, descending: bool, by_size: bool, relative: bool) -> str:
         column = None if order_by is None else self._number(order_by)
-        if column is not None and by_size:
-            if not column.startswith("d"):
-                raise InvalidArgumentError(
-                    f"Invalid order_by={order_by!r} with by_size: expected a column of differences, <column>_delta."
-                )
-            column = f"CASE WHEN {self._sql.number_where(int(column[1:]))} THEN abs({column}) END"
-        return self._sql.order(column, descending=descending)
+        if column is None or not by_size:
+            return self._sql.order(column, descending=descending)
+        if not column.startswith("d") or (relative and not self._sql.is_ratio(int(column[1:]))):
+            wanted = " of numbers" * relative
+            raise InvalidArgumentError(
+                f"Invalid order_by={order_by!r} with by_size: expected a column of differences{wanted}, <column>_delta."
+            )
+        at = int(column[1:])
+        size = f"CASE WHEN {self._sql.number_where(at)} THEN abs({column}) END"
+        if not relative:
+            return self._sql.order(size, descending=descending)
+        share = f"CASE WHEN o{at} = 0 THEN 'Infinity'::DOUBLE ELSE ({size})::DOUBLE / abs(o{at})::DOUBLE END"
+        share = f"CASE WHEN {self._sql.number_where(at)} THEN {share} END"
+        direction = "DESC" if descending else "ASC"
+        return f"{share} {direction} NULLS LAST, {self._sql.order(size, descending=descending)}"
 
     def _number(self, order_by: str | int) -> str:
         """The column's name in the statements."""

@@ -85,15 +85,16 @@ class RowReader:
     ) -> tuple[BrowserPage, str]:
         """A page of the state, marked since the epoch ``before``, and what is wrong with the filters."""
         found, start, matching, problem = self._found(table, table, selection, None, total)
-        page = records(found)
-        keys = [{name: record[name] for name in table.key_columns} for record in page]
+        held_now = records(found)
+        keys = [{name: record[name] for name in table.key_columns} for record in held_now]
         was = None if before is None else table_at(self._history, table.name, before)
-        if was is None or not page:
-            rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in page]
+        if was is None or not held_now:
+            rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in held_now]
         else:
             held = {_key(record, was.key_columns): record for record in records(was.lookup_many_arrow(keys))}
-            rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in page]
-        return _page_of(table, columns, rows, keys, start, matching, selection), problem
+            rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in held_now]
+        page = BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key))
+        return _copied(page, table), problem
 
     def changed_page(
         self,
@@ -114,7 +115,8 @@ class RowReader:
             _marked(now, was, columns) if change == "changed" else _row(now, columns, MARKS[change])
             for change, now, was in both
         ]
-        return _page_of(table, columns, rows, keys, start, matching, selection), problem
+        page = BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key))
+        return _copied(page, table), problem
 
     def _found(
         self, among: Any, table: StateTable, selection: BrowserSelection, before: int | None, total: int
@@ -147,17 +149,10 @@ class RowReader:
         return found, start, matching, also or problem
 
 
-def _page_of(
-    table: StateTable,
-    columns: Sequence[BrowserColumn],
-    rows: Sequence[BrowserRow],
-    keys: Sequence[StateRecord],
-    start: int,
-    matching: int,
-    selection: BrowserSelection,
-) -> BrowserPage:
-    copied = [replace(row, copies=endings(table, key)) for row, key in zip(rows, keys, strict=True)]
-    return BrowserPage(columns, copied, start, matching, keys, chosen_row(keys, selection.key))
+def _copied(page: BrowserPage, table: StateTable) -> BrowserPage:
+    """A page with the texts that read each row again."""
+    rows = [replace(row, copies=endings(table, key)) for row, key in zip(page.rows, page.keys, strict=True)]
+    return replace(page, rows=rows)
 
 
 def _page(

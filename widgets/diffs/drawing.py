@@ -41,7 +41,7 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class DiffColumn:
-    """A column of the state table; ``moves`` if its values can be subtracted.
+    """A column of the state table; ``moves`` if its values can be subtracted, ``ratios`` if they can be divided too.
 
     ``places`` are its places in a row of a diff: one for a key; old, new and, if it moves, difference for a value.
     """
@@ -50,10 +50,11 @@ class DiffColumn:
     key: bool
     moves: bool
     places: Sequence[int]
+    ratios: bool = False
 
     def message(self) -> dict[str, Any]:
         """As JSON types."""
-        return {"name": self.name, "key": self.key, "moves": self.moves}
+        return {"name": self.name, "key": self.key, "moves": self.moves, "ratios": self.ratios}
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,13 @@ class DiffPage:
 
 @dataclass(frozen=True)
 class Movers:
-    """The keys whose value of one column moved the most."""
+    """The keys whose value of one column moved the most; ``common`` is the part of the key that all have."""
 
     column: str
     columns: Sequence[str]
     chart: Chart | None = None
     shown: int = 0
+    common: str = ""
 
     def message(self) -> dict[str, Any]:
         """As JSON types."""
@@ -135,7 +137,7 @@ class DiffDrawing:
 
     def message(self) -> dict[str, Any]:
         """The drawing as JSON types, epochs as ranges."""
-        chosen = ("change", "text", "order_by", "by_size", "descending", "size", "following")
+        chosen = ("change", "text", "order_by", "by_size", "relative", "descending", "size", "following")
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -160,7 +162,9 @@ class DiffDrawing:
     def html(self) -> str:
         """The drawing as a table and a still picture, without scripts."""
         chart = self.movers.chart if self.movers else None
-        picture = "" if chart is None else f"<p>{escape(chart.label)}</p>{chart.svg()}"
+        common = self.movers.common if self.movers else ""
+        caption = " ".join(filter(None, [chart.label, common])) if chart else ""
+        picture = "" if chart is None else f"<p>{escape(caption)}</p>{chart.svg()}"
         why = self.why.html() if self.why else ""
         body = self._table() + why + picture if self.total else ""
         return frame(self.name, self._parts(), body, "".join([*self._left_out(), _HINT]))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from streamstate.state_inspect.values import canonical, cell
+from streamstate.state_inspect.values import Cell, canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
@@ -47,7 +48,27 @@ def _value(record: DiffRecord, places: Sequence[int]) -> DiffCell:
         return DiffCell(cell(new if record[0] == "added" else old))
     if canonical(old) == canonical(new):
         return DiffCell(cell(new))
-    return DiffCell(cell(new), cell(old), signed(record[places[DIFFERENCE]]) if len(places) > DIFFERENCE else "")
+    moved = signed(record[places[DIFFERENCE]]) if len(places) > DIFFERENCE else ""
+    before, after = _one_day(cell(old), cell(new)) if isinstance(old, dt.datetime) else (cell(old), cell(new))
+    return DiffCell(after, before, moved)
+
+
+def _one_day(old: Cell, new: Cell) -> tuple[Cell, Cell]:
+    """Two times; if they are of one day, the day is shown once, and so is the zone.
+
+    Example:
+        >>> old, new = _one_day(Cell("2026-01-01 05:00:00 +01:00"), Cell("2026-01-01 06:30:00 +01:00"))
+        >>> old.text, new.text
+        ('2026-01-01 05:00:00', '06:30:00 +01:00')
+    """
+    day, _, rest = new.text.partition(" ")
+    if not rest or not old.text.startswith(f"{day} "):
+        return old, new
+    zone = rest.partition(" ")[2]
+    return (
+        replace(old, text=old.text.removesuffix(f" {zone}"), whole=old.text),
+        replace(new, text=rest, whole=new.text),
+    )
 
 
 def finite(difference: Any) -> bool:
@@ -75,17 +96,39 @@ def signed(difference: Any) -> str:
     return text.replace("-", "−")
 
 
-def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], mover: DiffColumn) -> Chart:
+def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> tuple[list[str], str]:
+    """A short text for each key, from the parts in which the keys differ; and the parts that they have in common.
+
+    Vega merges bars of the same label, so that the labels differ in any case.
+    """
+    names = [column.name for column in columns if column.key]
+    keys = [[cell(value).text for value in key_of(record, columns).values()] for record in records]
+    differ = [at for at in range(len(names)) if len({key[at] for key in keys}) > 1] or list(range(len(names)))
+    labels: list[str] = []
+    for key in keys:
+        text = " · ".join(key[at] for at in differ)
+        short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+        again = sum(1 for label in labels if label.partition(" (")[0] == short)
+        labels.append(f"{short} ({again + 1})" if again else short)
+    common = [f"{name} {keys[0][at]}" for at, name in enumerate(names) if at not in differ]
+    return labels, f"of {', '.join(common)}" if common else ""
+
+
+def movers_chart(
+    records: Sequence[DiffRecord], labels: Sequence[str], columns: Sequence[DiffColumn], mover: DiffColumn
+) -> Chart:
     """The keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
     old, new, moved = mover.places
     rows: list[dict[str, Any]] = []
-    for number, record in enumerate(records):
+    for number, (record, label) in enumerate(zip(records, labels, strict=True)):
         difference = record[moved]
         length = difference.total_seconds() if isinstance(difference, dt.timedelta) else float(difference)
+        key = {name: cell(value) for name, value in key_of(record, columns).items()}
         rows.append(
             {
                 "row": number,
-                "key": _label(record, columns, [row["key"] for row in rows]),
+                "key": label,
+                "whole": ", ".join(f"{name} {part.whole or part.text}" for name, part in key.items()),
                 "delta": length,
                 "signed": signed(difference),
                 "change": f"{cell(record[old]).text} → {cell(record[new]).text}",
@@ -94,14 +137,6 @@ def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], m
     duration = any(isinstance(record[moved], dt.timedelta) for record in records)
     label = f"Largest movers of {mover.name}{' in seconds' if duration else ''}"
     return Chart(label, _spec(mover.name, duration=duration), rows, height=max(1, len(rows)) * _BAR)
-
-
-def _label(record: DiffRecord, columns: Sequence[DiffColumn], taken: Sequence[str]) -> str:
-    """A short text for the key, different from those before it, because Vega merges bars of the same label."""
-    text = " · ".join(cell(value).text for value in key_of(record, columns).values())
-    short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
-    again = sum(1 for label in taken if label.partition(" (")[0] == short)
-    return f"{short} ({again + 1})" if again else short
 
 
 _NUMBERS = {
@@ -134,7 +169,7 @@ def _spec(name: str, *, duration: bool) -> dict[str, Any]:
         },
         "scale": {"padding": 56},
     }
-    titles = {"key": "key", "change": name, "signed": "difference"}
+    titles = {"whole": "key", "change": name, "signed": "difference"}
     tooltip = [{"field": field, "title": title} for field, title in titles.items()]
     up = {"test": "datum.delta >= 0", "value": ADDED}
     bars = {

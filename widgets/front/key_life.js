@@ -2,7 +2,7 @@ import { button, group, iconButton, pager, pushRight, scrollArea, selectBox } fr
 import { element, fill, isClickOnRow, keepFocus } from "./dom.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
-import { heading, markCell, markHeading, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
+import { heading, markCell, markHeading, note, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
 import { whyButton, whyPanel } from "./why.js";
 import { number, plural } from "./words.js";
 
@@ -14,11 +14,13 @@ export function render({ model, root, style }) {
   const plots = columnPlots({ act }, model);
   const changes = keyChanges({ act, root });
   const why = whyPanel({ act, root });
-  frame.append(head.node, busy, problem, message, plots.node, changes.node, ...why.nodes);
+  const naming = note();
+  frame.append(head.node, naming.node, busy, problem, message, plots.node, changes.node, ...why.nodes);
 
   function draw(view) {
     frame.setAttribute("aria-label", `Key history in ${view.name}`);
     head.draw(view);
+    naming.draw(view.naming);
     message.hidden = !view.why_empty;
     const similar = view.like.length ? element("div", {}, `Similar keys: ${view.like.join("; ")}.`) : "";
     message.replaceChildren(view.why_empty, similar);
