@@ -29,8 +29,8 @@ def delays(stored: Path) -> ss.History:
 
 
 def drawn(history: ss.History, **chosen: Any) -> DiffDrawing:
-    """The drawing of a selection."""
-    found = DiffModel(history).drawing(DiffSelection(**{"a": 0, "b": 6, **chosen})).kept
+    """The drawing of a selection, by default in the order of the keys."""
+    found = DiffModel(history).drawing(DiffSelection(**{"a": 0, "b": 6, "opening": False, **chosen})).kept
     assert isinstance(found, DiffDrawing)
     return found
 

@@ -91,12 +91,12 @@ function columnHeading(column, numeric, selection, act) {
 
 const pinnedHeading = (text) => element("th", { class: "pinned", scope: "col" }, text);
 
-// What a click on the heading of a column sorts by next: first by how far its values moved, if they can be subtracted,
-// then by how far that is for what they were, then by value, ascending and descending, and then by key again.
+// What a click on the heading of a column sorts by next: if its values are numbers, by how far they moved from what they
+// were, and then by how far they moved; then by value, ascending and descending, and then by key again.
 export function nextOrder({ name, moves, ratios }, { order_by, by_size, relative, descending }) {
   const orders = [
-    ...(moves ? [{ size: true, relative: false, descending: true }] : []),
     ...(ratios ? [{ size: true, relative: true, descending: true }] : []),
+    ...(moves ? [{ size: true, relative: false, descending: true }] : []),
     { size: false, relative: false, descending: false },
     { size: false, relative: false, descending: true },
   ];
