@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import keyword
@@ -32,33 +33,49 @@ def converted(value: Any, kind: pa.DataType) -> Any:
     """A value as one of a type: numbers of any kind, times and decimals also as text, structs and maps as mappings.
 
     Raises:
-        ValueError: it is not of the type.
+        ValueError: it is not of the type; the text says why, unless the type says it.
     """
     value = plain(value)
-    try:
-        return None if value is None else _converted(value, kind)
-    except _UNFIT as error:
-        raise ValueError(str(error).partition("\n")[0]) from None
+    return None if value is None else _converted(value, kind)
 
 
 def _converted(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         if not isinstance(value, Mapping) or not {*value} <= {field.name for field in kind}:
-            raise ValueError(f"{value!r} has not the fields of {kind}")
+            raise ValueError
         return {field.name: converted(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_nested(kind) and not isinstance(value, Mapping | list | tuple):
+        raise ValueError
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
         return [(converted(key, kind.key_type), converted(item, kind.item_type)) for key, item in pairs]
     if pa.types.is_list(kind):
-        if isinstance(value, str | bytes | Mapping):
-            raise ValueError(f"{value!r} is not a list")
         return [converted(item, kind.value_type) for item in value]
     if pa.types.is_binary(kind) and isinstance(value, str):
         return bytes.fromhex(value.removeprefix("0x")) if value.startswith("0x") else value.encode()
+    return _converted_leaf(value, kind)
+
+
+def _converted_leaf(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_timestamp(kind) and kind.tz is not None and isinstance(value, str):
+        _check_zone(value)
     try:
         return pa.scalar(value, kind).as_py()
     except _UNFIT:
+        pass
+    try:
         return pa.scalar(value).cast(kind).as_py()
+    except _UNFIT:
+        raise ValueError from None
+
+
+def _check_zone(text: str) -> None:
+    """Raise if a time is written without its zone."""
+    moment = None
+    with contextlib.suppress(ValueError):
+        moment = dt.datetime.fromisoformat(text)
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError("it has no time zone")
 
 
 def as_window(value: Any, kind: pa.DataType, length: Callable[[], dt.timedelta | None]) -> dict[str, Any] | None:
@@ -75,15 +92,15 @@ def as_window(value: Any, kind: pa.DataType, length: Callable[[], dt.timedelta |
     """
     try:
         ends = _ends(plain(value))
-        if ends is None:
-            return None
-        start, end = (_moment(plain(moment), kind[0].type) for moment in ends)
-    except _UNFIT as error:
-        raise ValueError(str(error)) from None
+    except _UNFIT:
+        raise ValueError from None
+    if ends is None:
+        return None
+    start, end = (_moment(plain(moment), kind[0].type) for moment in ends)
     if end is None and start is not None:
         known = length()
         if known is None:
-            raise ValueError("no window is known yet, so that its end is needed, too")
+            raise ValueError("no window is known yet whose length could be taken")
         end = start + known
     return {"start": start, "end": end}
 
@@ -100,7 +117,7 @@ def _ends(value: Any) -> tuple[Any, Any] | None:
         value = [value]
     if isinstance(value, Mapping):
         if "start" not in value or not {*value} <= {"start", "end"}:
-            raise ValueError(f"{dict(value)!r} has other fields than start and end")
+            raise ValueError
         return value["start"], value.get("end")
     start, end = [*value, None] if len(value) == 1 else value
     return start, end
@@ -111,7 +128,7 @@ def _moment(value: Any, kind: pa.DataType) -> Any:
     found = converted(value, kind)
     naive = isinstance(value, dt.datetime) and value.tzinfo is None
     if kind.tz is not None and naive:
-        raise ValueError(f"{value} has no time zone")
+        raise ValueError("it has no time zone")
     return found
 
 

@@ -190,9 +190,8 @@ class TableKey:
         kind = self.schema.field(name).type
         expected = "a window's start, or start/end" if is_window(kind) else f"a value of type {kind}"
         shown = repr(value) if spelling is arguments else value
-        return InvalidArgumentError(
-            f"Invalid key {name}={shown}: expected {expected}; {error}.{self._example(spelling)}"
-        )
+        why = f"; {error}" if str(error) else ""
+        return InvalidArgumentError(f"Invalid {name}={shown}: expected {expected}{why}.{self._example(spelling)}")
 
     def _window_length(self, name: str) -> timedelta | None:
         """The length of the windows in a column, which is that of any of them."""

