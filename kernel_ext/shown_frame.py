@@ -32,7 +32,8 @@ class ShownFrame(pd.DataFrame):
         return super().__repr__() if (table := self._shown()) is None else repr(table)
 
     def _repr_html_(self) -> str:
-        return str(super()._repr_html_()) if (table := self._shown()) is None else table._repr_html_()  # type: ignore[operator, no-untyped-call]
+        table = self._shown()
+        return self.to_html(max_rows=MOST) if table is None else table._repr_html_()
 
     def _shown(self) -> SummaryTable | None:
         """The table; None if the frame has been changed into one of another form."""

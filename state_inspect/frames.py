@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -44,6 +45,14 @@ def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
     dtype = _NULLABLE.get(column.type) if column.null_count else None
     found: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: dtype)
     return found
+
+
+def as_column(values: Sequence[Any]) -> pd.Series[Any]:
+    """Values of Python as a column of a frame, each as it is."""
+    try:
+        return _series(pa.chunked_array([pa.array(values)]))
+    except pa.ArrowException:  # they are of different types
+        return pd.Series(values, dtype=object)
 
 
 def frame_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:

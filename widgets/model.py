@@ -181,7 +181,9 @@ class ViewModel(ABC, Generic[S]):
         from streamstate.state_inspect.table_key import TableKey  # loads pandas, which is slow
 
         history: History | None = getattr(self, "history", None)
-        for name in [] if history is None else [table] if table else tables_shown(history):
+        if history is None:
+            return key
+        for name in [table] if table else tables_shown(history):
             with contextlib.suppress(StreamStateError):
                 return TableKey.of(history.recorded, name).given({"key": key})
         return key

@@ -54,10 +54,8 @@ def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
 
     if not has_unknown_names(Layout.at(given.store, storage_options(given)), report.query):
         return []
-    line = (
-        "the query's plan is not known. Add --code MODULE:FUNCTION, the function that returns its streaming DataFrame."
-    )
-    return [f"Spark has named columns of {report.query}: {line}"]
+    mends = "Add --code MODULE:FUNCTION, the function that returns its streaming DataFrame."
+    return [f"Spark has named columns of {report.query}: the query's plan is not known. {mends}"]
 
 
 def pass_line(report: CaptureReport) -> str:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.command_line import main
@@ -29,8 +30,11 @@ from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.registry import register
+from streamstate.state_inspect.frames import as_column, frame_tuples
+from streamstate.state_inspect.inputs.shown_rows import fetched_frame
 from streamstate.state_inspect.values import canonical, cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
+from streamstate.widgets.export.album import encoded
 
 BEYOND_A_DOUBLE = 2**53 + 1
 NAN = float("nan")
@@ -308,6 +312,45 @@ def check(example: Example) -> None:
 def test_values_are_shown_as_they_are(example: Example) -> None:
     """Integers beyond 2⁵³ beside nulls, NaN beside null, windows, maps and what is nested in them."""
     check(example)
+
+
+@pytest.mark.parametrize("example", [REPORTED, NESTED], ids=["integers", "nested"])
+def test_a_saved_file_has_the_values_as_they_are(example: Example, tmp_path: Path) -> None:
+    """Of each view; the file's page shows the texts that the kernel made."""
+    history = written(tmp_path / "store", example)
+    views: dict[int, Any] = {0: StateBrowser(history, epoch=0), 1: StateBrowser(history), 2: DiffView(history, 0, 1)}
+    for at, view in views.items():
+        view.save(tmp_path / f"{at}.html")
+        saved = (tmp_path / f"{at}.html").read_text()
+        rows = oracle(example, at % 2).values() if at < 2 else [new for *_, new in differences(example)]
+        for text in (cell(value).text for row in rows for value in row if value is not None):
+            assert encoded(text) in saved
+
+
+def test_a_column_of_python_values_loses_nothing() -> None:
+    """Watched expressions and versions of variables: numbers beside missing ones, and values of several types."""
+    assert exactly([as_column([BEYOND_A_DOUBLE, None]).tolist()]) == exactly([[BEYOND_A_DOUBLE, None]])
+    assert exactly([as_column([NAN, None, 1.5]).tolist()]) == exactly([[NAN, None, 1.5]])
+    assert as_column(["a", 1]).tolist() == ["a", 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [REPORTED, NESTED], ids=["integers", "nested"])
+def test_spark_returns_values_as_they_are(spark: SparkSession, example: Example, tmp_path: Path) -> None:
+    """Its engine for SQL, and the rows of a source, which ``inputs``, ``why`` and ``late`` show."""
+    written(tmp_path, example)
+    result = ss.open_store(tmp_path).sql("FROM q VERSION AS OF 0", engine="spark", spark=spark)
+    rows = oracle(example, 0).values()
+    assert of_frame(result.to_pandas(), *"abcd") == of_frame(fetched_frame(result.to_spark()), *"abcd") == exactly(rows)
+    assert all(escape(cell(value).text) in result._repr_html_() for row in rows for value in row)
+
+
+def test_types_that_arrow_lacks_are_fetched_as_text(spark: SparkSession) -> None:
+    """A source may have them; columns may share a name."""
+    columns = ["parse_json('{\"a\": 1}') AS v", "make_interval(0, 1) AS v", "1 AS n", "timestamp'2026-01-01Z' AS t"]
+    row = spark.sql(f"SELECT {', '.join(columns)}")
+    [found] = frame_tuples(fetched_frame(row))
+    assert found == ('{"a":1}', "1 months", 1, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ MENDS = 'streamstate.describe(store, "clicks", build_query)'
 SIDE = {"field0": pa.string(), "index": pa.int64(), "user": pa.string(), "n": pa.int64(), "matched": pa.bool_()}
 AGGREGATE = {"_groupingexpression": pa.string(), "sum": pa.int64()}
 DEDUPLICATED = {"user": pa.string()}
-ROWS = {
+ROWS: dict[str, list[dict[str, Any]]] = {
     "op0_left": [{"field0": "u1", "index": at, "user": "u1", "n": at, "matched": True} for at in range(2)],
     "op1": [{"_groupingexpression": "U1", "sum": 3}],
     "op2": [{"user": "u1"}],
