@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import keyword
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -168,7 +168,7 @@ def _in_json(value: Any) -> Any:
     """A value in JSON types, from which :func:`converted` makes the same."""
     value = plain(value)
     if isinstance(value, Mapping):
-        return {str(key): _in_json(item) for key, item in value.items()}
+        return {spelled(key): _in_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_in_json(item) for item in value]
     if isinstance(value, bytes):
@@ -180,17 +180,27 @@ def _in_json(value: Any) -> Any:
     return value
 
 
-def words(key: Mapping[str, Any]) -> str:
-    r"""A key as options of a magic or of the command line.
+def in_magic(key: Mapping[str, Any]) -> str:
+    r"""A key as options of a magic.
 
     Example:
-        >>> words({"carrier": "UA", "name": "O'Hare"})
+        >>> in_magic({"carrier": "UA", "name": "O'Hare"})
         '--key carrier=UA --key "name=O\'Hare"'
     """
-    return " ".join(f"--key {word(f'{name}={spelled(value)}')}" for name, value in key.items())
+    return " ".join(f"--key {magic_word(f'{name}={spelled(value)}')}" for name, value in key.items())
 
 
-def word(text: str) -> str:
+def in_shell(key: Mapping[str, Any]) -> str:
+    """A key as options of a command in a terminal.
+
+    Example:
+        >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
+        --key carrier=UA --key 'legs=["EWR"]'
+    """
+    return " ".join(f"--key {shlex.quote(f'{name}={spelled(value)}')}" for name, value in key.items())
+
+
+def magic_word(text: str) -> str:
     """A word of a magic's line, quoted if it needs to be; braces and dollars, which expand variables, are doubled."""
     if text == shlex.quote(text):
         return text
@@ -227,32 +237,47 @@ def _dict(value: Mapping[str, Any]) -> str:
     return f"{{{', '.join(f'{in_python(key)}: {in_python(item)}' for key, item in value.items())}}}"
 
 
-def condition(key: Mapping[str, Any], kinds: Sequence[str]) -> str:
-    """A key as a condition in SQL; ``kinds`` are DuckDB's types of its columns."""
-    return " AND ".join(_is(name, value, kind) for (name, value), kind in zip(key.items(), kinds, strict=True))
+def in_sql(key: Mapping[str, Any], schema: pa.Schema, kinds: Mapping[str, str]) -> str:
+    """A key as a condition in SQL; ``kinds`` are DuckDB's types of its columns, by name."""
+    conditions = []
+    for name, value in key.items():
+        literal = _literal(value, schema.field(name).type)
+        if not isinstance(value, bool | int | str):
+            literal = f"CAST({literal} AS {kinds[name]})"
+        conditions.append(f"{quoted(name)} {'IS NULL' if value is None else f'= {literal}'}")
+    return " AND ".join(conditions)
 
 
-def _is(name: str, value: Any, kind: str) -> str:
-    value = plain(value)
-    if value is None:
-        return f"{quoted(name)} IS NULL"
-    if isinstance(value, bool | int | str):
-        return f"{quoted(name)} = {_in_sql(value)}"
-    return f"{quoted(name)} = CAST({_in_sql(value)} AS {kind})"
-
-
-def _in_sql(value: Any) -> str:
+def _literal(value: Any, kind: pa.DataType) -> str:
     """A value in SQL, as text where DuckDB casts it."""
-    value = plain(value)
     if value is None:
         return "NULL"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_text(str(name))}: {_in_sql(item)}' for name, item in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_in_sql, value))}]"
+    if pa.types.is_struct(kind):
+        return f"{{{', '.join(f'{_text(part.name)}: {_literal(value[part.name], part.type)}' for part in kind)}}}"
+    if pa.types.is_map(kind):
+        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        keys, items = (
+            [_literal(pair[at], of) for pair in pairs] for at, of in enumerate((kind.key_type, kind.item_type))
+        )
+        return f"MAP([{', '.join(keys)}], [{', '.join(items)}])"
+    if pa.types.is_list(kind):
+        return f"[{', '.join(_literal(item, kind.value_type) for item in value)}]"
     if isinstance(value, bytes):
         return f"from_hex('{value.hex()}')"
     return str(value).lower() if isinstance(value, bool | int) else _text(str(_in_json(value)))
+
+
+def as_parameter(value: Any, kind: pa.DataType) -> Any:
+    """A value as DuckDB takes it as a parameter: it has its own form of maps."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {part.name: as_parameter(value[part.name], part.type) for part in kind}
+    if pa.types.is_list(kind):
+        return [as_parameter(item, kind.value_type) for item in value]
+    pairs = list(value.items() if isinstance(value, Mapping) else value)
+    keys = [as_parameter(key, kind.key_type) for key, _ in pairs]
+    return {"key": keys, "value": [as_parameter(item, kind.item_type) for _, item in pairs]}
 
 
 def _text(value: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.operators import HASH, POSITION
-from streamstate.state_inspect.key_text import is_window
+from streamstate.state_inspect.key_text import as_parameter, is_window
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
@@ -48,7 +48,8 @@ def key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, li
     """The SQL condition that a version belongs to a key, or to any key with some values, and its parameters."""
     if {*key} == {*table.key_columns}:
         return table.key_is(key)
-    return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key), list(key.values())
+    values = [as_parameter(value, table.schema.field(name).type) for name, value in key.items()]
+    return " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key), values
 
 
 def typed_key(key: Mapping[str, Any], schema: pa.Schema) -> pa.Table:

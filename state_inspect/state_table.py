@@ -21,7 +21,7 @@ from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.index import Index
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 if TYPE_CHECKING:
@@ -59,9 +59,13 @@ class StateTable:
         return TableKey(self.name, columns, schema, self.history.recorded, self._some_key)
 
     def _some_key(self) -> dict[str, Any] | None:
-        """The key of some row, by its columns."""
-        found = self._query(f"SELECT {listed(self._table.key_columns)} FROM {self._table.relation} LIMIT 1")
-        return records(found)[0] if found.num_rows else None
+        """The key of a row at this epoch, or at another."""
+        for valid in (held_at(self.epoch), "true"):
+            keys = listed(self._table.key_columns)
+            found = self._query(f"SELECT {keys} FROM {self._table.relation} WHERE {valid} LIMIT 1")
+            if found.num_rows:
+                return records(found)[0]
+        return None
 
     @property
     def intervals(self) -> IntervalTable:

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.change_log import DELETE
 from streamstate.snapshots.duckdb_sql import listed
-from streamstate.snapshots.operators import EPOCH
-from streamstate.state_inspect.key_text import arguments, as_window, converted, is_window, parsed, words
+from streamstate.snapshots.operators import CHANGE, EPOCH
+from streamstate.state_inspect.key_text import arguments, as_window, converted, in_magic, is_window, parsed
 from streamstate.state_inspect.keys import SESSION_START, Keys, key_of, session_column
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.naming import key_aliases, naming_note
 from streamstate.state_inspect.results.results import shown_columns
-from streamstate.state_inspect.rows import python_values, records
+from streamstate.state_inspect.rows import python_values, row_tuples
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 Spelling = Callable[[Mapping[str, Any]], str]
-"""How a key is written: :func:`arguments` of a call, or :func:`words` of a command."""
+"""How a key is written: as :func:`arguments` of a call, or as options, :func:`in_magic` or :func:`in_shell`."""
 
 _NOT_CAST = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
@@ -47,7 +50,7 @@ class TableKey:
     def of(cls, query: RecordedQuery, table: str) -> TableKey:
         """The key of a table of a query."""
         shown = shown_columns(query, table)
-        find = lambda: _some_key(query, shown.state, shown.state_keys)  # noqa: E731 (read only for an error)
+        find = partial(_some_key, query, shown.state, shown.state_keys)  # only for an error
         return cls(table, shown.key_columns, shown.schema, query, find)
 
     def given(
@@ -94,7 +97,7 @@ class TableKey:
         return {name: self._value(name, value, spelling=spelling) for name, value in key.items()}
 
     def read(
-        self, texts: Sequence[str], *, whole: bool = True, without: str | None = None, spelling: Spelling = words
+        self, texts: Sequence[str], *, whole: bool = True, without: str | None = None, spelling: Spelling = in_magic
     ) -> dict[str, Any]:
         """The key that a person writes, as ``COLUMN=VALUE`` for each key column; as :meth:`given`."""
         key: dict[str, Any] = {}
@@ -210,16 +213,17 @@ class TableKey:
 
 
 def _some_key(query: RecordedQuery, state: str, names: Mapping[str, str]) -> dict[str, Any] | None:
-    """A key of a state table, by the names in ``names``, from what is loaded or from the newest file that has one."""
-    held = next((table for table in query.index.loaded(query.name, state) if table.versions), None)
+    """A key that a state table has, or had, by the names in ``names``: from what is loaded, or from the newest file."""
     own = list(names.values())
-    if held is not None:
-        rows = query.index.query(f"SELECT {listed(own)} FROM {held.relation} LIMIT 1")
-        return dict(zip(names, records(rows)[0].values(), strict=True)) if rows.num_rows else None
+    for held in query.index.loaded(query.name, state):
+        for valid in (held_at(held.high), "true"):
+            rows = query.index.query(f"SELECT {listed(own)} FROM {held.relation} WHERE {valid} LIMIT 1")
+            if rows.num_rows:
+                return dict(zip(names, row_tuples(rows)[0], strict=True))
     version = query.columns(state).version
     for file in reversed(version.files(EPOCH)):
-        for batch in version.scan_files([file], columns=own):
-            if batch.num_rows:
-                [row] = records(pa.Table.from_batches([batch.slice(0, 1)]).select(own))
-                return dict(zip(names, row.values(), strict=True))
+        for batch in version.scan_files([file], columns=[CHANGE, *own]):
+            rows = pa.Table.from_batches([batch]).filter(pc.field(CHANGE) != DELETE).slice(0, 1)
+            if rows.num_rows:
+                return dict(zip(names, row_tuples(rows.select(own))[0], strict=True))
     return None

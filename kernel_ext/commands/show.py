@@ -34,15 +34,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
+    from streamstate.state_inspect.key_text import in_shell
 
     if given.history and (not given.key or given.at):
         raise InvalidArgumentError("--history needs a key, --key COLUMN=VALUE for each key column, and no --at.")
     history = open_store(given.store, storage_options=storage_options(given))[given.name]
     state = _snapshot(history, given.at).table(given.table)
     if given.history:
-        rows = history.key_history_arrow(state.name, key=state.table_key.read(given.key, whole=False))
+        rows = history.key_history_arrow(
+            state.name, key=state.table_key.read(given.key, whole=False, spelling=in_shell)
+        )
     elif given.key:
-        rows = state.lookup_many_arrow([state.table_key.read(given.key)])
+        rows = state.lookup_many_arrow([state.table_key.read(given.key, spelling=in_shell)])
     else:
         by = given.by
         rows = state.page_arrow(limit=given.limit, order_by=by, descending=by is not None, where=given.where)

@@ -15,7 +15,7 @@ from streamstate.snapshots.query_plans.plan_table import Plans
 
 _OPERATORS = ("stateStoreSave", "sessionWindowStateStoreSaveExec", "symmetricHashJoin")
 """Operators whose columns Spark names: ``sum``, ``_groupingexpression``, ``field0``, …"""
-_SPARKS = re.compile(r"_groupingexpression(_\d+)?|field\d+")
+_SPARKS = re.compile(r"_grouping(expression|mapsort)(_\d+)?|field\d+")
 
 
 def named_by_spark(schema: pa.Schema) -> bool:

@@ -32,6 +32,8 @@ KEYS: dict[pa.DataType, list[Any]] = {
     pa.timestamp("us"): [NOON.replace(tzinfo=None)],
     pa.decimal128(38, 18): [Decimal("12345678901234567890.123456789012345678"), Decimal("0E-18")],
     pa.decimal128(38, 0): [Decimal(10**38 - 1)],
+    pa.map_(pa.string(), pa.int64()): [[("a", BEYOND_A_DOUBLE), ("b", None)], []],
+    pa.map_(pa.int64(), pa.list_(pa.date32())): [[(7, [dt.date(2026, 3, 1), None])]],
 }
 """Values of keys; each table has a null, too."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.duckdb_sql import quoted
-from streamstate.state_inspect.key_text import arguments, condition, word, words
+from streamstate.state_inspect.key_text import arguments, in_magic, in_sql, magic_word
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import StateTable
@@ -21,7 +21,7 @@ def beginnings(table: StateTable, store: str) -> dict[str, str]:
     query, epoch = table.history.name, table.epoch
     relation = ".".join(map(quoted, [query, *table.name.split(".")]))
     return {
-        "magic": f"%state {query}.{table.name} --store {word(store)} --at {epoch} ",
+        "magic": f"%state {query}.{table.name} --store {magic_word(store)} --at {epoch} ",
         "SQL": f"SELECT * FROM {relation} VERSION AS OF {epoch} WHERE ",
         "Python": "import streamstate as ss\n\n"
         f"ss.open_store({store!r})[{query!r}].at({epoch}).table({table.name!r}).lookup(",
@@ -30,6 +30,6 @@ def beginnings(table: StateTable, store: str) -> dict[str, str]:
 
 def endings(table: StateTable, key: Mapping[str, Any]) -> list[str]:
     """A key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
-    kinds = [table.intervals.kind(name) for name in key]
-    texts = [words(key), condition(key, kinds), f"{arguments(key)})"]
+    kinds = {name: table.intervals.kind(name) for name in key}
+    texts = [in_magic(key), in_sql(key, table.intervals.schema, kinds), f"{arguments(key)})"]
     return [] if sum(map(len, texts)) > LONGEST * len(WAYS) else texts
