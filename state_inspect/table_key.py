@@ -88,11 +88,11 @@ class TableKey:
         for name in key:
             if name not in self.columns:
                 problem = UnknownColumnError.among("key column", name, self.columns, where=f"in {self.table}")
-                raise UnknownColumnError(f"{problem}{self._example(spelling)}")
+                raise UnknownColumnError(f"{problem}{self.example(spelling)}")
         missing = [name for name in self.columns if name not in key and name != without]
         if missing and (whole or not key):
             needed = f"a value for: {', '.join(missing)}" if whole else "a value for at least one column"
-            hint = self._example(spelling) or f"\nKey columns: {', '.join(self.columns)}."
+            hint = self.example(spelling) or f"\nKey columns: {', '.join(self.columns)}."
             raise InvalidArgumentError(f"The key of {self.table} needs {needed}.{hint}")
         return {name: self._value(name, value, spelling=spelling) for name, value in key.items()}
 
@@ -104,7 +104,7 @@ class TableKey:
         for text in texts:
             name, equals, value = text.partition("=")
             if not equals:
-                raise InvalidArgumentError(f"Invalid --key {text!r}: expected COLUMN=VALUE.{self._example(spelling)}")
+                raise InvalidArgumentError(f"Invalid --key {text!r}: expected COLUMN=VALUE.{self.example(spelling)}")
             kind = self.schema.field(name).type if name in self.schema.names else pa.string()
             try:
                 key[name] = parsed(value, kind)
@@ -194,7 +194,7 @@ class TableKey:
         expected = "a window's start, or start/end" if is_window(kind) else f"a value of type {kind}"
         shown = repr(value) if spelling is arguments else value
         why = f"; {error}" if str(error) else ""
-        return InvalidArgumentError(f"Invalid {name}={shown}: expected {expected}{why}.{self._example(spelling)}")
+        return InvalidArgumentError(f"Invalid {name}={shown}: expected {expected}{why}.{self.example(spelling)}")
 
     def _window_length(self, name: str) -> timedelta | None:
         """The length of the windows in a column, which is that of any of them."""
@@ -205,7 +205,7 @@ class TableKey:
     def _some(self) -> Mapping[str, Any] | None:
         return self.find()
 
-    def _example(self, spelling: Spelling) -> str:
+    def example(self, spelling: Spelling) -> str:
         """A line with a key that the table has, to be copied; and what its columns are, if Spark has named them."""
         note = naming_note(self.query, self.table)
         example = "" if self._some is None else f"\nFor example: {spelling(self._some)}"

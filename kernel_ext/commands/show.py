@@ -11,7 +11,7 @@ from streamstate.commands.arguments import add_json, add_query, add_store, add_t
 from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import print_table
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import count
+from streamstate.magics.arguments import KEY_HELP, count
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Snapshot, StateTable
@@ -24,7 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", metavar="EPOCH", help="12, live-10, or a time such as 2026-03-01T12:00+01:00 (default: the newest)"
     )
-    parser.add_argument("--key", metavar="COL=VALUE", action="append", help="one key; once per key column")
+    parser.add_argument("--key", metavar="COL=VALUE", action="append", help=KEY_HELP)
     parser.add_argument("--history", action="store_true", help="every change of the key given with --key")
     parser.add_argument("--where", metavar="SQL", help="only rows that fulfil this condition")
     parser.add_argument("--by", metavar="COL", help="the rows with the largest values of this column first")
@@ -36,14 +36,13 @@ def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
     from streamstate.state_inspect.key_text import in_shell
 
-    if given.history and (not given.key or given.at):
-        raise InvalidArgumentError("--history needs a key, --key COLUMN=VALUE for each key column, and no --at.")
+    if given.history and given.at:
+        raise InvalidArgumentError("--history returns all epochs: leave --at out.")
     history = open_store(given.store, storage_options=storage_options(given))[given.name]
     state = _snapshot(history, given.at).table(given.table)
     if given.history:
-        rows = history.key_history_arrow(
-            state.name, key=state.table_key.read(given.key, whole=False, spelling=in_shell)
-        )
+        key = state.table_key.read(given.key or [], whole=False, spelling=in_shell)
+        rows = history.key_history_arrow(state.name, key=key)
     elif given.key:
         rows = state.lookup_many_arrow([state.table_key.read(given.key, spelling=in_shell)])
     else:

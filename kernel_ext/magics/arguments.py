@@ -40,6 +40,8 @@ Completes = Literal[
 ]
 """What to complete the value of an argument with."""
 
+KEY_HELP = "one key; once per key column, a window by its start: window=2026-03-01T12:00Z"
+"""The help of ``--key``."""
 _WIDTH = 100
 _QUOTED = r"""\"(?:[^\"\\]|\\.)*(?:\"|$)|'[^']*(?:'|$)|\\."""
 _SQL = ("--where", "--until", "--edit")

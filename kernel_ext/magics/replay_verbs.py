@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, NotACheckpointError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs
+from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, count, epoch, epochs
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import (
     KnownQuery,
@@ -75,7 +75,7 @@ def _step_arguments(parser: MagicParser) -> None:
         metavar="COLUMN=VALUE",
         action="append",
         completes="key",
-        help="stop after the epoch that changes this key; once per key column",
+        help=f"stop after the epoch that changes {KEY_HELP}",
     )
     parser.add("--new-input", action="store_true", help="continue with new input after the original's last epoch")
     add_code(parser)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count, past_epoch, port
+from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, add_store, count, past_epoch, port
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
 from streamstate.magics.progress import cancelling, loading
@@ -87,7 +87,7 @@ def _parser() -> MagicParser:
         completes="time",
         help="the state at a time with its zone, such as 2013-01-01T12:00+01:00",
     )
-    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help="one key; once per key column")
+    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help=KEY_HELP)
     parser.add("--where", metavar="SQL", completes="where", help="only rows that fulfil this condition")
     parser.add("--top", metavar="N", type=count, help="the N rows with the largest values of a column")
     parser.add("--by", metavar="COL", completes="column", help="the column for --top")
@@ -182,12 +182,13 @@ def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> An
     """A key's history, or why it changed."""
     from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
 
+    given = args.key or []
     if args.why is None:
-        return ShownFrame.of(history.key_history(state.name, key=state.table_key.read(args.key, whole=False)))
+        return ShownFrame.of(history.key_history(state.name, key=state.table_key.read(given, whole=False)))
     from streamstate.state_inspect.keys import row_number_column
 
     number = row_number_column(state.name, state.key_columns)
-    return history.why(args.why, table=state.name, key=state.table_key.read(args.key, without=number))
+    return history.why(args.why, table=state.name, key=state.table_key.read(given, without=number))
 
 
 def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
@@ -238,9 +239,12 @@ def _view(notebook: NotebookContext, args: argparse.Namespace, history: History,
 
 
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
+    from streamstate.state_inspect.key_text import in_magic
+
     row = state.lookup(key=state.table_key.read(given))
     if row is None:
-        print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
+        example = state.table_key.example(in_magic)
+        print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.{example}")
     return row
 
 
@@ -269,10 +273,6 @@ def _check_combination(args: argparse.Namespace) -> None:
         clash = [_flag(name) for name in excluded if name in given]
         if option in given and clash:
             raise InvalidArgumentError(f"{_flag(option)} cannot be combined with {', '.join(clash)}. Use one of them.")
-    if "history" in given and "key" not in given:
-        raise InvalidArgumentError("--history needs a key: add --key COLUMN=VALUE for each key column.")
-    if "why" in given and "key" not in given:
-        raise InvalidArgumentError("--why needs a key: add --key COLUMN=VALUE for each key column.")
     if "source" in given and "inputs" not in given:
         raise InvalidArgumentError("--source belongs to --inputs EPOCH.")
     if "top" in given and "by" not in given:

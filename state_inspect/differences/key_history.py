@@ -151,18 +151,14 @@ def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
     rows = [(part, row) for part in parts for row in part.rows]
     columns = [(field, [row[field.name] for _, row in rows]) for field in (_EPOCH, _CHANGE, _COMMITTED)]
     for kind, fields in (("keys", keys), ("values", values)):
+        numbers = {part.query: {field.name: number for number, field in getattr(part, kind).items()} for part in parts}
         for name, field in fields.items():
-            columns.append((field, [_cell(getattr(part, kind), name, row) for part, row in rows]))
+            columns.append((field, [row.get(numbers[part.query].get(name, "")) for part, row in rows]))
     taken = [field.name for field, _ in columns]
     columns.append((_CAUSE.with_name(unused("cause", taken)), [row["cause"] for _, row in rows]))
     if with_query:
         columns.append((_QUERY.with_name(unused("query", [*taken, "cause"])), [part.query for part, _ in rows]))
     return _table(columns)
-
-
-def _cell(fields: Mapping[str, pa.Field], name: str, row: _Row) -> Any:
-    """The value of a row in a column; None if it has none."""
-    return next((row.get(number) for number, field in fields.items() if field.name == name), None)
 
 
 def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:

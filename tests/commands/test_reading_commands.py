@@ -88,7 +88,7 @@ def test_show_prints_a_key_and_its_history(store: str, rows: Any, capsys: pytest
         (3, "keyframe", 3),
     ]
     assert main(["show", store, "q", "--history"]) == 1
-    assert "--history needs a key" in capsys.readouterr().err
+    assert "needs a value for at least one column.\nFor example: --key key=" in capsys.readouterr().err
 
 
 def test_the_example_of_a_key_error_runs_in_a_shell(
