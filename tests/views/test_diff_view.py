@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from browser.stores import Written
-from reading.test_keys_given import START, WINDOW, Window
+from reading.test_keys_given import MINUTE, START, WINDOW, Window
 from synthetic import State, write
 
 import streamstate as ss
@@ -100,3 +100,15 @@ def test_labels_of_movers_have_the_parts_of_the_key_that_differ(tmp_path: Path) 
     assert f"window {start}:00 – " in movers.chart.rows[0]["whole"]
     assert movers.chart.rows[0]["whole"].endswith("user u2")
     assert movers.common in model.html(model.drawing(DiffSelection(0, 1)))
+
+
+def test_labels_of_movers_leave_out_the_day_that_all_windows_have(tmp_path: Path) -> None:
+    """So that there is room for the rest of the key."""
+    columns = {"window": WINDOW, "user": pa.string(), "n": pa.int64()}
+    written = Written(tmp_path, "q", {"op0": (columns, 2)})
+    starts = [START, START + 2 * MINUTE]
+    for numbers in ((1, 1), (3, 9)):
+        written.add({"op0": {(Window(start), "u1"): (n,) for start, n in zip(starts, numbers, strict=True)}})
+    movers = DiffModel(ss.open_store(tmp_path)["q"]).drawing(DiffSelection(0, 1)).kept.movers
+    assert movers.common == f"of window {START.astimezone():%Y-%m-%d} +1min, user u1"
+    assert [row["key"] for row in movers.chart.rows] == [f"{start.astimezone():%H:%M}" for start in reversed(starts)]

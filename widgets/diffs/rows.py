@@ -102,16 +102,34 @@ def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> t
     Vega merges bars of the same label, so that the labels differ in any case.
     """
     names = [column.name for column in columns if column.key]
-    keys = [[cell(value).text for value in key_of(record, columns).values()] for record in records]
-    differ = [at for at in range(len(names)) if len({key[at] for key in keys}) > 1] or list(range(len(names)))
+    parts = list(zip(*(key_of(record, columns).values() for record in records), strict=True))
+    apart = [_told_apart(part) for part in parts]
+    common = [f"{name} {shared}" for name, (_, shared) in zip(names, apart, strict=False) if shared]
+    told = [texts for texts, _ in apart if any(texts)]
+    if not told:  # a single key, or keys whose texts are alike
+        told, common = [[cell(value).text for value in part] for part in parts], []
     labels: list[str] = []
-    for key in keys:
-        text = " · ".join(key[at] for at in differ)
+    for key in zip(*told, strict=True):
+        text = " · ".join(key)
         short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
         again = sum(1 for label in labels if label.partition(" (")[0] == short)
         labels.append(f"{short} ({again + 1})" if again else short)
-    common = [f"{name} {keys[0][at]}" for at, name in enumerate(names) if at not in differ]
     return labels, f"of {', '.join(common)}" if common else ""
+
+
+def _told_apart(values: Sequence[Any]) -> tuple[list[str], str]:
+    """What tells the values of a key column apart, and what they have in common; of times, the day may be common."""
+    cells = [cell(value) for value in values]
+    texts = [found.text for found in cells]
+    if len({*texts}) == 1:
+        return [""] * len(texts), texts[0]
+    pairs = zip(values, cells, strict=True)
+    if not all(isinstance(value, dt.datetime) or found.kind == "window" for value, found in pairs):
+        return texts, ""
+    words = list(zip(*(text.split() for text in texts), strict=True))
+    differ = [word for word in words if len({*word}) > 1]
+    shared = [word[0] for word in words if word not in differ]
+    return [" ".join(word) for word in zip(*differ, strict=True)], " ".join(shared)
 
 
 def movers_chart(

@@ -40,11 +40,12 @@ export function differences(act) {
       ...keys.map((column, i) => columnHeading(column, numeric.keys[i], view.selection, act)),
       ...values.map((column, i) => columnHeading(column, numeric.values[i], view.selection, act)),
     ];
+    // From an epoch to the next, every key changed at the later one.
+    const dated = Boolean(view.others) || Math.abs(to.epoch - from.epoch) > 1;
+    if (dated) headings.push(plainHeading("changed at"));
     keepFocus(scroll, () => {
-      header.replaceChildren(
-        element("tr", {}, markHeading(), ...headings, plainHeading("changed at"), pinnedHeading("cause")),
-      );
-      body.replaceChildren(...rows.map((row, i) => tableRow(row, i, numeric)));
+      header.replaceChildren(element("tr", {}, markHeading(), ...headings, pinnedHeading("cause")));
+      body.replaceChildren(...rows.map((row, i) => tableRow(row, i, { ...numeric, dated })));
     });
     scroll.hidden = rows.length === 0;
     empty.hidden = rows.length > 0;
@@ -52,7 +53,7 @@ export function differences(act) {
     hold();
   }
 
-  function tableRow(row, place, numeric) {
+  function tableRow(row, place, { keys, values, dated }) {
     const chosen = view.page.chosen === place;
     const ask = (event) => {
       event.stopPropagation();
@@ -69,9 +70,9 @@ export function differences(act) {
       "tr",
       attributes,
       markCell(row.mark),
-      ...row.keys.map((cell, i) => valueCell(cell, numeric.keys[i], "held")),
-      ...row.values.map((value, i) => beforeAndNow(value, numeric.values[i], row.mark === "~")),
-      element("td", {}, row.epochs),
+      ...row.keys.map((cell, i) => valueCell(cell, keys[i], "held")),
+      ...row.values.map((value, i) => beforeAndNow(value, values[i], row.mark === "~")),
+      dated ? element("td", {}, row.epochs) : "",
       element("td", { class: "pinned" }, row.cause, why),
     );
   }

@@ -203,7 +203,7 @@ function largestMovers({ act }, model) {
   const none = element("div", { class: "faint none" });
   const bars = plot(model, (_, value) => value?.row && act("mover", { row: [...value.row] }));
   const common = element("span", { class: "faint" });
-  const bar = element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), column, sort, common);
+  const bar = element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), column, common, sort);
   const node = element("section", { class: "movers", "aria-label": "Largest movers" }, bar, none, bars.figure);
 
   function draw(drawn) {
@@ -214,6 +214,7 @@ function largestMovers({ act }, model) {
     fill(column, movers.columns, movers.column);
     bars.figure.hidden = sort.hidden = !movers.chart;
     common.textContent = movers.common;
+    common.hidden = !movers.common;
     none.hidden = Boolean(movers.chart);
     none.textContent = `No key that is present at both epochs has a different ${movers.column}.`;
     if (movers.chart) bars.show(movers.chart);

@@ -7,6 +7,11 @@ import { whyButton, whyPanel } from "./why.js";
 import { number, plural } from "./words.js";
 
 // The key history view: one key of a state table, a plot for each of its columns, and each of its changes.
+
+// Characters that a field of the key has room for.
+const SHORT_FIELD = 10;
+const LONG_FIELD = 42;
+
 export function render({ model, root, style }) {
   const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen key-life", draw);
   const head = keyHead({ act, answered, root });
@@ -53,7 +58,10 @@ function keyHead({ act, answered, root }) {
       fields.replaceChildren(...columns.map(keyField), element("button", { type: "submit" }, "Show"));
     }
     if (!answered() || fields.contains(root.activeElement)) return; // what is being typed stays
-    for (const [i, input] of inputs().entries()) input.value = columns[i].text;
+    for (const [i, input] of inputs().entries()) {
+      input.value = columns[i].text;
+      input.size = Math.min(Math.max(input.value.length, SHORT_FIELD), LONG_FIELD);
+    }
   }
 
   function draw(view) {
@@ -71,7 +79,7 @@ const keyField = ({ name }) =>
     "label",
     {},
     element("span", { class: "faint" }, name),
-    element("input", { type: "text", size: 10, autocomplete: "off", spellcheck: "false" }),
+    element("input", { type: "text", size: SHORT_FIELD, autocomplete: "off", spellcheck: "false" }),
   );
 
 export function summaryOf({ rows, offset, total }) {
