@@ -37,6 +37,10 @@ def store_failures() -> tuple[type[Exception], ...]:
     return (OSError, DeltaError, pa.ArrowException, *database_errors())
 
 
+def _keyframe_failures() -> tuple[type[Exception], ...]:
+    return (StoreError, *store_failures())
+
+
 class TableCapture:
     """Captures one state table, pass after pass; ``application`` is the transaction identifier of its captures.
 
@@ -199,7 +203,7 @@ class TableCapture:
             self._write_keyframe(epoch, replace(entry, generation=generation))
         except OvertakenError:
             raise
-        except (StoreError, *store_failures()):
+        except _keyframe_failures():
             return entry
         return replace(entry, rows=self._rule.rows) if self._rule.newest == epoch else entry
 
@@ -214,7 +218,7 @@ class TableCapture:
                 return
         try:
             self._commit_keyframe(self._driver, epoch, entry)
-        except (StoreError, *store_failures()) as error:
+        except _keyframe_failures() as error:
             self._keyframes_fail = not isinstance(error, OvertakenError)
             raise
 

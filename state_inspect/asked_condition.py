@@ -7,7 +7,7 @@ from typing import Any
 
 from streamstate.errors import UnknownColumnError
 from streamstate.state_inspect.conditions import Condition, ConditionInPart
-from streamstate.state_inspect.keys import check_columns, key_of, typed_key
+from streamstate.state_inspect.keys import typed_key
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import (
     RESULT,
@@ -20,6 +20,7 @@ from streamstate.state_inspect.results.results import (
 )
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
@@ -29,7 +30,7 @@ def table_of_condition(query: RecordedQuery, predicate: str, table: str | None, 
         columns = shown_columns(query, RESULT)
         try:
             predicate_sql(predicate, columns.columns, RESULT)
-            check_columns(key_of(key, columns.key_columns), columns.key_columns, RESULT)
+            _given(query, RESULT, key)
         except UnknownColumnError:
             pass
         else:
@@ -40,14 +41,18 @@ def table_of_condition(query: RecordedQuery, predicate: str, table: str | None, 
 def condition_on(query: RecordedQuery, predicate: str, table: str, key: Mapping[str, Any]) -> Condition:
     """A condition on the rows of a state table or a result at all epochs, perhaps only on those of one key."""
     columns = shown_columns(query, table)
-    given = key_of(key, columns.key_columns)
-    check_columns(given, columns.key_columns, table)
+    given = _given(query, table, key)
     state, is_result = state_of(table)
     if is_result:
         versions = _of_result(query, state, lambda name: query.interval_table(name, -1))
     else:
         versions = query.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
-    return Condition(predicate, table, versions, key)
+    return Condition(predicate, table, versions, given)
+
+
+def _given(query: RecordedQuery, table: str, key: Mapping[str, Any]) -> dict[str, Any]:
+    """The key that a call gives, or some of its columns, or none."""
+    return TableKey.of(query, table).given(key, whole=False) if key else {}
 
 
 def condition_in_parts(

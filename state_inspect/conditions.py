@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,51 +11,42 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError, StreamStateError
+from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.layout import TIME
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import check_columns, invalid_key, key_condition, key_of
+from streamstate.state_inspect.keys import key_condition
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 
 class Condition:
-    """A condition on the rows of a state table, or on those of one key, which keyword arguments give."""
+    """A condition on the rows of a state table, or on those of a key, whose values have the columns' types."""
 
     def __init__(self, text: str, name: str, table: IntervalTable, key: Mapping[str, Any]) -> None:
         self.table = table
-        self._key = key = key_of(key, table.key_columns)
-        check_columns(key, table.key_columns, name)
         self.sql = f"({predicate_sql(text, table.columns, name)})"
         """The condition on a version, for :meth:`query`."""
         self.parameters: list[Any] = []
         """Its parameters."""
         if key:
-            self._of_key, self.parameters = key_condition(table, key)
-            self.sql = f"{self._of_key} AND {self.sql}"
+            of_key, self.parameters = key_condition(table, key)
+            self.sql = f"{of_key} AND {self.sql}"
 
     def query(self, index: Index, sql: str, times: int = 1) -> pa.Table:
         """Run a statement that contains the condition a number of times."""
         try:
             return index.query(sql, self.parameters * times)
         except duckdb.Error as error:
-            raise self.failed(index, error) from error
+            raise failed(error) from error
 
-    def failed(self, index: Index, error: duckdb.Error) -> StreamStateError:
-        """What to raise for a statement with the condition that failed."""
-        if self._key:
-            self._check_key(index)
-        return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
 
-    def _check_key(self, index: Index) -> None:
-        try:
-            index.query(f"SELECT count(*) FROM {self.table.relation} WHERE {self._of_key}", self.parameters)
-        except duckdb.Error as error:
-            raise invalid_key(self._key, self.table, error) from error
+def failed(error: duckdb.Error) -> InvalidSQLError:
+    """What to raise for a statement with a condition that failed."""
+    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
 
 
 @dataclass(frozen=True)
@@ -171,17 +162,10 @@ def _joined(
     parts: Iterable[ConditionInPart], index: Index, spans_in: Callable[[ConditionInPart], str], sql: str
 ) -> pa.Table:
     """The spans in all parts, with those joined that go on from one part to the next."""
-    asked: list[Condition] = []
-
-    def statements() -> Iterator[tuple[str, list[Any]]]:
-        for part in parts:
-            asked[:] = [part.condition]  # of the others, the tables are dropped
-            yield spans_in(part), part.condition.parameters
-
     try:
-        return index.query_parts(statements(), sql)
+        return index.query_parts(((spans_in(part), part.condition.parameters) for part in parts), sql)
     except duckdb.Error as error:
-        raise asked[0].failed(index, error) from error
+        raise failed(error) from error
 
 
 def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:

@@ -10,11 +10,10 @@ import pyarrow as pa
 from streamstate.snapshots.change_log import operator_of
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.results.results import state_of
-from streamstate.state_inspect.values import plain
+from streamstate.state_inspect.rows import python_values
+from streamstate.state_inspect.values import cell, plain
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
 _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +42,10 @@ def expiry(value: Any) -> datetime | str | None:
     return "never" if milliseconds < 0 else _EPOCH_ZERO + timedelta(milliseconds=milliseconds)
 
 
-def with_expiry_times(frame: pd.DataFrame, columns: frozenset[str]) -> pd.DataFrame:
-    """Return a frame with times in some columns, to be shown."""
-    found = {name: frame[name].astype(object).map(expiry) for name in frame.columns if name in columns}
-    return frame.assign(**found) if found else frame
+def with_expiry_times(table: pa.Table, columns: frozenset[str]) -> pa.Table:
+    """Return a table with times as text in some columns, to be shown."""
+    for at, name in enumerate(table.column_names):
+        if name in columns:
+            times = [None if value is None else cell(expiry(value)).text for value in python_values(table.column(at))]
+            table = table.set_column(at, name, pa.array(times, pa.string()))
+    return table

@@ -1,11 +1,15 @@
-"""Arrow tables as pandas and Polars frames."""
+"""Arrow tables as pandas and Polars frames, and frames as text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+
+from streamstate.state_inspect.rows import python_values
+from streamstate.state_inspect.values import cell, plain
 
 if TYPE_CHECKING:
     import polars
@@ -15,12 +19,19 @@ _NULLABLE: dict[pa.DataType, Any] = {
     pa.int16(): pd.Int16Dtype(),
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
+    pa.float32(): pd.Float32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
 }
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A pandas frame. Integers and booleans keep their type if some are missing."""
+    """A pandas frame that has every value as it is.
+
+    Numbers and booleans keep their type if some are missing, as pandas' nullable types: a missing number is ``<NA>``,
+    apart from NaN. Structs and maps are dicts, and arrays lists.
+    """
     # By position, because columns may share a name.
     columns = {at: _series(column) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=range(table.num_rows))
@@ -29,9 +40,32 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
+    if pa.types.is_nested(column.type):
+        return pd.Series(python_values(column), dtype=object)
     dtype = _NULLABLE.get(column.type) if column.null_count else None
-    found: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: dtype, maps_as_pydicts="lossy")
+    found: pd.Series[Any] = column.to_pandas(types_mapper=lambda _: dtype)
     return found
+
+
+def as_column(values: Sequence[Any]) -> pd.Series[Any]:
+    """Values of Python as a column of a frame, each as it is."""
+    try:
+        return _series(pa.chunked_array([pa.array(values)]))
+    except pa.ArrowException:  # they are of different types
+        return pd.Series(values, dtype=object)
+
+
+def frame_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows of a frame that :func:`to_pandas` made, by position, as :func:`rows.row_tuples` returns them."""
+    # Not itertuples, which makes a series of each column.
+    numbered = frame.set_axis(range(frame.shape[1]), axis="columns").astype(object)
+    return [tuple(map(plain, row)) for row in numbered.to_numpy().tolist()]
+
+
+def with_values(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a frame that have values; NaN is one."""
+    kept = [any(value is not None for value in column) for column in zip(*frame_tuples(frame), strict=True)]
+    return frame.loc[:, kept] if kept else frame
 
 
 def to_polars(table: pa.Table) -> polars.DataFrame:
@@ -49,6 +83,19 @@ def to_polars(table: pa.Table) -> polars.DataFrame:
     return found
 
 
-def as_html(frame: pd.DataFrame) -> str:
-    """An HTML table with empty cells for missing values."""
-    return str(frame.astype(object).where(frame.notna(), "").to_html(index=False))
+def as_text(frame: pd.DataFrame) -> str:
+    """A frame for a terminal, each value in one short line."""
+    return str(_in_words(frame, "null").to_string(index=False))
+
+
+def as_html(frame: pd.DataFrame, *, missing: str = "null") -> str:
+    """A frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
+    with pd.option_context("display.max_colwidth", None):
+        return str(_in_words(frame, missing).to_html(index=False))
+
+
+def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
+    texts = frame.astype(object)
+    for at, column in enumerate(zip(*frame_tuples(frame), strict=True)):
+        texts.isetitem(at, [missing if value is None else cell(value).text for value in column])
+    return texts

@@ -31,12 +31,7 @@ from streamstate.state_inspect.conditions import first_epoch, spans, spans_per_k
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
-from streamstate.state_inspect.differences.key_history import (
-    inherited_key_history,
-    key_history,
-    key_life,
-    result_history,
-)
+from streamstate.state_inspect.differences.key_history import key_history, key_life
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
@@ -242,11 +237,12 @@ class History:
     def key_history(
         self, table: str | None = None, *, ancestors: Any = False, result: Any = False, **key: Any
     ) -> pd.DataFrame:
-        """Every change of one key, ascending by epoch.
+        """Every change of one key, or of all keys with some values, ascending by epoch.
 
         Columns: ``epoch``, ``change`` (``put``; ``delete``, whose values are missing; ``keyframe`` if the changelog
-        starts again after a gap, so that the value may be older), ``committed_at``, then the value columns, then
-        ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` if it cannot be known).
+        starts again after a gap, so that the value may be older), ``committed_at``, then the key columns that were not
+        given, then the value columns, then ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` if it
+        cannot be known).
 
         Args:
             table: may be left out if there is only one.
@@ -255,7 +251,8 @@ class History:
                 last shared epoch shows the new value.
             result: True for the columns that the query returns, as :meth:`Snapshot.result` computes them. They are
                 missing while the row is not in the result.
-            **key: a value for each key column; or ``key={…}``, for column names such as ``table`` or ``ancestors``.
+            **key: values for key columns: for all of them, or for some, such as the user of all sessions; or
+                ``key={…}``, for column names such as ``table`` or ``ancestors``. A window can be given by its start.
 
         Raises:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid.
@@ -263,14 +260,20 @@ class History:
 
         Example:
             >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
+            >>> history.key_history(carrier="UA")  # doctest: +SKIP
             >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
         """
+        return to_pandas(self.key_history_arrow(table, ancestors=ancestors, result=result, **key))
+
+    @consistent_read()
+    def key_history_arrow(
+        self, table: str | None = None, *, ancestors: Any = False, result: Any = False, **key: Any
+    ) -> pa.Table:
+        """As :meth:`key_history`, as an Arrow table."""
         table, named = state_of(table)
-        if result or named:
-            if ancestors:
-                raise InvalidArgumentError("result=True shows the query's own epochs; leave ancestors out.")
-            return result_history(self._recorded, table, key)
-        return (inherited_key_history if ancestors else key_history)(self._recorded, table, key)
+        if (result or named) and ancestors:
+            raise InvalidArgumentError("result=True shows the query's own epochs; leave ancestors out.")
+        return key_history(self._recorded, table, key, ancestors=bool(ancestors), result=bool(result or named))
 
     @consistent_read()
     def life(self, **key: Any) -> pd.DataFrame:
@@ -395,7 +398,7 @@ class History:
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = choose_table(table, self.tables(), self.name)
         names = self._recorded.columns(chosen).key_columns
-        return busy_keys(self._recorded.parts(chosen, after), self._recorded.index, names, n)
+        return to_pandas(busy_keys(self._recorded.parts(chosen, after), self._recorded.index, names, n))
 
     @consistent_read()
     def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:

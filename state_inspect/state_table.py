@@ -15,11 +15,13 @@ from streamstate.snapshots.duckdb_sql import listed, quoted
 from streamstate.state_inspect.analytics.columns import column_histogram, column_summary
 from streamstate.state_inspect.analytics.skew import grouping, heavy_keys, partition_skew
 from streamstate.state_inspect.frames import to_pandas, to_polars
-from streamstate.state_inspect.keys import Keys, check_key, invalid_key, key_of, rows_of
+from streamstate.state_inspect.keys import Keys, rows_of
 from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.index import Index
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 if TYPE_CHECKING:
@@ -49,6 +51,21 @@ class StateTable:
     def value_columns(self) -> list[str]:
         """Names of the value columns, in the order on disk."""
         return [name for name in self._columns if name not in self._table.key_columns]
+
+    @property
+    def table_key(self) -> TableKey:
+        """Reads keys that a person writes, for parts of streamstate that take them."""
+        columns, schema = self._table.key_columns, self._table.schema
+        return TableKey(self.name, columns, schema, self.history.recorded, self._some_key)
+
+    def _some_key(self) -> dict[str, Any] | None:
+        """The key of a row at this epoch, or at another."""
+        for valid in (held_at(self.epoch), "true"):
+            keys = listed(self._table.key_columns)
+            found = self._query(f"SELECT {keys} FROM {self._table.relation} WHERE {valid} LIMIT 1")
+            if found.num_rows:
+                return records(found)[0]
+        return None
 
     @property
     def intervals(self) -> IntervalTable:
@@ -95,7 +112,7 @@ class StateTable:
         where: str | None = None,
         contains: Mapping[str, str] | None = None,
     ) -> pd.DataFrame:
-        """A slice of the rows, in a stable order.
+        """A slice of the rows, in a stable order, as a pandas frame; :meth:`page_arrow` returns an Arrow table.
 
         Args:
             offset: the number of rows to skip.
@@ -113,12 +130,26 @@ class StateTable:
         Example:
             >>> table.page(limit=3, order_by="count", descending=True)  # doctest: +SKIP
         """
+        found = self.page_arrow(offset, limit, order_by=order_by, descending=descending, where=where, contains=contains)
+        return to_pandas(found)
+
+    def page_arrow(
+        self,
+        offset: int = 0,
+        limit: int = 20,
+        *,
+        order_by: str | None = None,
+        descending: bool = False,
+        where: str | None = None,
+        contains: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """As :meth:`page`, with the column types on disk."""
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         condition, parameters = self._filter(where, contains)
         order = order_sql(self._sorted_by, order_by, self._check_column, descending=descending)
         sql = f"SELECT * FROM ({self.rows_sql()}){condition} ORDER BY {order} LIMIT {limit} OFFSET {offset}"
-        return to_pandas(self._typed(self._query(sql, parameters)))
+        return self._typed(self._query(sql, parameters))
 
     def lookup(self, /, **key: Any) -> dict[str, Any] | None:
         """The row of one key as a dict; None if the key is not in the state at this epoch.
@@ -136,13 +167,8 @@ class StateTable:
             {'carrier': 'UA', 'origin': 'EWR', 'count': 46087, 'sum': 579063.0}
             >>> table.lookup(key={"from": "EWR", "self": "UA"})  # doctest: +SKIP
         """
-        key = key_of(key, self._table.key_columns)
-        check_key(key, self._table.key_columns, self.name)
-        condition, parameters = self._table.key_is(key)
-        try:
-            rows = self._typed(self._query(f"{self.rows_sql()} AND {condition}", parameters)).to_pylist()
-        except InvalidSQLError as error:
-            raise invalid_key(key, self._table, error) from error
+        condition, parameters = self._table.key_is(self.table_key.given(key))
+        rows = records(self._typed(self._query(f"{self.rows_sql()} AND {condition}", parameters)))
         return rows[0] if rows else None
 
     def lookup_many(self, keys: Keys) -> pd.DataFrame:
@@ -158,7 +184,11 @@ class StateTable:
             >>> table.lookup_many([{"carrier": "UA", "origin": "EWR"}, {"carrier": "AA", "origin": "JFK"}])
             ... # doctest: +SKIP
         """
-        return to_pandas(self._typed(rows_of(keys, self._index, self._table, self.epoch)))
+        return to_pandas(self.lookup_many_arrow(keys))
+
+    def lookup_many_arrow(self, keys: Keys) -> pa.Table:
+        """As :meth:`lookup_many`, with the column types on disk."""
+        return self._typed(rows_of(self.table_key.many(keys), self._index, self._table, self.epoch))
 
     def summary(self) -> pd.DataFrame:
         """Statistics of each column, one row per column, keys first.

@@ -11,10 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    import pandas as pd
+from typing import Any, Literal
 
 CELL = 60
 """Characters that a cell shows before it is cut."""
@@ -24,12 +21,12 @@ WHOLE = 1_000
 _JOINERS = "\u200c\u200d"
 """Invisible characters that only join or separate letters and emoji."""
 
-CellKind = Literal["text", "number", "null"]
+CellKind = Literal["text", "number", "null", "window"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is shown: its text, its style, and a longer text if it was cut."""
+    """A value as it is shown: its text, its style, and a longer text if it was shortened."""
 
     text: str
     kind: CellKind = "text"
@@ -53,6 +50,8 @@ def cell(value: Any) -> Cell:
     if isinstance(value, float):
         short, exact = f"{value:.6g}", repr(value)
         return Cell(short, "number", None if float(short) == value or math.isnan(value) else exact)
+    if window := _window(value):
+        return Cell(_short_window(*window), "window", _whole_window(*window))
     numeric = isinstance(value, int | Decimal) and not isinstance(value, bool)
     return _cut(value, "number" if numeric else "text")
 
@@ -88,23 +87,6 @@ def key_text(key: Mapping[str, Any]) -> str:
         'carrier UA, origin EWR'
     """
     return ", ".join(f"{name} {cell(value).text}" for name, value in key.items())
-
-
-def row_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The rows of a frame by position, because column names of the state are arbitrary and may repeat.
-
-    Values are plain objects, and missing ones ``None`` instead of pandas' NaN.
-    """
-    numbered = frame.set_axis(range(frame.shape[1]), axis="columns").astype(object)
-    missing: Any = None
-    # Not itertuples, which makes a series of each column.
-    return list(map(tuple, numbered.where(numbered.notna(), missing).to_numpy().tolist()))
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame, each as a dictionary of plain objects."""
-    names = [str(name) for name in frame.columns]
-    return [dict(zip(names, row, strict=True)) for row in row_tuples(frame)]
 
 
 def plain(value: Any) -> Any:
@@ -151,8 +133,10 @@ def _pieces(value: Any) -> Iterator[str]:
             yield "0x" + value[: WHOLE // 2 + 1].hex()
         case dt.datetime():
             yield timestamp(value)
-        case {"start": dt.datetime() as start, "end": dt.datetime() as end} if len(value) == 2:
-            yield _window(start, end)
+        case Decimal():
+            yield f"{value:f}"
+        case Mapping() if window := _window(value):
+            yield _short_window(*window)
         case Mapping():
             yield from _joined("{", (("".join(_pieces(k)) + ": ", v) for k, v in value.items()), "}")
         case list() | tuple():
@@ -169,11 +153,30 @@ def _joined(start: str, items: Iterator[tuple[str, Any]], end: str) -> Iterator[
     yield end
 
 
-def _window(start: dt.datetime, end: dt.datetime) -> str:
-    """A time window, as Spark's ``window`` makes them; the day and zone that both ends share appear once.
+def _window(value: Any) -> tuple[dt.datetime, dt.datetime] | None:
+    """The start and the end of a time window, as Spark's ``window`` makes them; None for any other value."""
+    match value:
+        case {"start": dt.datetime() as start, "end": dt.datetime() as end, **rest} if not rest and start <= end:
+            return plain(start), plain(end)
+    return None
+
+
+def _short_window(start: dt.datetime, end: dt.datetime) -> str:
+    """A window's start in this machine's zone, as exactly as needed, and its length.
 
     Example:
-        >>> _window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 6))
+        >>> _short_window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 2, 5))
+        '2013-01-01 05:00 +1d'
+    """
+    local = _local(start).replace(tzinfo=None)
+    return f"{local.isoformat(' ', _precision(local, 'minutes'))} +{_length(end - start)}"
+
+
+def _whole_window(start: dt.datetime, end: dt.datetime) -> str:
+    """A window's start and end; the day and zone that both share appear once.
+
+    Example:
+        >>> _whole_window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 6))
         '2013-01-01 05:00:00 – 06:00:00'
     """
     first, last = timestamp(start), timestamp(end)
@@ -182,6 +185,20 @@ def _window(start: dt.datetime, end: dt.datetime) -> str:
     if zone and last.endswith(zone):
         first = f"{day} {clock}"
     return f"{first} – {last.removeprefix(f'{day} ')}"
+
+
+def _length(span: dt.timedelta) -> str:
+    """A length of time in its units.
+
+    Example:
+        >>> _length(dt.timedelta(days=1)), _length(dt.timedelta(minutes=90)), _length(dt.timedelta(seconds=0.5))
+        ('1d', '1h 30min', '0.5s')
+    """
+    minutes, seconds = divmod(span, dt.timedelta(minutes=1))
+    rest = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
+    units = {"d": minutes // 1440, "h": minutes // 60 % 24, "min": minutes % 60}
+    whole = [f"{number}{unit}" for unit, number in units.items() if number]
+    return " ".join(whole if whole and rest == "0" else [*whole, f"{rest}s"])
 
 
 def _printable(text: str) -> str:
@@ -201,6 +218,22 @@ def timestamp(value: dt.datetime) -> str:
         '2013-01-01 05:15:00'
     """
     value = plain(value)
-    shown = value.astimezone() if value.tzinfo else value
-    text = shown.replace(tzinfo=None).isoformat(" ", "milliseconds" if value.microsecond else "seconds")
-    return f"{text} {shown.isoformat()[-6:]}" if value.tzinfo else text
+    shown = _local(value)
+    unit = _precision(value, "seconds")
+    text = shown.replace(tzinfo=None).isoformat(" ", unit)
+    return f"{text} {shown.isoformat(' ', unit)[len(text) :]}" if value.tzinfo else text
+
+
+def _local(value: dt.datetime) -> dt.datetime:
+    """A time in this machine's zone; in its own if it is too close to the first or the last year."""
+    try:
+        return value.astimezone() if value.tzinfo else value
+    except (OverflowError, ValueError):
+        return value
+
+
+def _precision(value: dt.datetime, at_least: str) -> str:
+    """The unit to which a time has to be written, so that nothing is lost."""
+    if value.microsecond:
+        return "microseconds" if value.microsecond % 1000 else "milliseconds"
+    return "seconds" if value.second else at_least

@@ -20,6 +20,7 @@ from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import result_plan, state_name, state_of, with_result
 from streamstate.state_inspect.snapshot import Snapshot, live_snapshot, snapshot_at
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 _MOST_ROWS = 1_000
@@ -68,7 +69,8 @@ class Watch:
         """How many times the callback was called."""
         self.error: BaseException | None = None
         """The error of the callback or of the store that ended the watch, if any."""
-        self._history, self._callback, self._interval, self._key = history, callback, interval, dict(key)
+        self._history, self._callback, self._interval = history, callback, interval
+        self._key = TableKey.of(history.recorded, table).given(key, whole=False) if key else {}
         self.epoch = live_snapshot(history).epoch
         """The newest epoch that was checked."""
         self._condition(self.epoch, self.epoch)  # raises here, and not in the thread, if the condition is invalid

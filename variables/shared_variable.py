@@ -218,6 +218,8 @@ class SharedVariable:
         import pandas as pd
 
         from streamstate.state_inspect import open_store
+        from streamstate.state_inspect.frames import as_column
+        from streamstate.state_inspect.rows import row_tuples
 
         self.record()
         with_values = open_store(self.store, storage_options=self._options)
@@ -238,10 +240,10 @@ class SharedVariable:
         found["epoch"] = found["epoch"].astype("Int64")
         if self._declaration.type.is_map:
             return found
-        values = with_values.sql(
-            f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history"
-        ).to_pandas()
-        return found.merge(values, on="version", how="left")[["version", "value", *found.columns[1:]]]
+        values = with_values.sql(f"SELECT _valid_from AS version, value FROM {relation_of(self.name)}.history")
+        known = dict(row_tuples(values.to_arrow()))
+        found.insert(1, "value", as_column([known.get(version) for version in found["version"]]))
+        return found
 
     def on_change(
         self, callback: Callable[[Change], object], *, name: str | None = None, interval: float = 0.2

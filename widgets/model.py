@@ -5,13 +5,14 @@ One model serves every place that can show a view: a notebook's output, a served
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from streamstate.errors import UnknownTableError
+from streamstate.errors import StreamStateError, UnknownTableError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.values import canonical
 
@@ -174,6 +175,18 @@ class ViewModel(ABC, Generic[S]):
             if restarted or after.epoch > before.epoch + 1:
                 found |= {before.epoch, after.epoch}
         return sorted(found)
+
+    def key_given(self, table: str | None, key: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
+        from streamstate.state_inspect.table_key import TableKey  # loads pandas, which is slow
+
+        history: History | None = getattr(self, "history", None)
+        if history is None:
+            return key
+        for name in [table] if table else tables_shown(history):
+            with contextlib.suppress(StreamStateError):
+                return TableKey.of(history.recorded, name).given({"key": key})
+        return key
 
     def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
         """The actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.

@@ -81,7 +81,8 @@ class View(Generic[S]):
         Example:
             >>> browser.look(epoch=12, key={"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
         """
-        self.look_at(Focus(epoch, between, table, key, live, query))
+        given = None if key is None else self.model.key_given(table, key)
+        self.look_at(Focus(epoch, between, table, given, live, query))
 
     def look_at(self, focus: Focus) -> None:
         """Look where another view looks. A closed view does not change.

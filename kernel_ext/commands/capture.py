@@ -6,9 +6,10 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from streamstate.commands.arguments import add_capture, add_json, capture_options
+from streamstate.commands.arguments import add_capture, add_json, capture_options, storage_options
 from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import print_json
+from streamstate.commands.user_code import add_code, loaded
 
 if TYPE_CHECKING:
     from streamstate.snapshots.epoch_commit import CaptureReport
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
+    add_code(
+        parser,
+        "--code",
+        "; its plan is recorded, so that the query's own column names and its result are shown",
+        mode=None,
+    )
     add_json(parser, "one object: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed")
 
 
@@ -26,12 +33,35 @@ def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
     report = ss.capture(given.checkpoint, given.store, given.name, **capture_options(given))
+    if given.code is not None:
+        _record_plan(given, report.query)
     if given.json:
         print_json(asdict(report))
     else:
         by_spark = [f"{table}, by Spark: {why}" for table, why in report.by_spark.items()]
-        print("\n".join([pass_line(report), *report.damaged, *by_spark, *report.advice]))
+        lines = [*report.damaged, *by_spark, *report.advice, *_naming_line(given, report)]
+        print("\n".join([pass_line(report), *lines]))
     return FINE
+
+
+def _record_plan(given: argparse.Namespace, query: str) -> None:
+    """Record the plan of a query, which Spark makes of its code."""
+    import streamstate as ss
+
+    ss.session()
+    build = loaded(*given.code)
+    ss.describe(given.store, query, build, mode=given.mode, storage_options=storage_options(given))
+
+
+def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
+    """What to do where only Spark's names of the columns are known; nothing if the query's are."""
+    from streamstate.snapshots.layout import Layout
+    from streamstate.snapshots.query_plans.spark_names import has_unknown_names
+
+    if not has_unknown_names(Layout.at(given.store, storage_options(given)), report.query):
+        return []
+    mends = "Add --code MODULE:FUNCTION, the function that returns its streaming DataFrame."
+    return [f"Spark has named columns of {report.query}: the query's plan is not known. {mends}"]
 
 
 def pass_line(report: CaptureReport) -> str:

@@ -7,7 +7,7 @@ import sys
 
 from streamstate.commands.arguments import add_json, add_query, add_store, add_table, epoch, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_frame, print_json
+from streamstate.commands.output import print_json, print_table
 from streamstate.magics.arguments import count
 
 
@@ -35,7 +35,7 @@ def _run(given: argparse.Namespace) -> int:
     # Beside the rows, if these are printed: they may be for a program.
     print(f"{diff.table} from epoch {diff.a} to {diff.b}: {counted}", file=sys.stdout if given.count else sys.stderr)
     if not given.count:
-        print_frame(diff.page(limit=given.limit, change=given.change), as_json=given.json)
+        print_table(diff.page_arrow(limit=given.limit, change=given.change), as_json=given.json)
     return FINE
 
 

@@ -7,14 +7,14 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, time
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamstate.summary_table import SummaryTable, TableCell
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
-_MISSING = ("NaT", "<NA>")  # what pandas calls a missing value
 _CLEAR = "\r\033[K"
 
 
@@ -37,13 +37,11 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json
         print("No rows.", file=sys.stderr)
 
 
-def print_frame(frame: pd.DataFrame, *, as_json: bool) -> None:
-    """Print a frame's rows. A missing number is NaN in pandas, so NaN is printed as missing."""
-    rows = (
-        [None if isinstance(value, float) and math.isnan(value) else value for value in row]
-        for row in frame.itertuples(index=False, name=None)
-    )
-    print_rows([str(name) for name in frame.columns], rows, as_json=as_json)
+def print_table(table: pa.Table, *, as_json: bool) -> None:
+    """Print the rows of an Arrow table, as :func:`print_rows`."""
+    from streamstate.state_inspect.rows import row_tuples
+
+    print_rows(table.column_names, row_tuples(table), as_json=as_json)
 
 
 def plain(value: Any) -> Any:
@@ -68,10 +66,11 @@ def plain(value: Any) -> Any:
 def _leaf(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if hasattr(value, "tolist"):  # arrays and scalars of numpy
         return plain(value.tolist())
-    text = value.isoformat() if isinstance(value, (date, time)) else str(value)
-    return None if text in _MISSING else text
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

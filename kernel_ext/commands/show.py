@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_frame
+from streamstate.commands.output import print_table
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import count, typed_key
+from streamstate.magics.arguments import KEY_HELP, count
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Snapshot, StateTable
@@ -24,7 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", metavar="EPOCH", help="12, live-10, or a time such as 2026-03-01T12:00+01:00 (default: the newest)"
     )
-    parser.add_argument("--key", metavar="COL=VALUE", action="append", help="one key; once per key column")
+    parser.add_argument("--key", metavar="COL=VALUE", action="append", help=KEY_HELP)
     parser.add_argument("--history", action="store_true", help="every change of the key given with --key")
     parser.add_argument("--where", metavar="SQL", help="only rows that fulfil this condition")
     parser.add_argument("--by", metavar="COL", help="the rows with the largest values of this column first")
@@ -35,21 +35,24 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
     from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
+    from streamstate.state_inspect.key_text import in_shell
 
-    if given.history and (not given.key or given.at):
-        raise InvalidArgumentError("--history needs a key, --key COLUMN=VALUE for each key column, and no --at.")
+    if given.history and given.at:
+        raise InvalidArgumentError("--history returns all epochs: leave --at out.")
     history = open_store(given.store, storage_options=storage_options(given))[given.name]
     state = _snapshot(history, given.at).table(given.table)
     if given.history:
-        frame = history.key_history(state.name, key=typed_key(state, given.key))
+        key = state.table_key.read(given.key or [], whole=False, spelling=in_shell)
+        rows = history.key_history_arrow(state.name, key=key)
     elif given.key:
-        frame = state.lookup_many([typed_key(state, given.key)])
+        rows = state.lookup_many_arrow([state.table_key.read(given.key, spelling=in_shell)])
     else:
-        frame = state.page(limit=given.limit, order_by=given.by, descending=given.by is not None, where=given.where)
-        _say_how_many(state, given.where, len(frame))
+        by = given.by
+        rows = state.page_arrow(limit=given.limit, order_by=by, descending=by is not None, where=given.where)
+        _say_how_many(state, given.where, rows.num_rows)
     if not given.json:
-        frame = with_expiry_times(frame, expiry_columns(history.recorded, state.name))
-    print_frame(frame, as_json=given.json)
+        rows = with_expiry_times(rows, expiry_columns(history.recorded, state.name))
+    print_table(rows, as_json=given.json)
     return FINE
 
 

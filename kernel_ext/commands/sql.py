@@ -7,7 +7,7 @@ import sys
 
 from streamstate.commands.arguments import add_json, add_store, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_rows
+from streamstate.commands.output import print_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +26,7 @@ def _run(given: argparse.Namespace) -> int:
     text = sys.stdin.read() if given.sql == "-" else given.sql
     store = open_store(given.store, storage_options=storage_options(given))
     rows = store.sql(text, at=given.at, allow_files=given.files).to_arrow()
-    columns = [column.to_pylist(maps_as_pydicts="lossy") for column in rows.columns]
-    print_rows(rows.column_names, zip(*columns, strict=True), as_json=given.json)
+    print_table(rows, as_json=given.json)
     return FINE
 
 

@@ -11,9 +11,10 @@ from streamstate.commands.command import FINE, MORE_WORDS, Command
 from streamstate.commands.output import print_json
 from streamstate.commands.user_code import add_code, loaded
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import key_of_why
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from streamstate.state_inspect import History, Why
     from streamstate.state_inspect.inputs.key_change import KeyChange
     from streamstate.state_inspect.inputs.shown_rows import InputSides
@@ -36,6 +37,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
+    from streamstate.state_inspect.key_text import in_words
+    from streamstate.state_inspect.keys import row_number_column
 
     if given.mode is not None and given.code is None:
         raise InvalidArgumentError("--mode is the mode of the query that --code gives. Add --code MODULE:FUNCTION.")
@@ -43,7 +46,8 @@ def _run(given: argparse.Namespace) -> int:
     table = given.table or next(iter(history.results()), None)
     number = history.at(given.epoch).epoch
     state = history.live().table(table)
-    key = key_of_why(state, given.words, "")
+    row_number = row_number_column(state.name, state.key_columns)
+    key = state.table_key.read(given.words, without=row_number, spelling=in_words)
     change = (_stored if given.code is None else _with_input)(history, given, number, (state.name, key))
     if given.json:
         print_json(_as_json(history.name, change))
@@ -80,10 +84,9 @@ def _with_input(history: History, given: argparse.Namespace, number: int, asked:
 
 def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
     from streamstate.state_inspect.inputs.why import Why
-    from streamstate.state_inspect.values import records
 
     facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}
-    known = {"query": query, **facts, "changes": records(change.changes)}
+    known = {"query": query, **facts, "changes": _records(change.changes)}
     if not isinstance(change, Why):
         return known
     suspects = [vars(suspect) for suspect in change.nondeterministic]
@@ -99,9 +102,13 @@ def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
 
 
 def _rows(found: InputSides) -> dict[str, Any]:
-    from streamstate.state_inspect.values import records
+    return {side: _records(frame) for side, frame in found.shown.items()}
 
-    return {side: records(frame) for side, frame in found.shown.items()}
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    from streamstate.state_inspect.frames import frame_tuples
+
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame_tuples(frame)]
 
 
 WHY = Command(

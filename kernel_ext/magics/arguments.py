@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checks import duration
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
-    from streamstate.state_inspect import StateTable
 
 Completes = Literal[
     "",
@@ -41,6 +40,8 @@ Completes = Literal[
 ]
 """What to complete the value of an argument with."""
 
+KEY_HELP = "one key; once per key column, a window by its start: window=2026-03-01T12:00Z"
+"""The help of ``--key``."""
 _WIDTH = 100
 _QUOTED = r"""\"(?:[^\"\\]|\\.)*(?:\"|$)|'[^']*(?:'|$)|\\."""
 _SQL = ("--where", "--until", "--edit")
@@ -324,57 +325,3 @@ def past_epoch(text: str) -> int | str:
             f"invalid epoch {text!r}: expected its number, live or live-10; %snapshots NAME lists them"
         )
     return int(text)
-
-
-def key_of_why(state: StateTable, given: list[str], flag: str = "--key ") -> dict[str, Any]:
-    """A key whose change is asked about; as :func:`typed_key`.
-
-    That of a join lacks the row's number, and a session window may be given by the window that the result shows.
-    """
-    from streamstate.snapshots.operators import NO_KEY
-    from streamstate.state_inspect.keys import SESSION_START, row_number_column, session_column
-
-    if state.key_columns == [NO_KEY] and not given:
-        return {NO_KEY: 0}
-    window = session_column(state.key_columns, state.schema)
-    if window is not None and any(text.startswith(f"{window}=") for text in given):
-        return typed_key(state, given, SESSION_START, window, flag=flag)
-    return typed_key(state, given, row_number_column(state.name, state.key_columns), flag=flag)
-
-
-def typed_key(
-    state: StateTable,
-    given: list[str],
-    optional: str | None = None,
-    instead: str | None = None,
-    *,
-    flag: str = "--key ",
-) -> dict[str, Any]:
-    """A key, given as ``COLUMN=VALUE`` once for each key column, with the types of the table's key columns.
-
-    Args:
-        state: the table.
-        given: the words.
-        optional: a column that may be left out.
-        instead: a column that may be given in its place.
-        flag: what stands before each word on the line.
-    """
-    from streamstate.state_inspect.keys import parse_value
-
-    key = {}
-    for text in given:
-        column, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidArgumentError(
-                f"Invalid {flag or 'key '}{text!r}: expected COLUMN=VALUE.\n{_spelling(state, flag)}"
-            )
-        if column not in (*state.key_columns, instead):
-            raise UnknownColumnError.among("key column", column, state.key_columns, where=f"in {state.name}")
-        key[column] = parse_value(value, state.schema.field(column))
-    if missing := [column for column in state.key_columns if column not in key and column != optional]:
-        raise InvalidArgumentError(f"The key lacks {', '.join(missing)}.\n{_spelling(state, flag)}")
-    return key
-
-
-def _spelling(state: StateTable, flag: str) -> str:
-    return "Give each key column a value: " + " ".join(f"{flag}{column}=…" for column in state.key_columns)

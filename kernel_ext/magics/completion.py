@@ -15,6 +15,7 @@ from streamstate.magics.arguments import Argument, MagicParser
 from streamstate.magics.completion_values import CompletionValues, directories
 from streamstate.magics.magic import Magic
 from streamstate.magics.sql_completion import Completed, Names, SparkNames, StoreNames, complete_sql
+from streamstate.state_inspect.key_text import magic_word
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
@@ -23,7 +24,6 @@ _LINE = re.compile(r"^\s*(?:[^=%#'\"]+=\s*)?(?P<marks>%%?)(?P<name>\w+)(?:\s(?P<
 _WORD = re.compile(r"(?:[^\s\"']|\"[^\"]*(?:\"|$)|'[^']*(?:'|$))+")
 _NAME = re.compile(r"[\w.]*$")
 _REPEATED = ("--key", "--storage-option", "--frame", "--edit", "--conf")
-_PLAIN = re.compile(r"[^\s\"'\\{}$]+")
 
 # Before Python's completions, which would guess at what is not Python.
 _PRIORITY = 1000.0
@@ -140,7 +140,7 @@ def _values(argument: Argument, line: _Line, fragment: str, names: CompletionVal
         return begun, _matching(begun, names.columns(_relation(line))) if fragment else []
     begun = fragment.lstrip("\"'")
     found = _matching(begun, _named(argument, line, begun, names))
-    return fragment, [value if value.endswith("=") else _quoted(value) for value in found]
+    return fragment, [value if value.endswith("=") else magic_word(value) for value in found]
 
 
 def _named(argument: Argument, line: _Line, begun: str, names: CompletionValues) -> Iterable[str]:
@@ -174,14 +174,6 @@ def _keys(line: _Line, relation: str, begun: str, names: CompletionValues) -> li
         return [f"{column}={known}" for known in names.values(relation, column, value) if known]
     given = {word.lstrip("\"'").partition("=")[0] for flag, word in pairwise(line.words) if flag == "--key"}
     return [f"{name}=" for name in names.key_columns(relation) if name not in given]
-
-
-def _quoted(text: str) -> str:
-    """A word, quoted and escaped if the line needs it."""
-    if _PLAIN.fullmatch(text):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + escaped.replace("{", "{{").replace("}", "}}").replace("$", "$$") + '"'
 
 
 def _matching(fragment: str, values: Iterable[str]) -> list[str]:

@@ -179,38 +179,44 @@ def _key_values(history: History, table: str, column: str, begun: str) -> list[s
     shown = _shown(history, table)
     table, column = shown.state, shown.state_keys.get(column, column)
     log = history.recorded.change_log(table)
-    if column not in log.columns or pa.types.is_nested(log.version.schema.field(column).type):
+    if column not in log.columns:
         return []
     held = history.recorded.index.held(history.name, table)
-    found = _searched(history, held, column, begun) if held is not None else _looked_through(log, column, begun)
-    return sorted(found)
+    values = _held_values(history, held, column, begun) if held is not None else _newest_values(log, column)
+    return sorted(_beginning(values, begun))
 
 
-def _searched(history: History, held: Any, column: str, begun: str) -> set[str]:
-    """In the index, which is at hand: every key that the state has."""
-    from streamstate.snapshots.duckdb_sql import quoted
-    from streamstate.state_inspect.keys import value_text
-    from streamstate.state_inspect.temporal_index.interval_table import held_at
-
-    text = f"CAST({quoted(column)} AS VARCHAR)"
-    sql = f"SELECT DISTINCT {quoted(column)} AS v FROM {held.relation} WHERE starts_with({text}, ?)"
-    rows = history.recorded.index.query(f"{sql} AND {held_at(held.high)} LIMIT {OFFERED}", [begun])
-    return {value_text(value) for value in rows["v"].to_pylist() if value is not None}
-
-
-def _looked_through(log: ChangeLog, column: str, begun: str) -> set[str]:
-    """In the newest rows of the change log."""
-    from streamstate.state_inspect.keys import value_text
+def _beginning(values: Iterable[pa.Array], begun: str) -> set[str]:
+    """Some texts of values that begin with a text; a window is written by its start."""
+    from streamstate.state_inspect.key_text import is_window, spelled
+    from streamstate.state_inspect.rows import python_values
 
     found: set[str] = set()
     seen = 0
-    for rows in _newest_values(log, column):
-        texts = {value_text(value) for value in rows.unique().to_pylist() if value is not None}
+    for some in values:
+        starts = some.field("start") if is_window(some.type) else some
+        distinct = starts if pa.types.is_nested(starts.type) else starts.unique()
+        texts = {spelled(value) for value in python_values(distinct) if value is not None}
         found |= {text for text in texts if text.startswith(begun)}
-        seen += len(rows)
+        seen += len(some)
         if len(found) >= OFFERED or seen >= ROWS:
             break
     return set(sorted(found)[:OFFERED])
+
+
+def _held_values(history: History, held: Any, column: str, begun: str) -> Iterable[pa.Array]:
+    """In the index, which is at hand: the keys that the state has, and of texts those that begin with a text."""
+    from streamstate.snapshots.duckdb_sql import quoted
+    from streamstate.state_inspect.temporal_index.interval_table import held_at
+
+    name, kind = quoted(column), held.schema.field(column).type
+    condition, limit = held_at(held.high), BATCH
+    if not (pa.types.is_nested(kind) or pa.types.is_temporal(kind)):
+        condition += f" AND starts_with(CAST({name} AS VARCHAR), $1)"
+        limit = OFFERED
+    sql = f"SELECT DISTINCT {name} AS v FROM {held.relation} WHERE {condition} LIMIT {limit}"
+    rows: pa.Table = history.recorded.index.query(sql, [begun] if "$1" in condition else None)
+    return list(rows["v"].chunks)
 
 
 def _newest_values(log: ChangeLog, column: str) -> Iterator[pa.Array]:

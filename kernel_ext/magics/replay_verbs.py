@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, NotACheckpointError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, count, epoch, epochs, typed_key
+from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, count, epoch, epochs
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import (
     KnownQuery,
@@ -75,7 +75,7 @@ def _step_arguments(parser: MagicParser) -> None:
         metavar="COLUMN=VALUE",
         action="append",
         completes="key",
-        help="stop after the epoch that changes this key; once per key column",
+        help=f"stop after the epoch that changes {KEY_HELP}",
     )
     parser.add("--new-input", action="store_true", help="continue with new input after the original's last epoch")
     add_code(parser)
@@ -93,7 +93,7 @@ def _step(notebook: NotebookContext, args: argparse.Namespace) -> StepReport:
     code = code_of(notebook, query, args.query, args.mode)
     until: Any = args.until
     if args.key:
-        until = typed_key(notebook.open(query.store)[query.name].live().table(), args.key)
+        until = notebook.open(query.store)[query.name].live().table().table_key.read(args.key)
     with notebook.working(stays=f"{query.name} is at its last complete epoch.") as progress:
         report = step(
             code.build,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from streamstate.state_inspect import Store
 
+_SHOWN = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes")
+"""Facts of an epoch that are shown; the frame has all."""
 _STAYS = "the store is intact. Run the line again to continue."
 
 
@@ -38,10 +41,13 @@ def _parser() -> MagicParser:
 
 def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> pd.DataFrame:
     __tracebackhide__ = True
+    from streamstate.shown_frame import ShownFrame, facts_table  # loads pandas, which is slow
+
     store = notebook.open(args.store, args.name, args.storage_options)
     value = _overview(store) if args.name is None else store[args.name].epochs()
-    notebook.assign(args.output, value)
-    return value
+    shown = ShownFrame.of(value, partial(facts_table, names=None if args.name is None else _SHOWN))
+    notebook.assign(args.output, shown)
+    return shown
 
 
 def _overview(store: Store) -> pd.DataFrame:

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import (
-    MagicParser,
-    Verb,
-    add_output,
-    add_store,
-    count,
-    key_of_why,
-    past_epoch,
-    port,
-    typed_key,
-)
+from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, add_store, count, past_epoch, port
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
 from streamstate.magics.progress import cancelling, loading
@@ -97,7 +87,7 @@ def _parser() -> MagicParser:
         completes="time",
         help="the state at a time with its zone, such as 2013-01-01T12:00+01:00",
     )
-    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help="one key; once per key column")
+    parser.add("--key", metavar="COL=VALUE", action="append", completes="key", help=KEY_HELP)
     parser.add("--where", metavar="SQL", completes="where", help="only rows that fulfil this condition")
     parser.add("--top", metavar="N", type=count, help="the N rows with the largest values of a column")
     parser.add("--by", metavar="COL", completes="column", help="the column for --top")
@@ -190,22 +180,31 @@ def _answer(
 
 def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> Any:
     """A key's history, or why it changed."""
+    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+
+    given = args.key or []
     if args.why is None:
-        return history.key_history(state.name, key=typed_key(state, args.key))
-    return history.why(args.why, table=state.name, key=key_of_why(state, args.key))
+        return ShownFrame.of(history.key_history(state.name, key=state.table_key.read(given, whole=False)))
+    from streamstate.state_inspect.keys import row_number_column
+
+    number = row_number_column(state.name, state.key_columns)
+    return history.why(args.why, table=state.name, key=state.table_key.read(given, without=number))
 
 
 def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
     """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
     if args.late is not None:
         return history.late(args.late, table)
+    from streamstate.shown_frame import ShownFrame
+    from streamstate.state_inspect.inputs.shown_rows import fetched_frame
+
     rows = history.inputs(args.inputs, source=args.source)
     if args.output:
         return rows
-    shown = rows.limit(notebook.settings.rows).toPandas()
+    shown = fetched_frame(rows.limit(notebook.settings.rows))
     if (total := rows.count()) > len(shown):
         print(f"{len(shown)} of {total:,} rows. -o VAR keeps a DataFrame of Spark with all of them.")
-    return shown
+    return ShownFrame.of(shown)
 
 
 def _late_over_epochs(notebook: NotebookContext, args: argparse.Namespace, history: History, table: str | None) -> Any:
@@ -240,14 +239,19 @@ def _view(notebook: NotebookContext, args: argparse.Namespace, history: History,
 
 
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
-    row = state.lookup(key=typed_key(state, given))
+    from streamstate.state_inspect.key_text import in_magic
+
+    row = state.lookup(key=state.table_key.read(given))
     if row is None:
-        print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.")
+        example = state.table_key.example(in_magic)
+        print(f"{state.name} has no row with {', '.join(given)} at epoch {state.epoch}.{example}")
     return row
 
 
 def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
     """The rows; if they are only displayed, the first of them, with a note."""
+    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+
     total = state.count(where=args.where)
     limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)
     page = state.page(limit=limit, order_by=args.by, descending=args.by is not None, where=args.where)
@@ -256,7 +260,7 @@ def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable
             f"{len(page)} of {total:,} rows of {state.name} at epoch {state.epoch}. -o VAR keeps all of them, "
             "%config StreamState.rows = N displays more."
         )
-    return page
+    return ShownFrame.of(page)
 
 
 def _check_combination(args: argparse.Namespace) -> None:
@@ -269,10 +273,6 @@ def _check_combination(args: argparse.Namespace) -> None:
         clash = [_flag(name) for name in excluded if name in given]
         if option in given and clash:
             raise InvalidArgumentError(f"{_flag(option)} cannot be combined with {', '.join(clash)}. Use one of them.")
-    if "history" in given and "key" not in given:
-        raise InvalidArgumentError("--history needs a key: add --key COLUMN=VALUE for each key column.")
-    if "why" in given and "key" not in given:
-        raise InvalidArgumentError("--why needs a key: add --key COLUMN=VALUE for each key column.")
     if "source" in given and "inputs" not in given:
         raise InvalidArgumentError("--source belongs to --inputs EPOCH.")
     if "top" in given and "by" not in given:

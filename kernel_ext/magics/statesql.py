@@ -48,14 +48,17 @@ def _parser() -> MagicParser:
 
 def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Any:
     __tracebackhide__ = True
+    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+
     query = require_cell(cell, "%%statesql", _EXAMPLE)
     store = notebook.open(args.store, options=args.storage_options)
     frames = _frames(notebook, query, store.queries(), args.frames or [])
     spark = notebook.spark() if args.engine == "spark" else None
     with loading(notebook.shell) if spark is None else cancelling(spark):
         result = store.sql(query, at=args.at, frames=frames, engine=args.engine, spark=spark).to_pandas()
-    notebook.assign(args.output, result)
-    return result
+    shown = ShownFrame.of(result)
+    notebook.assign(args.output, shown)
+    return shown
 
 
 def _frames(notebook: NotebookContext, query: str, queries: list[str], named: list[str]) -> dict[str, Any]:

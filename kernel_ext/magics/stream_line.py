@@ -24,6 +24,7 @@ from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import describe, streaming_frame
+from streamstate.snapshots.query_plans.plan_table import Plans
 from streamstate.snapshots.registry import check_store
 from streamstate.snapshots.spark.output_modes import MODES, output_mode
 from streamstate.starting import STARTED
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.snapshots.capture_plan import Every
+
+
+_UNPLANNED = (
+    "The plan of {name} is not known: its columns have Spark's names, and its result is not shown. Record it: %stream"
+    " attach … --query VAR, a variable with its streaming DataFrame or with a function that returns it."
+)
 
 
 def _add_name(parser: MagicParser) -> None:
@@ -174,6 +181,8 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
     notebook.assign(args.output, handle)
     if args.wait:
         _wait_for(notebook, handle)
+    if not Plans(Layout.at(store, notebook.options(store)), handle.name).recorded():
+        print(_UNPLANNED.format(name=handle.name))
     return handle
 
 

@@ -21,8 +21,8 @@ from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.operations.new_checkpoint.writer import reason
 from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.spark.fetching import to_arrow
-from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.values import canonical, row_tuples
+from streamstate.state_inspect.frames import frame_tuples, to_pandas
+from streamstate.state_inspect.values import canonical
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,4 +145,4 @@ def _fetched(frame: DataFrame) -> pd.DataFrame:
 
 
 def _keys(frame: pd.DataFrame, names: Sequence[str]) -> list[tuple[object, ...]]:
-    return [tuple(map(canonical, row)) for row in row_tuples(frame[[*names]])]
+    return [tuple(map(canonical, row)) for row in frame_tuples(frame[[*names]])]

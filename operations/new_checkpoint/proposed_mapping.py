@@ -12,8 +12,8 @@ from pandas.api.types import is_numeric_dtype
 from streamstate.errors import StateWriteError
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
 from streamstate.operations.report_html import cell, columns_html, columns_text, element, head, report, table
+from streamstate.state_inspect.frames import as_text, frame_tuples
 from streamstate.state_inspect.values import cell as value_cell
-from streamstate.state_inspect.values import row_tuples
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,14 +105,7 @@ def _text(proposal: Proposal) -> Iterator[str]:
         for title, frame in zip(_titles(proposal), (proposal.preview.before, proposal.preview.after), strict=True):
             if len(frame):
                 yield f"  rows of {title}:"
-                yield "    " + _as_text(frame).replace("\n", "\n    ")
-
-
-def _as_text(frame: pd.DataFrame) -> str:
-    texts = frame.astype(object)
-    for at, column in enumerate(zip(*row_tuples(frame), strict=True)):
-        texts.isetitem(at, [value_cell(value).text for value in column])
-    return str(texts.to_string(index=False))
+                yield "    " + as_text(frame).replace("\n", "\n    ")
 
 
 def _html(proposal: Proposal) -> Iterator[str]:
@@ -131,7 +124,7 @@ def _html(proposal: Proposal) -> Iterator[str]:
 
 def _rows_html(proposal: Proposal, preview: Preview) -> str:
     """New rows beside the old rows that they come from; else the first of each."""
-    old, new = row_tuples(preview.before), row_tuples(preview.after)
+    old, new = frame_tuples(preview.before), frame_tuples(preview.after)
     if preview.groups is None:
         sides = zip(_titles(proposal), (preview.before, preview.after), (old, new), strict=True)
         return "".join(

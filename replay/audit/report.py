@@ -15,6 +15,7 @@ import pandas as pd
 from streamstate.replay.audit.record import DETERMINISTIC, DIVERGED, FORMAT, KIND, SAME, States, checksum, epoch_chain
 from streamstate.replay.audit.record_check import AuditRecordCheck
 from streamstate.replay.audit.suspects import Evidence, ranked
+from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 _SHOWN = 5
@@ -266,7 +267,7 @@ def _explanation(first: Divergence) -> list[str]:
 def _table(keys: pd.DataFrame, first: Divergence) -> str:
     renamed = keys.head(_SHOWN).rename(columns=lambda name: _column_title(str(name)))
     caption = html.escape(f"{first.table} at epoch {first.epoch}: the first keys that differ")
-    return f"<p>{caption}</p>{renamed.to_html(index=False)}"
+    return f"<p>{caption}</p>{as_html(renamed)}"
 
 
 def _column_title(name: str) -> str:

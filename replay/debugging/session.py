@@ -28,6 +28,7 @@ from streamstate.snapshots.progress_callback import ProgressCallback
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import History
+from streamstate.state_inspect.frames import as_column
 from streamstate.state_inspect.sql.parse_tree import first_error
 
 _RUN_UNTIL_EPOCHS = 1_000
@@ -327,11 +328,11 @@ class _Watches:
 
     def values(self, path: Iterable[tuple[int, DebugBranch]]) -> pd.DataFrame:
         """One row per epoch, one column per expression."""
-        rows = [
-            [epoch, branch.name, *(self._value(expression, epoch, branch) for expression in self._expressions)]
-            for epoch, branch in path
-        ]
-        return pd.DataFrame(rows, columns=["epoch", "branch", *self._expressions])
+        steps = list(path)
+        frame = pd.DataFrame([(epoch, branch.name) for epoch, branch in steps], columns=["epoch", "branch"])
+        for expression in self._expressions:
+            frame[expression] = as_column([self._value(expression, epoch, branch) for epoch, branch in steps])
+        return frame
 
     def _value(self, expression: str, epoch: int, branch: DebugBranch) -> Any:
         place = (branch.name, epoch, expression)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import duckdb
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -16,8 +15,11 @@ from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.duckdb_sql import listed
 from streamstate.state_inspect import History
 from streamstate.state_inspect.conditions import Condition
-from streamstate.state_inspect.keys import invalid_key, key_condition, key_text
+from streamstate.state_inspect.key_text import arguments
+from streamstate.state_inspect.keys import key_condition
+from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.parse_tree import first_error
+from streamstate.state_inspect.table_key import TableKey
 
 ERROR = "error"
 """The breakpoint for an error in the query's own code."""
@@ -126,7 +128,7 @@ class _OnCondition(Breakpoint):
         if not found.num_rows:
             return None
         count = int(found["_n"][0].as_py())
-        keys = "; ".join(key_text(row) for row in found.drop_columns(["_n"]).to_pylist())
+        keys = "; ".join(map(arguments, records(found.drop_columns(["_n"]))))
         more = f" and {count - found.num_rows:,} more" if count > found.num_rows else ""
         return f"{self.text} in epoch {epoch}: {keys}{more}"
 
@@ -164,7 +166,7 @@ class _OnKey(Breakpoint):
         changed = [name for name in tables if self._changed(report.history, name, report.epoch)]
         if not changed:
             return None
-        return f"{key_text(self.key)} changed in epoch {report.epoch} ({', '.join(changed)})"
+        return f"{arguments(self.key)} changed in epoch {report.epoch} ({', '.join(changed)})"
 
     def _tables(self, history: History, epoch: int) -> list[str]:
         snapshot = history.at(epoch)
@@ -172,12 +174,10 @@ class _OnKey(Breakpoint):
 
     def _changed(self, history: History, name: str, epoch: int) -> bool:
         table = history.recorded.interval_table(name, _first(history, epoch))
-        condition, values = key_condition(table, self.key)
+        key = TableKey.of(history.recorded, name).given({"key": self.key}, whole=False)
+        condition, values = key_condition(table, key)
         sql = f"SELECT count(*) AS n FROM {table.relation} WHERE {epoch} IN (_valid_from, _valid_to) AND {condition}"
-        try:
-            return bool(history.recorded.index.query(sql, values)["n"][0].as_py())
-        except duckdb.Error as error:
-            raise invalid_key(self.key, table, error) from error
+        return bool(history.recorded.index.query(sql, values)["n"][0].as_py())
 
 
 @dataclass

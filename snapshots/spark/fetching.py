@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 _WAIT = "3s"
@@ -53,6 +53,41 @@ def _served(frame: DataFrame) -> pa.Table:
             "Start Spark with spark.python.unix.domain.socket.enabled=true, which needs no ports."
         )
         raise NotServedError(message) from error
+
+
+def fetched(frame: DataFrame) -> pa.Table:
+    """As :func:`to_arrow`, of columns that may share a name, with times in UTC.
+
+    A type that Arrow does not have, such as a variant, becomes text.
+    """
+    named = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
+    for field in named.schema:
+        if field.dataType.typeName() == "variant":
+            named = named.withColumn(field.name, named[field.name].cast("string"))
+    try:
+        rows = to_arrow(named)
+    except (PySparkException, Py4JJavaError):
+        columns = [named[name] for name in named.columns]
+        kept = [_is_fetched(named.select(column).limit(0)) for column in columns]
+        if all(kept):
+            raise
+        as_text = (column.cast("string") for column in columns)
+        chosen = [one if is_kept else text for one, text, is_kept in zip(columns, as_text, kept, strict=True)]
+        rows = to_arrow(named.select(*chosen))
+    rows = rows.rename_columns(list(frame.columns))
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            rows = rows.set_column(at, field.name, rows.column(at).cast(pa.timestamp("us", "UTC")))
+    return rows
+
+
+def _is_fetched(frame: DataFrame) -> bool:
+    """Whether Arrow has the types of a frame."""
+    try:
+        to_arrow(frame)
+    except (PySparkException, Py4JJavaError):
+        return False
+    return True
 
 
 class _JavaFrame:

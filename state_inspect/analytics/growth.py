@@ -14,7 +14,7 @@ from streamstate.snapshots.duckdb_sql import listed, same
 from streamstate.snapshots.entries import Entry
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
-from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.frames import as_html, to_pandas
 from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -143,7 +143,7 @@ class Untouched:
 
     def _repr_html_(self) -> str:
         summary = f"{self.count:,} of {self.rows:,} keys ({self.share:.1%}) have not changed since epoch {self.since}."
-        return f"{self.page().to_html(index=False)}<p>{summary}</p>"
+        return f"{as_html(self.page())}<p>{summary}</p>"
 
     def _schema(self) -> pa.Schema:
         return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])

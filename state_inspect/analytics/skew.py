@@ -52,7 +52,7 @@ def heavy_keys(table: IntervalTable, epoch: int, n: int, columns: Sequence[str],
     )
 
 
-def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], n: int) -> pd.DataFrame:
+def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], n: int) -> pa.Table:
     """The keys that were written most often in parts of a history; see :meth:`History.heavy_keys`."""
     whole_number(n, "n", least=0)
     keys = listed(names)
@@ -61,12 +61,10 @@ def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], 
         f" WHERE {_written_since(part.table, part.first)} AND _valid_from <= {part.last} GROUP BY ALL"
         for part in parts
     )
-    return to_pandas(
-        index.query_parts(
-            ((statement, []) for statement in written),
-            f"SELECT {keys}, sum(_writes)::BIGINT AS _writes, max(_last_written) AS _last_written FROM parts"
-            f" GROUP BY {HASH}, {keys} ORDER BY _writes DESC, _last_written DESC, {keys} LIMIT {n}",
-        )
+    return index.query_parts(
+        ((statement, []) for statement in written),
+        f"SELECT {keys}, sum(_writes)::BIGINT AS _writes, max(_last_written) AS _last_written FROM parts"
+        f" GROUP BY {HASH}, {keys} ORDER BY _writes DESC, _last_written DESC, {keys} LIMIT {n}",
     )
 
 

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError
-from streamstate.snapshots.duckdb_sql import listed, quoted
+from streamstate.snapshots.duckdb_sql import listed
 from streamstate.snapshots.operators import HASH
 from streamstate.state_inspect.branches.ancestors import ancestors, branch_names, same_branch
 from streamstate.state_inspect.branches.fingerprints import encoded
@@ -76,13 +76,11 @@ class _BranchDiffSQL(DiffSQL):
         super().__init__(columns, old, new)
         self._held = (*held,)
 
-    def _unequal(self, name: str) -> str:
-        kind = self.table.schema.field(name).type
+    def _distinct(self, old: str, new: str, kind: pa.DataType) -> str:
         if not _contains_map(kind):
-            return super()._unequal(name)
+            return super()._distinct(old, new, kind)
         # The order of a map's entries has no meaning, and two runs may differ in it.
-        old, new = (encoded(f"{side}.{quoted(name)}", kind) for side in ("old", "new"))
-        return f"({old}) IS DISTINCT FROM ({new})"
+        return super()._distinct(f"({encoded(old, kind)})", f"({encoded(new, kind)})", kind)
 
 
 def _contains_map(kind: pa.DataType) -> bool:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from streamstate.errors import UnknownEpochError, choices
 from streamstate.state_inspect.branches.branch_diff import branch_diff, common_table
 from streamstate.state_inspect.branches.compared_epochs import KINDS, ComparedEpochs, ComparedTable, compare_table
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED
-from streamstate.state_inspect.keys import key_text
+from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.key_text import arguments
 from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.rows import row_tuples
 
 _NAMED = {CHANGED: "differing", REMOVED: "only here", ADDED: "only there"}
 _SHOWN = 20
@@ -37,7 +40,7 @@ class Divergence:
 
     def __str__(self) -> str:
         """Return the divergence in one line."""
-        where = f"epoch {self.epoch}, {self.table}, {key_text(self.key)}"
+        where = f"epoch {self.epoch}, {self.table}, {arguments(self.key)}"
         if self.kind != "differing":
             return f"{where}: {self.kind}"
         return f"{where}: {', '.join(f'{name} {a!r} here, {b!r} there' for name, (a, b) in self.columns.items())}"
@@ -116,12 +119,12 @@ class Comparison:
             return None
         epoch, table = self._first_place
         diff = self.diff(epoch, table)
-        row = next(diff.page(limit=1).astype(object).itertuples(index=False))
+        [row] = row_tuples(diff.page_arrow(limit=1))
         kind = _NAMED[row[0]]
-        columns = {name: (_plain(row[at]), _plain(row[at + 1])) for name, at in _value_places(diff)}
+        columns = {name: (row[at], row[at + 1]) for name, at in _value_places(diff)}
         if kind == "differing":
             columns = {name: pair for name, pair in columns.items() if repr(pair[0]) != repr(pair[1])}
-        key = {name: _plain(row[1 + at]) for at, name in enumerate(diff.key_columns)}
+        key = {name: row[1 + at] for at, name in enumerate(diff.key_columns)}
         return Divergence(epoch, table, key, kind, columns)
 
     def diff(self, epoch: int, table: str | None = None) -> Diff:
@@ -163,14 +166,18 @@ class Comparison:
         Example:
             >>> comparison.keys(43, limit=5)  # doctest: +SKIP
         """
+        return to_pandas(self.keys_arrow(epoch, table, offset=offset, limit=limit))
+
+    def keys_arrow(self, epoch: int, table: str | None = None, *, offset: int = 0, limit: int = 100) -> pa.Table:
+        """As :meth:`keys`, as an Arrow table."""
         diff = self.diff(epoch, table)
-        page = diff.page(offset, limit)
+        page = diff.page_arrow(offset, limit)
         places, names = [*range(1 + len(diff.key_columns))], ["_kind", *diff.key_columns]
         for name, at in _value_places(diff):
             places += [at, at + 1]
             names += [f"{name}_here", f"{name}_there"]
-        found = page.iloc[:, places].set_axis(names, axis="columns")
-        return found.assign(_kind=found["_kind"].map(_NAMED).astype(object))
+        kinds = pa.array([_NAMED[change] for change in page["_change"].to_pylist()], pa.string())
+        return page.select(places).rename_columns(names).set_column(0, "_kind", kinds)
 
     @cached_property
     def _first_place(self) -> tuple[int, str] | None:
@@ -218,10 +225,3 @@ def _value_places(diff: Diff) -> Iterator[tuple[str, int]]:
     for name in diff.value_columns:
         yield name, at
         at += 3 if name in diff.delta_columns else 2
-
-
-def _plain(value: Any) -> Any:
-    """A cell as a Python object; None if it is missing."""
-    if isinstance(value, (Mapping, list, tuple)) or hasattr(value, "__len__"):
-        return value.tolist() if hasattr(value, "tolist") else value
-    return None if pd.isna(value) and not isinstance(value, float) else getattr(value, "item", lambda: value)()

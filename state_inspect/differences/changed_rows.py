@@ -60,7 +60,7 @@ class ChangedRows:
         condition, parameters = self._condition(where, contains)
         return int(self._query(f"SELECT count(*) AS n FROM ({self._rows()}){condition}", parameters)["n"][0].as_py())
 
-    def page(
+    def page_arrow(
         self,
         offset: int = 0,
         limit: int = 20,

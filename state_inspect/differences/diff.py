@@ -49,8 +49,9 @@ class DiffSummary:
     counts: dict[str, int]
     """The number of keys ``added``, ``removed`` and ``changed``."""
     columns: pd.DataFrame
-    """One row per value column that can be subtracted: ``column``, ``changed`` (keys whose value differs), ``sum`` of
-    the differences, ``largest_increase`` and ``largest_decrease`` (missing if there is none)."""
+    """One row per value column: ``column``, ``changed`` (keys of both epochs whose value differs, as it does if it is
+    null at one of them), ``sum`` of the differences, ``largest_increase`` and ``largest_decrease`` (missing if there
+    is none, and for columns that cannot be subtracted)."""
 
     def __repr__(self) -> str:
         rows = f"\n{self.columns.to_string(index=False, na_rep='')}" if len(self.columns) else ""
@@ -60,7 +61,7 @@ class DiffSummary:
         return ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._counted()}</p>" + (as_html(self.columns) if len(self.columns) else "")
+        return f"<p>{self._counted()}</p>" + (as_html(self.columns, missing="") if len(self.columns) else "")
 
 
 class Diff:
@@ -123,6 +124,11 @@ class Diff:
         return list(self._table.value_columns)
 
     @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the table's columns."""
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+
+    @property
     def delta_columns(self) -> list[str]:
         """The value columns that can be subtracted: numbers, decimals, dates and timestamps."""
         return list(self._sql.deltas.values())
@@ -158,7 +164,7 @@ class Diff:
         return dict(zip(CHANGES, (sides["new"] - n, sides["old"] - n, changed), strict=True))
 
     def summary(self) -> DiffSummary:
-        """The counts and, for each column that can be subtracted, how far it moved in the changed keys.
+        """The counts and, for each column, in how many of the changed keys it differs, and how far it moved.
 
         Numbers, decimals, dates and timestamps can be subtracted; differences of dates and timestamps are durations.
 
@@ -167,7 +173,7 @@ class Diff:
                column  changed  sum  largest_increase  largest_decrease
             0   count      412  980                17              <NA>
         """
-        names = self.delta_columns
+        names = self.value_columns
         found = self._index.query(self._sql.summed()).columns if names else []
         rows = []
         for at, name in enumerate(names):
@@ -205,7 +211,7 @@ class Diff:
         if column not in names:
             raise UnknownColumnError.among("column with differences", column, names, where=f"in {self.table}")
         at = next(at for at, name in self._sql.deltas.items() if name == column)
-        return self._frame(self._index.query(self._sql.movers(at, n)))
+        return to_pandas(self._page(self._index.query(self._sql.movers(at, n))))
 
     def page(
         self,
@@ -216,7 +222,7 @@ class Diff:
         order_by: str | None = None,
         descending: bool = False,
     ) -> pd.DataFrame:
-        """A slice of the differing keys, in a stable order, with the causes.
+        """A slice of the differing keys, in a stable order, with the causes; :meth:`page_arrow` returns it as Arrow.
 
         Columns: ``_change`` (``added``, ``removed``, ``changed``), the key; for each value column ``<column>_old``,
         ``<column>_new`` and, if it can be subtracted, ``<column>_delta``; ``_cause``; ``_epochs`` (the epochs between
@@ -237,11 +243,23 @@ class Diff:
         Example:
             >>> history.diff(10, 12).page(limit=5, change="removed")[["key", "_cause", "_epochs"]]  # doctest: +SKIP
         """
+        return to_pandas(self.page_arrow(offset, limit, change=change, order_by=order_by, descending=descending))
+
+    def page_arrow(
+        self,
+        offset: int = 0,
+        limit: int = 20,
+        *,
+        change: str | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
+    ) -> pa.Table:
+        """As :meth:`page`."""
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         check_change(change)
         order = self._order(order_by, descending=descending)
-        return self._frame(self._index.query(numbered(self._sql.joined(change), order, limit, offset)))
+        return self._page(self._index.query(numbered(self._sql.joined(change), order, limit, offset)))
 
     def held(self) -> HeldRows:
         """The differing keys for reading many pages, sorted by any column and searched by key.
@@ -253,17 +271,13 @@ class Diff:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
             ...     rows.page(limit=5, contains="jfk", order_by="count_delta", by_size=True, descending=True)
         """
-        return HeldRows(self._index, self._sql, [*self._columns().items()], len(self), self._frame)
+        return HeldRows(self._index, self._sql, [*self._columns().items()], len(self), self._page)
 
     def to_pandas(self) -> pd.DataFrame:
         """All three as one frame: ``_change`` (``added``, ``removed``, ``changed``), the key, old and new values."""
-        values = self._table.value_columns
-        added = self.added.rename(columns={name: f"{name}_new" for name in values})
-        removed = self.removed.rename(columns={name: f"{name}_old" for name in values})
-        parts = [(ADDED, added), (REMOVED, removed), (CHANGED, self.changed)]
-        columns = ["_change", *self._named(o="_old", n="_new").values()]
-        labelled = [part.assign(_change=change).reindex(columns=columns) for change, part in parts if len(part)]
-        return pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame(columns=columns)
+        names = {"_change": "_change", **self._named(o="_old", n="_new")}
+        parts = [self._index.query(self._sql.named(change, names)) for change in (ADDED, REMOVED, CHANGED)]
+        return to_pandas(pa.concat_tables(parts))
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -290,11 +304,13 @@ class Diff:
         ends = html.escape(" → ".join(self._ends()))
         left_out = html.escape(self._not_compared())
         title = f"{html.escape(self.table)}: {ends} ({counts}: added, removed, changed{left_out})"
-        summary, rows = self.summary().columns, self.page(limit=_SHOWN)
+        with self.held() as held:
+            rows = held.page(limit=_SHOWN, **held.opening_order())
+        summary = self.summary().columns
         parts = [f"<p>{title}</p>"]
         if len(summary):
-            parts.append(as_html(summary))
-        parts.append(as_html(rows))
+            parts.append(as_html(summary, missing=""))
+        parts.append(as_html(rows, missing=""))
         if len(self) > len(rows):
             parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() return more.</p>")
         return "".join(parts)
@@ -323,7 +339,7 @@ class Diff:
             )
         return self._sql.order(found, descending=descending)
 
-    def _frame(self, found: pa.Table, causes: bool = True) -> pd.DataFrame:  # noqa: FBT001, FBT002 (for HeldRows)
+    def _page(self, found: pa.Table, causes: bool = True) -> pa.Table:  # noqa: FBT001, FBT002 (for HeldRows)
         """The rows of a statement as a page."""
         named = self._columns()
         columns = [self._as_shown(number, found[number]) for number in named]
@@ -335,7 +351,7 @@ class Diff:
         ]
         columns.append(pa.array([cause for cause, _ in rows], pa.string()))
         columns.append(pa.array([epochs for _, epochs in rows], pa.list_(pa.int64())))
-        return to_pandas(pa.table(columns, names=[*named.values(), "_cause", "_epochs"]))
+        return pa.table(columns, names=[*named.values(), "_cause", "_epochs"])
 
     def _as_shown(self, number: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         if number[0] != "d":

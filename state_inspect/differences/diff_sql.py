@@ -68,10 +68,10 @@ class DiffSQL:
         return made
 
     def named(self, kind: str, names: Mapping[str, str]) -> str:
-        """The rows of one kind sorted by key, with the names of some columns, the keys first."""
+        """The rows of one kind sorted by key, with some columns under their names."""
         columns = ", ".join(f"{number} AS {quoted(name)}" for number, name in names.items())
-        order = ", ".join(str(at + 1) for at in range(len(self.keys)))
-        return f"SELECT {columns} FROM ({self.joined(kind)}) ORDER BY {order}"
+        order = ", ".join(f"rows.{key}" for key in self.keys)  # not the alias of another column
+        return f"SELECT {columns} FROM ({self.joined(kind)}) AS rows ORDER BY {order}"
 
     def sizes(self) -> str:
         """The number of versions of each side, as rows of ``side`` and ``n``."""
@@ -115,15 +115,24 @@ class DiffSQL:
         return f"{number} {direction} NULLS LAST, {self.order(None, descending=False)}"
 
     def summed(self) -> str:
-        """Four numbers for each column with deltas: how many differ, their sum, the largest and the smallest."""
+        """Four numbers for each value column: how many differ, their deltas' sum, the largest and the smallest."""
         numbers = []
-        for at in self.deltas:
+        for at in range(len(self.table.value_columns)):
+            numbers.append(f"count(*) FILTER ({self._distinct(f'o{at}', f'n{at}', self._kind(at))})")
+            if at not in self.deltas:
+                numbers += ["NULL"] * 3
+                continue
             number = _is_number(f"d{at}", self._kind(at))
-            numbers.append(
-                f"count(*) FILTER (d{at} <> 0), sum(d{at}) FILTER ({number}),"
-                f" max(d{at}) FILTER (d{at} > 0 AND {number}), min(d{at}) FILTER (d{at} < 0 AND {number})"
-            )
+            numbers += [
+                f"sum(d{at}) FILTER ({number})",
+                f"max(d{at}) FILTER (d{at} > 0 AND {number})",
+                f"min(d{at}) FILTER (d{at} < 0 AND {number})",
+            ]
         return f"SELECT {', '.join(numbers)} FROM ({self.joined(CHANGED)})"
+
+    def is_ratio(self, at: int) -> bool:
+        """Whether a column's delta can be a share of its value: not that of a time."""
+        return not is_duration(self._kind(at))
 
     def number_where(self, at: int) -> str:
         """The condition that a column's delta is a number other than 0."""
@@ -172,10 +181,15 @@ class DiffSQL:
 
     @property
     def _differs(self) -> str:
-        return f"({' OR '.join(self._unequal(name) for name in self.table.value_columns) or 'false'})"
+        unequal = (
+            self._distinct(f"old.{quoted(name)}", f"new.{quoted(name)}", self._kind(at))
+            for at, name in enumerate(self.table.value_columns)
+        )
+        return f"({' OR '.join(unequal) or 'false'})"
 
-    def _unequal(self, name: str) -> str:
-        return f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}"
+    def _distinct(self, old: str, new: str, kind: pa.DataType) -> str:
+        """SQL for whether two values of a type differ."""
+        return f"{old} IS DISTINCT FROM {new}"
 
 
 def numbered(rows: str, order: str, limit: int, offset: int = 0) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checks import whole_number
 from streamstate.state_inspect.differences.diff_sql import DiffSQL, check_change, numbered
+from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.temporal_index.index import as_arrow
 
 _WIDEST = 40_000_000
@@ -44,7 +45,7 @@ class HeldRows:
         sql: the diff's statements.
         columns: the page's columns: their names in the statements, and their names on the page.
         rows: the number of rows of the diff.
-        frame: makes a page from the rows of a statement, with their causes or without.
+        made: makes a page from the rows of a statement, with their causes or without.
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class HeldRows:
         sql: DiffSQL,
         columns: Sequence[tuple[str, str]],
         rows: int,
-        frame: Callable[[pa.Table, bool], pd.DataFrame],
+        made: Callable[[pa.Table, bool], pa.Table],
     ) -> None:
         self._sql = sql
         self._columns = columns
-        self._frame = frame
+        self._made = made
         self._open = contextlib.ExitStack()
         self._connection = self._open.enter_context(index.connection())
         self._source = f"({sql.joined(None)})"
@@ -84,7 +85,11 @@ class HeldRows:
         found = self._query(f"SELECT count(*) AS n FROM {self._source}{condition}", parameters)
         return int(found["n"][0].as_py())
 
-    def page(
+    def page(self, offset: int = 0, limit: int = 20, **options: Any) -> pd.DataFrame:
+        """A slice of the differing keys as a pandas frame; see :meth:`page_arrow`."""
+        return to_pandas(self.page_arrow(offset, limit, **options))
+
+    def page_arrow(
         self,
         offset: int = 0,
         limit: int = 20,
@@ -94,19 +99,22 @@ class HeldRows:
         order_by: str | int | None = None,
         descending: bool = False,
         by_size: bool = False,
+        relative: bool = False,
         causes: bool = True,
-    ) -> pd.DataFrame:
-        """A slice of the differing keys. The columns are those of :meth:`Diff.page`.
+    ) -> pa.Table:
+        """A slice of the differing keys as an Arrow table. The columns are those of :meth:`Diff.page`.
 
         Args:
             offset: the number of rows to skip.
             limit: the maximum number of rows to return.
-            change: count only ``added``, ``removed`` or ``changed`` keys.
+            change: return only ``added``, ``removed`` or ``changed`` keys.
             contains: text to find in a key column, ignoring case.
             order_by: the column of the page to sort by, or its position if names repeat; by default the key.
             descending: sort the largest values first. Missing values come last either way.
             by_size: sort by the size of a difference, up or down; only for ``<column>_delta``. Keys that did not
                 move, or whose difference is NaN, come last.
+            relative: with ``by_size``, sort by the difference as a share of the old value; only for numbers. A value
+                that was 0 has changed the most.
             causes: find the causes, which takes longer the more epochs are between; otherwise they are unknown.
 
         Raises:
@@ -115,14 +123,14 @@ class HeldRows:
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
-            ...     rows.page(limit=5, order_by="count_delta", by_size=True, descending=True)
+            ...     rows.page_arrow(limit=5, order_by="count_delta", by_size=True, descending=True)
         """
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
         condition, parameters = self._condition(change, contains)
-        ordered = self._order(order_by, descending=descending, by_size=by_size)
+        ordered = self._order(order_by, descending=descending, by_size=by_size, relative=relative)
         sql = numbered(f"SELECT * FROM {self._source}{condition}", ordered, limit, offset)
-        return self._frame(self._query(sql, parameters), causes)
+        return self._made(self._query(sql, parameters), causes)
 
     def moved(self) -> set[int]:
         """The positions in a page of the differences that are not 0 for some changed key, from a single query.
@@ -160,15 +168,33 @@ class HeldRows:
             parameters += [contains] * len(found)
         return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters
 
-    def _order(self, order_by: str | int | None, *, descending: bool, by_size: bool) -> str:
+    def opening_order(self) -> dict[str, Any]:
+        """The order in which a diff is shown first: the largest relative changes of the first number that moved.
+
+        Example:
+            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            ...     rows.page(limit=5, **rows.opening_order())
+        """
+        ratios = [at for at in sorted(self.moved()) if self._sql.is_ratio(int(self._columns[at][0][1:]))]
+        return {"order_by": ratios[0], "by_size": True, "relative": True, "descending": True} if ratios else {}
+
+    def _order(self, order_by: str | int | None, *, descending: bool, by_size: bool, relative: bool) -> str:
         column = None if order_by is None else self._number(order_by)
-        if column is not None and by_size:
-            if not column.startswith("d"):
-                raise InvalidArgumentError(
-                    f"Invalid order_by={order_by!r} with by_size: expected a column of differences, <column>_delta."
-                )
-            column = f"CASE WHEN {self._sql.number_where(int(column[1:]))} THEN abs({column}) END"
-        return self._sql.order(column, descending=descending)
+        if column is None or not by_size:
+            return self._sql.order(column, descending=descending)
+        if not column.startswith("d") or (relative and not self._sql.is_ratio(int(column[1:]))):
+            wanted = " of numbers" * relative
+            raise InvalidArgumentError(
+                f"Invalid order_by={order_by!r} with by_size: expected a column of differences{wanted}, <column>_delta."
+            )
+        at = int(column[1:])
+        size = f"CASE WHEN {self._sql.number_where(at)} THEN abs({column}) END"
+        if not relative:
+            return self._sql.order(size, descending=descending)
+        share = f"CASE WHEN o{at} = 0 THEN 'Infinity'::DOUBLE ELSE ({size})::DOUBLE / abs(o{at})::DOUBLE END"
+        share = f"CASE WHEN {self._sql.number_where(at)} THEN {share} END"
+        direction = "DESC" if descending else "ASC"
+        return f"{share} {direction} NULLS LAST, {self._sql.order(size, descending=descending)}"
 
     def _number(self, order_by: str | int) -> str:
         """The column's name in the statements."""

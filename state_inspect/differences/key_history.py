@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 
@@ -19,15 +19,23 @@ from streamstate.state_inspect.branches.ancestors import ancestors
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import check_key, invalid_key, key_condition, key_of, typed_key
+from streamstate.state_inspect.keys import key_condition, key_of, typed_key
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.results.result_columns import result_columns
-from streamstate.state_inspect.results.results import plan_throughout, table_of_result, with_result
+from streamstate.state_inspect.results.results import (
+    RESULT,
+    plan_throughout,
+    shown_columns,
+    table_of_result,
+    with_result,
+)
 from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.values import canonical
 
 _EPOCH, _COMMITTED = pa.field("epoch", pa.int64()), pa.field("committed_at", TIME)
-_TABLE, _CHANGE, _CAUSE = (pa.field(name, pa.string()) for name in ("table", "change", "cause"))
+_TABLE, _CHANGE, _CAUSE, _QUERY = (pa.field(name, pa.string()) for name in ("table", "change", "cause", "query"))
+_PUT, _DELETE = "put", "delete"
 _FIXED = (_EPOCH, _TABLE, _CHANGE, _CAUSE, _COMMITTED)
 
 
@@ -35,41 +43,122 @@ _Row = Mapping[str, Any]
 """One change of one row: ``epoch``, ``change``, ``cause``, keys ``k0``, … and values ``v0``, …, none if removed."""
 
 
-def key_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> pd.DataFrame:
-    """The changes of a whole key in one state table of one query; see :meth:`History.key_history`."""
+@dataclass(frozen=True)
+class _Part:
+    """The changes of a key in one query."""
+
+    query: str
+    keys: Mapping[str, pa.Field]
+    """The key columns that were not given, by their names in the rows."""
+    values: Mapping[str, pa.Field]
+    rows: Sequence[_Row]
+    """Ascending by epoch."""
+
+    def key(self, row: _Row) -> Any:
+        """What tells a row's key from the others that were asked for."""
+        return canonical([row.get(number) for number in self.keys])
+
+    def row_values(self, row: _Row) -> dict[str, Any]:
+        """The values of a row, by column."""
+        return {field.name: canonical(row.get(number)) for number, field in self.values.items()}
+
+
+def key_history(
+    query: RecordedQuery, table: str | None, given: Mapping[str, Any], *, ancestors: bool = False, result: bool = False
+) -> pa.Table:
+    """The changes of a key, or of all keys with some values; see :meth:`History.key_history`."""
+    if ancestors:
+        return _united(_inherited(query, table, given), with_query=True)
     query.live_entry()  # raises if no epoch is captured
-    name = choose_table(table, query.tables(), query.name)
+    if result:
+        return _united([_of_result(query, table, given)])
+    return _united([_of_state(query, choose_table(table, query.tables(), query.name), given)])
+
+
+def _of_state(query: RecordedQuery, name: str, given: Mapping[str, Any]) -> _Part:
     log = query.columns(name)
-    key = key_of(given, log.key_columns)
-    check_key(key, log.key_columns, name)
-    intervals = query.versions_of(name, typed_key(key, log.schema), -1)
-    return _of_changes(list(_changes(query, name, intervals, key)), intervals)
+    key = TableKey.of(query, name).given(given, whole=False)
+    return _part(query, name, query.versions_of(name, typed_key(key, log.schema), -1), key)
 
 
-def result_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> pd.DataFrame:
-    """As :func:`key_history`, with the columns that the query returns."""
-    newest = query.live_entry()  # raises if no epoch is captured
+def _of_result(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> _Part:
+    """With the columns that the query returns."""
+    newest = query.live_entry()
     name = table_of_result(query, table, query.tables(), newest.epoch)
-    log = query.columns(name)
     plan = plan_throughout(query, name, query.known_entries.captured[0], newest.epoch)
-    columns = result_columns(
-        plan, pa.schema([log.schema.field(column) for column in log.columns]), log.key_columns, name
-    )
-    names = list(columns.keys.values())
-    key = key_of(given, names)
-    check_key(key, names, name)
-    in_state = {column: key[shown] for column, shown in columns.keys.items()}
-    intervals = with_result(query.versions_of(name, typed_key(in_state, log.schema), -1), plan, name, newest.epoch)
-    return _of_changes(list(_changes(query, name, intervals, in_state)), intervals)
+    columns = shown_columns(query, f"{name}.{RESULT}")
+    key = TableKey.of(query, f"{name}.{RESULT}").given(given, whole=False)
+    in_state = {columns.state_keys[shown]: value for shown, value in key.items()}
+    versions = query.versions_of(name, typed_key(in_state, query.columns(name).schema), -1)
+    return _part(query, name, with_result(versions, plan, name, newest.epoch), in_state)
 
 
-def _of_changes(changes: Sequence[_Row], intervals: IntervalTable) -> pd.DataFrame:
-    taken = ["epoch", "change", "committed_at", *intervals.value_columns]
-    columns = [(field, [row[field.name] for row in changes]) for field in (_EPOCH, _CHANGE, _COMMITTED)]
-    for at, value in enumerate(intervals.value_columns):
-        columns.append((intervals.schema.field(value).remove_metadata(), [row.get(f"v{at}") for row in changes]))
-    columns.append((_CAUSE.with_name(unused("cause", taken)), [row["cause"] for row in changes]))
-    return _frame(columns)
+def _part(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> _Part:
+    of_state = enumerate(zip(table.state.key_columns, table.key_columns, strict=True))
+    keys = {f"k{at}": _field(table, shown) for at, (own, shown) in of_state if own not in key}
+    values = {f"v{at}": _field(table, column) for at, column in enumerate(table.value_columns)}
+    return _Part(query.name, keys, values, list(_changes(query, name, table, key)))
+
+
+def _field(table: IntervalTable, column: str) -> pa.Field:
+    return table.schema.field(column).remove_metadata()
+
+
+def _inherited(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> list[_Part]:
+    """A key's history that begins in a fork's ancestors, oldest first."""
+    found = ancestors(query)
+    queries = [query, *(ancestor.history.recorded for ancestor in found)]
+    name = choose_table(table, list(dict.fromkeys(name for branch in queries for name in branch.tables())), query.name)
+    # Each branch contributes the epochs after those that it shares with its parent.
+    bounds = [ancestor.last for ancestor in found]
+    parts: list[_Part] = []
+    for branch, after, upto in reversed([*zip(queries, [*bounds, -1], [None, *bounds], strict=True)]):
+        if name not in branch.tables():
+            continue
+        part = _of_state(branch, name, given)
+        edits = _edits(parts, part, branch, after) if branch.begins_by(after) else []
+        own = [row for row in part.rows if row["epoch"] > after and (upto is None or row["epoch"] <= upto)]
+        parts.append(replace(part, rows=[*edits, *own]))
+    return parts
+
+
+def _edits(before: Sequence[_Part], part: _Part, fork: RecordedQuery, epoch: int) -> list[_Row]:
+    """A row for each edit of a fork's state at the epoch that it shares with its parent."""
+    earlier = {earlier.key(row): (earlier, row) for earlier in before for row in earlier.rows}
+    own = {part.key(row): row for row in part.rows if row["epoch"] <= epoch}
+    found: list[_Row] = []
+    for key in dict.fromkeys([*earlier, *own]):
+        old, now = earlier.get(key), own.get(key)
+        old_values = None if old is None or old[1]["change"] == _DELETE else old[0].row_values(old[1])
+        new_values = None if now is None or now["change"] == _DELETE else part.row_values(now)
+        if old_values == new_values:
+            continue
+        if now is not None and new_values is not None:
+            found.append({**now, "epoch": epoch, "change": _PUT})
+        elif old is not None:
+            by_name = {field.name: old[1].get(number) for number, field in old[0].keys.items()}
+            keys = {number: by_name.get(field.name) for number, field in part.keys.items()}
+            committed = fork.entry(epoch).committed_at
+            found.append(keys | {"epoch": epoch, "change": _DELETE, "cause": UNKNOWN, "committed_at": committed})
+    return found
+
+
+def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
+    """The changes of all parts as a table; the columns of the newest part come first."""
+    newest_first = [*reversed(parts)]
+    keys = {field.name: field for part in newest_first for field in part.keys.values()}
+    values = {field.name: field for part in newest_first for field in part.values.values()}
+    rows = [(part, row) for part in parts for row in part.rows]
+    columns = [(field, [row[field.name] for _, row in rows]) for field in (_EPOCH, _CHANGE, _COMMITTED)]
+    for kind, fields in (("keys", keys), ("values", values)):
+        numbers = {part.query: {field.name: number for number, field in getattr(part, kind).items()} for part in parts}
+        for name, field in fields.items():
+            columns.append((field, [row.get(numbers[part.query].get(name, "")) for part, row in rows]))
+    taken = [field.name for field, _ in columns]
+    columns.append((_CAUSE.with_name(unused("cause", taken)), [row["cause"] for _, row in rows]))
+    if with_query:
+        columns.append((_QUERY.with_name(unused("query", [*taken, "cause"])), [part.query for part, _ in rows]))
+    return _table(columns)
 
 
 def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
@@ -77,14 +166,14 @@ def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
     query.live_entry()  # raises if no epoch is captured
     logs = {name: query.columns(name) for name in query.tables()}
     key = key_of(given, {column for log in logs.values() for column in log.key_columns})
-    sharing = _sharing_tables(logs, key)
-    tables = {name: query.versions_of(name, typed_key(key, logs[name].schema), -1) for name in sharing}
-    found = [row for name, table in tables.items() for row in _changes(query, name, table, key)]
+    typed = {name: TableKey.of(query, name).given({"key": key}, whole=False) for name in _sharing_tables(logs, key)}
+    tables = {name: query.versions_of(name, typed_key(typed[name], logs[name].schema), -1) for name in typed}
+    found = [row for name, table in tables.items() for row in _changes(query, name, table, typed[name])]
     found.sort(key=itemgetter("epoch"))
     columns = [(field, [row[field.name] for row in found]) for field in _FIXED]
     for field, numbers in _united_columns(tables, key).items():
         columns.append((field, [row.get(numbers.get(row["table"], "")) for row in found]))
-    return _frame(columns)
+    return to_pandas(_table(columns))
 
 
 def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Row]:
@@ -94,7 +183,7 @@ def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping
     for change in changes:
         if change.epoch in committed:
             cells = {number: cell for number, cell in change.version.items() if number[0] == "k" or not change.removed}
-            kind = "delete" if change.removed else "keyframe" if change.epoch in table.starts else "put"
+            kind = _DELETE if change.removed else "keyframe" if change.epoch in table.starts else _PUT
             facts = {"epoch": change.epoch, "table": name, "change": kind, "cause": change.cause}
             yield {**cells, **facts, "committed_at": committed[change.epoch]}
 
@@ -104,10 +193,7 @@ def _key_rows(query: RecordedQuery, name: str, table: IntervalTable, key: Mappin
     state = table.state
     condition, parameters = key_condition(state, key)
     sql = f"SELECT DISTINCT {listed([HASH, *state.key_columns])} FROM {state.relation} WHERE {condition}"
-    try:
-        found = query.index.query(f"{sql} ORDER BY {listed(state.key_columns)}", parameters)
-    except duckdb.Error as error:
-        raise invalid_key(key, state, error) from error
+    found = query.index.query(f"{sql} ORDER BY {listed(state.key_columns)}", parameters)
     columns = [f"{quoted(column)} AS k{at}" for at, column in enumerate(state.key_columns)]
     columns += [f"{table.in_state(column)} AS v{at}" for at, column in enumerate(table.value_columns)]
     rows = found.append_column("_row", pa.array(range(found.num_rows), pa.int64()))
@@ -149,62 +235,6 @@ def _united_columns(tables: Mapping[str, IntervalTable], key: Mapping[str, Any])
     return columns
 
 
-def _frame(columns: Sequence[tuple[pa.Field, list[Any]]]) -> pd.DataFrame:
+def _table(columns: Sequence[tuple[pa.Field, list[Any]]]) -> pa.Table:
     arrays = [pa.array(cells, field.type) for field, cells in columns]
-    return to_pandas(pa.table(arrays, schema=pa.schema([field.with_nullable(nullable=True) for field, _ in columns])))
-
-
-def inherited_key_history(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> pd.DataFrame:
-    """A key's history that begins in a fork's ancestors; a last column, ``query``, names each row's query."""
-    found = ancestors(query)
-    queries = [query, *(ancestor.history.recorded for ancestor in found)]
-    name = choose_table(table, list(dict.fromkeys(name for branch in queries for name in branch.tables())), query.name)
-    # Each branch contributes the epochs after those that it shares with its parent.
-    bounds = [ancestor.last for ancestor in found]
-    parts: list[tuple[pd.DataFrame, str]] = []
-    for branch, after, upto in reversed([*zip(queries, [*bounds, -1], [None, *bounds], strict=True)]):
-        columns = branch.columns(name).key_columns if name in branch.tables() else []
-        if columns and {*columns} == {*key_of(given, columns)}:
-            frame = key_history(branch, name, given)
-            if branch.begins_by(after):
-                parts.append((_edited([part for part, _ in parts], frame, branch, after), branch.name))
-            within = (frame["epoch"] > after) & (frame["epoch"] <= (frame["epoch"] if upto is None else upto))
-            parts.append((frame[within], branch.name))
-    if not parts:
-        key_history(query, name, given)  # raises and says what is wrong with the key
-    return _concatenated(parts)
-
-
-def _edited(before: Sequence[pd.DataFrame], frame: pd.DataFrame, fork: RecordedQuery, epoch: int) -> pd.DataFrame:
-    """The row for an edit of a fork's state at the epoch that it shares with its parent; empty if there was none."""
-    earlier = next((_last_row(part) for part in reversed(before) if len(part)), None)
-    own = _last_row(frame[frame["epoch"] <= epoch])
-    if _values(earlier) == _values(own):
-        return frame.head(0)
-    if own is not None:
-        return own.assign(epoch=epoch, change="put").astype(own.dtypes)
-    assert earlier is not None
-    schema = pa.Schema.from_pandas(earlier, preserve_index=False).remove_metadata()
-    row = {"epoch": epoch, "change": "delete", "committed_at": fork.entry(epoch).committed_at}
-    row |= {schema.names[-1]: UNKNOWN}
-    return to_pandas(pa.table([pa.array([row.get(field.name)], field.type) for field in schema], schema=schema))
-
-
-def _last_row(frame: pd.DataFrame) -> pd.DataFrame | None:
-    """A history's last row; None if the key is not in the state after it."""
-    last = frame.tail(1)
-    return None if last.empty or last["change"].iloc[0] == "delete" else last
-
-
-def _values(row: pd.DataFrame | None) -> str | None:
-    """The values of a row, which lie between ``epoch``, ``change``, ``committed_at`` and the cause."""
-    return None if row is None else repr(pa.Table.from_pandas(row.iloc[:, 3:-1], preserve_index=False).to_pylist())
-
-
-def _concatenated(parts: Sequence[tuple[pd.DataFrame, str]]) -> pd.DataFrame:
-    """The parts, oldest first; the columns of the newest part come first."""
-    columns = list(dict.fromkeys(name for frame, _ in reversed(parts) for name in frame.columns))
-    query_column = unused("query", columns)
-    filled = [frame.assign(**{query_column: query}) for frame, query in parts]
-    present = [frame for frame in filled if len(frame)] or filled[-1:]
-    return pd.concat(present, ignore_index=True)[[*columns, query_column]]
+    return pa.table(arrays, schema=pa.schema([field.with_nullable(nullable=True) for field, _ in columns]))

@@ -17,6 +17,7 @@ from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.query_plans.plan_sources import sources_of
 from streamstate.snapshots.query_plans.stateful_nodes import stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
 from streamstate.state_inspect.inputs.epoch_plan import (
@@ -38,6 +39,7 @@ from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
 
@@ -165,8 +167,7 @@ class EpochInput:
             if micros is None or micros[0] is None:
                 continue
             if micros[0] // 1000 - int(delays.getDelayMs(node.delay())) == self.clock.watermark:
-                [row] = source_rows(found.drop("_time")).toPandas().to_dict("records")
-                return {str(name): value for name, value in row.items()}
+                return records(fetched(source_rows(found.drop("_time"))))[0]
         return None
 
     def on_time(self, side: SideInput) -> DataFrame:

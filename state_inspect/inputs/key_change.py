@@ -11,17 +11,13 @@ import pandas as pd
 from streamstate.snapshots.operators import NO_KEY, operator_number
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
-from streamstate.state_inspect.keys import (
-    SESSION_START,
-    check_key,
-    key_of,
-    row_number_column,
-    session_column,
-    value_text,
-)
+from streamstate.state_inspect.frames import as_text, with_values
+from streamstate.state_inspect.key_text import spelled
+from streamstate.state_inspect.keys import key_of, row_number_column
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.table_key import TableKey
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.snapshot import Snapshot
@@ -54,7 +50,7 @@ class KeyChange:
         return _with_times(self.before, self._expiring), _with_times(self.after, self._expiring)
 
     def __repr__(self) -> str:
-        values = [f"changes of the state:\n{self.changes.to_string(index=False)}"] if self.is_join else self._values()
+        values = [f"changes of the state:\n{as_text(self.changes)}"] if self.is_join else self._values()
         return "\n".join([self._title(), *values])
 
     def _title(self, came: str = "") -> str:
@@ -130,23 +126,14 @@ def asked_key(query: RecordedQuery, table: str | None, given: Mapping[str, Any])
     columns = shown_columns(query, name)
     of_state = query.columns(columns.state).key_columns
     row_number = row_number_column(columns.state, of_state)
-    key = key_of(given, columns.key_columns)
-    if of_state == [NO_KEY] and not key:
-        key = dict.fromkeys(columns.key_columns, 0)
-    row_key = _by_start(columns, key)
-    needed = [column for column, own in columns.state_keys.items() if own != row_number]
-    if row_number is not None:
-        key = row_key = {column: value for column, value in key.items() if columns.state_keys.get(column) != row_number}
-    check_key(row_key, needed, name)
-    return AskedKey(name, columns, key, row_key, _in_state(columns, row_key, of_state), row_number is not None)
-
-
-def _by_start(columns: ShownColumns, key: Mapping[str, Any]) -> dict[str, Any]:
-    """A key with a session's window, which the result shows, by the state's own: the session's start."""
-    window = session_column(columns.key_columns, columns.schema)
-    if window is None or SESSION_START in key or not isinstance(key.get(window), Mapping) or "start" not in key[window]:
-        return dict(key)
-    return {column: value for column, value in key.items() if column != window} | {SESSION_START: key[window]["start"]}
+    number = next((column for column, own in columns.state_keys.items() if own == row_number), None)
+    if of_state == [NO_KEY] and not given:
+        given = dict.fromkeys(columns.key_columns, 0)
+    row_key = TableKey.of(query, name).given(given, without=number)
+    row_key.pop(number or "", None)
+    key = {column: row_key.get(column, value) for column, value in key_of(given, columns.key_columns).items()}
+    key.pop(number or "", None)
+    return AskedKey(name, columns, key, row_key, _in_state(columns, row_key, of_state), number is not None)
 
 
 def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
@@ -156,7 +143,7 @@ def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.Data
     epochs = sorted({int(one) for one in life["epoch"]})
     before = max((one for one in epochs if one < epoch), default=None)
     after = min((one for one in epochs if one > epoch), default=None)
-    changes = life[life["epoch"] == epoch].dropna(axis="columns", how="all")
+    changes = with_values(life[life["epoch"] == epoch])
     if "cause" not in changes:
         changes = changes.assign(cause=pd.Series(dtype=str))
     return changes, (before, after)
@@ -178,4 +165,4 @@ def _with_times(row: Mapping[str, Any] | None, expiring: frozenset[str]) -> Mapp
 
 def row_text(row: Mapping[str, Any] | None) -> str:
     """Return a row in words."""
-    return "nothing" if row is None else ", ".join(f"{name}={value_text(value)}" for name, value in row.items())
+    return "nothing" if row is None else ", ".join(f"{name}={spelled(value)}" for name, value in row.items())

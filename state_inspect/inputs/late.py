@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.operators import operator_number
-from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides, paragraph
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.snapshot import choose_table
@@ -82,7 +82,7 @@ class Late(LateSides):
         return delay_past(latest[may_drop])
 
     def __repr__(self) -> str:
-        shown = self.rows.to_string(index=False) if self.count() else ""
+        shown = as_text(self.rows) if self.count() else ""
         return "\n".join(filter(None, [self._title(), shown, *self._notes()]))
 
     def _repr_html_(self) -> str:

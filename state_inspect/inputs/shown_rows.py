@@ -6,10 +6,11 @@ import html
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
+from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
     if len(sources) == 1:
         return rows.select(f"{sources[0]}.*", *others)
     return rows.drop(*sources)
+
+
+def fetched_frame(rows: DataFrame) -> pd.DataFrame:
+    """The rows of a DataFrame of Spark as a frame of pandas, each value as it is."""
+    from streamstate.snapshots.spark.fetching import fetched  # needs Spark
+
+    return to_pandas(fetched(rows))
 
 
 class InputOfEpoch(Protocol):
@@ -68,7 +76,7 @@ class InputSides:
     def shown(self) -> Mapping[str, pd.DataFrame]:
         """The first 200 rows of each side, in the source's columns."""
         with self.bound():
-            return {side: source_rows(rows).limit(SHOWN).toPandas() for side, rows in self.sides.items()}
+            return {side: fetched_frame(source_rows(rows).limit(SHOWN)) for side, rows in self.sides.items()}
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -78,7 +86,10 @@ class InputSides:
         """
         if len(self.shown) == 1:
             return next(iter(self.shown.values()))
-        frames = [frame.copy() for frame in self.shown.values()]
+        names = list(dict.fromkeys(name for frame in self.shown.values() for name in frame))
+        # What only the other side has is missing, and changes no type.
+        missing: Any = pd.NA
+        frames = [frame.reindex(columns=names, fill_value=missing) for frame in self.shown.values()]
         for side, frame in zip(self.shown, frames, strict=True):
             frame.insert(0, "side", side)
         return pd.concat(frames, ignore_index=True)
@@ -109,7 +120,7 @@ class LateSides(InputSides):
 
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
         with self.bound():
-            return {side: source_rows(rows, LATENESS).limit(SHOWN).toPandas() for side, rows in latest.items()}
+            return {side: fetched_frame(source_rows(rows, LATENESS).limit(SHOWN)) for side, rows in latest.items()}
 
 
 def paragraph(text: str) -> str:

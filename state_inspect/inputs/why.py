@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
-from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.key_change import (
     AskedKey,
     KeyChange,
@@ -71,23 +71,30 @@ class Why(KeyChange, InputSides):
         return _LateRows(self.late, self.nondeterministic, self._keep)
 
     def __repr__(self) -> str:
-        values = ("", f"changes of the state:\n{self.changes.to_string(index=False)}")
+        values = ("", f"changes of the state:\n{as_text(self.changes)}")
         if not self.is_join:
             values = self._values()
-        parts = [self._title(), values[0], self.rows.to_string(index=False), values[1], *self._notes()]
+        parts = [self._title(), values[0], as_text(self.rows), values[1], *self._notes()]
         if self.dropped:
-            parts.append(f"The late rows:\n{self.late_rows.rows.to_string(index=False)}")
+            parts.append(f"The late rows:\n{as_text(self.late_rows.rows)}")
         return "\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        values = pd.DataFrame([row or {} for row in self.shown_values])
-        values.insert(0, "", ["before", "after"])
-        parts = [paragraph(self._title()), as_html(self.changes if self.is_join else values)]
+        values = self.changes if self.is_join else self._values_frame()
+        parts = [paragraph(self._title()), as_html(values)]
         if len(self.rows):
             parts += [paragraph("The input:"), as_html(self.rows)]
         if self.dropped:
             parts += [paragraph("The late rows:"), as_html(self.late_rows.rows)]
         return "".join([*parts, *map(paragraph, self._notes())])
+
+    def _values_frame(self) -> pd.DataFrame:
+        """The key's row before and after; empty where there was none."""
+        shown = self.shown_values
+        columns = list(shown[1] or shown[0] or {})
+        rows = [[row.get(name) if row else "" for name in columns] for row in shown]
+        named = [[name, *row] for name, row in zip(("before", "after"), rows, strict=True)]
+        return pd.DataFrame(named, columns=pd.Index(["", *columns]), dtype=object)
 
     def _title(self, came: str = "") -> str:
         came += f": {self.count():,} input row{'s' * (self.count() != 1)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.state_inspect.frames import to_pandas, to_polars
+from streamstate.state_inspect.frames import as_html, as_text, to_pandas, to_polars
 from streamstate.state_inspect.sql.user_data import frame_of
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class Result:
         return self._count
 
     def __repr__(self) -> str:
-        return f"{self._first()}\n{self._size()}"
+        return f"{as_text(self._first())}\n{self._size()}"
 
     def _repr_html_(self) -> str:
-        return f"{self._first().to_html(index=False)}<p>{self._size()}</p>"
+        return f"{as_html(self._first())}<p>{self._size()}</p>"
 
     def _first(self) -> pd.DataFrame:
         if self._rows is None and self._engine.repeatable:

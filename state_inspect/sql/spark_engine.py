@@ -7,13 +7,12 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from sqlglot import ErrorLevel
 from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.duckdb_sql import embedded
-from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.spark.fetching import fetched
 from streamstate.state_inspect.inputs.inputs import kept_with
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
 from streamstate.state_inspect.sql.parse_tree import first_error
@@ -23,6 +22,7 @@ from streamstate.state_inspect.sql.time_travel import Bound
 from streamstate.state_inspect.sql.user_data import SparkSource
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _SUBSTITUTE = "spark.sql.variable.substitute"
@@ -61,10 +61,8 @@ class SparkEngine:
             return self.frame.count()
 
     def _collected(self, frame: DataFrame) -> pa.Table:
-        # toArrow() refuses columns that share a name.
         with spark_errors():
-            found = to_arrow(frame.toDF(*(f"c{at}" for at in range(len(self.columns)))))
-        return _in_utc(found.rename_columns(self.columns))
+            return fetched(frame)
 
 
 def _analyzed(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> DataFrame:
@@ -102,11 +100,3 @@ def _without_substitution(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(_SUBSTITUTE)
             else:
                 spark.conf.set(_SUBSTITUTE, before)
-
-
-def _in_utc(rows: pa.Table) -> pa.Table:
-    """Timestamps in UTC, as DuckDB returns them, instead of the session's time zone."""
-    for at, field in enumerate(rows.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            rows = rows.set_column(at, field.name, rows.column(at).cast(pa.timestamp("us", "UTC")))
-    return rows

@@ -35,6 +35,7 @@ from streamstate.snapshots.entries import Entries, TableFacts
 from streamstate.snapshots.key_scan import KeyScan
 from streamstate.snapshots.keyframes import keyframes_in, marked_rows
 from streamstate.snapshots.operators import HASH, PARTITION
+from streamstate.state_inspect.key_text import as_parameter
 from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
@@ -138,7 +139,7 @@ class IntervalTable:
         Args:
             key: a value for each key column.
         """
-        values = [key[name] for name in self.key_columns]
+        values = [as_parameter(key[name], self.schema.field(name).type) for name in self.key_columns]
         casts = ", ".join(f"CAST(? AS {self._kinds[name]})" for name in self.key_columns)
         equal = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in self.key_columns)
         return f"_hash = hash({casts}) AND {equal}", [*values, *values]

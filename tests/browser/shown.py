@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import Locator, expect
 
-from streamstate.state_inspect.values import cell, row_tuples
+from streamstate.state_inspect.frames import frame_tuples
+from streamstate.state_inspect.values import cell
 
 
 class Shown:
@@ -55,7 +56,7 @@ class Shown:
 
     def expect_rows(self, frame: pd.DataFrame) -> None:
         """Expect exactly the rows of a frame, as text and in order."""
-        expected = [[cell(value).text for value in row] for row in row_tuples(frame)]
+        expected = [[cell(value).text for value in row] for row in frame_tuples(frame)]
         expect(self.rows).to_have_count(len(expected))
         for row, texts in zip(self.rows.all(), expected, strict=True):
             expect(row.locator("td:not(.mark) .text")).to_have_text(texts)

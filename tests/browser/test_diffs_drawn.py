@@ -29,8 +29,8 @@ def delays(stored: Path) -> ss.History:
 
 
 def drawn(history: ss.History, **chosen: Any) -> DiffDrawing:
-    """The drawing of a selection."""
-    found = DiffModel(history).drawing(DiffSelection(**{"a": 0, "b": 6, **chosen})).kept
+    """The drawing of a selection, by default in the order of the keys."""
+    found = DiffModel(history).drawing(DiffSelection(**{"a": 0, "b": 6, "opening": False, **chosen})).kept
     assert isinstance(found, DiffDrawing)
     return found
 
@@ -89,7 +89,7 @@ def test_the_movers_match_the_diff(delays: ss.History) -> None:
 def test_selecting_a_row_selects_its_key(delays: ss.History) -> None:
     """The page sends a row number; the key comes from the drawing that was shown, and its row is marked."""
     model, seen = DiffModel(delays), drawn(delays)
-    chosen = model.acted(DiffSelection(0, 6), "key", 3, seen)
+    chosen = model.acted(DiffSelection(0, 6, opening=False), "key", 3, seen)
     assert chosen.key == seen.keys[3]
     assert model.drawing(chosen).kept.page.chosen == 3
 

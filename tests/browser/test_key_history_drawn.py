@@ -44,7 +44,7 @@ def drawn(history: ss.History, key: dict[str, Any] | None = None, **chosen: Any)
 
 def key_story(history: ss.History, **key: Any) -> Story:
     """A key's story."""
-    return story_of(history.key_history(**key), EpochRuns.of(history.recorded.entries()))
+    return story_of(history.key_history_arrow(**key), EpochRuns.of(history.recorded.entries()))
 
 
 @EXAMPLES
@@ -192,7 +192,7 @@ def test_a_typed_key_has_its_columns_types(stored: Path) -> None:
     model, at = KeyLifeModel(history), KeySelection("op1_left")
     assert model.acted(at, "typed", ["7"], None).key == {"k": 7}
     wrong = model.drawing(model.acted(at, "typed", ["seven"], None)).kept
-    assert wrong.why_empty == "Invalid k=seven: expected a value of type int64."
+    assert wrong.why_empty == "Invalid k=seven: expected a value of type int64.\nFor example: k 0"
     assert wrong.fields[0].text == "seven"
     assert model.acted(KeySelection("op1_left", {"k": 7}), "typed", None, None).key == {"k": 7}
 

@@ -88,6 +88,18 @@ def test_a_link_opens_query_epoch_and_key_and_the_url_follows(context: BrowserCo
     assert_accessible(page)
 
 
+def test_a_row_is_copied(context: BrowserContext, served: Server) -> None:
+    """The text reaches the clipboard from a served page, too."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page, shown = opened(context, served, Address("delays", epoch=3))
+    shown.rows.first.get_by_role("button", name="Copy as magic, SQL or Python").click()
+    text = shown.view.get_by_role("group", name="As SQL").inner_text()
+    shown.button("Copy as SQL").click()
+    expect(shown.view.get_by_text("Copied.")).to_be_visible()
+    assert "VERSION AS OF 3 WHERE" in text
+    assert page.evaluate("navigator.clipboard.readText()") == text
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_two_viewers_are_independent_and_leave_no_threads(context: BrowserContext, served: Server) -> None:

@@ -9,11 +9,14 @@ from axe_playwright_python.sync_playwright import Axe  # it has no types
 from playwright.sync_api import expect
 
 import streamstate as ss
+from browser.accessible import violations
 from browser.conftest import Show
 from browser.lab import Lab, wait_until
 from browser.shown import Shown
 from browser.stores import HOSTILE
+from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import cell
+from streamstate.widgets.browser.copies import WAYS
 
 pytestmark = pytest.mark.browser
 
@@ -115,6 +118,44 @@ def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
     shown.at(epochs[-1])
     shown.history.get_by_role("button", name="Close").click()
     expect(shown.history).to_be_hidden()
+
+
+def test_a_row_is_copied_as_magic_sql_and_python(show: Show, stored: Path, delays: ss.History) -> None:
+    """With the keyboard or the mouse; what is copied is what is shown, and it reads the row of this epoch."""
+    shown = show("delays", epoch=3)
+    page = shown.view.page
+    expected = records(delays.at(3).table().page_arrow(1, 1))
+    shown.rows.nth(1).focus()
+    page.keyboard.press("c")
+    panel = shown.view.get_by_role("region", name="Copy what reads this row again")
+    texts = {way: panel.get_by_role("group", name=f"As {way}").inner_text() for way in WAYS}
+    assert records(ss.open_store(stored).sql(texts["SQL"]).to_arrow()) == expected
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for way, text in texts.items():
+        panel.get_by_role("button", name=f"Copy as {way}").click()
+        expect(panel.get_by_text("Copied.").last).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == text
+    page.context.clear_permissions()
+    assert violations(shown.view) == []
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    expect(shown.rows.nth(1)).to_be_focused()
+    shown.rows.nth(0).get_by_role("button", name="Copy as magic, SQL or Python").click()
+    expect(panel.get_by_role("group", name="As SQL")).to_contain_text("VERSION AS OF 3")
+    panel.get_by_role("button", name="Close").click()
+
+
+def test_without_the_clipboard_a_text_can_be_selected(show: Show) -> None:
+    """The page says so beside the text, which is there in any case."""
+    shown = show("delays")
+    page = shown.view.page
+    page.context.grant_permissions([])  # denies every other one
+    shown.rows.nth(0).get_by_role("button", name="Copy as magic, SQL or Python").click()
+    panel = shown.view.get_by_role("region", name="Copy what reads this row again")
+    panel.get_by_role("button", name="Copy as magic").click()
+    expect(panel.get_by_text("Select the text and copy it")).to_be_visible()
+    page.context.clear_permissions()
+    expect(panel.get_by_role("group", name="As magic")).to_contain_text("%state delays.op0 --store")
 
 
 def test_changed_rows_are_marked_and_counted(show: Show, delays: ss.History) -> None:

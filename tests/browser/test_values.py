@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from streamstate.state_inspect.values import CELL, WHOLE, canonical, cell, row_tuples
+from streamstate.state_inspect.frames import as_html, as_text, frame_tuples, to_pandas
+from streamstate.state_inspect.values import CELL, WHOLE, canonical, cell
 from streamstate.widgets.browser.rows import LIMIT, whole_value
 
 
@@ -54,7 +56,7 @@ MOMENT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
         (np.array([1, 2]), "[1, 2]"),
         (
             {"start": MOMENT, "end": MOMENT + dt.timedelta(hours=1)},
-            "2013-01-01 06:00:00 – 07:00:00 +01:00",
+            "2013-01-01 06:00 +1h",
         ),
     ],
 )
@@ -104,10 +106,42 @@ def test_values_are_compared_as_the_state_compares_them(one: Any, other: Any, sa
     hash(canonical(one))
 
 
-def test_a_missing_number_is_shown_as_null() -> None:
-    """Pandas writes NaN for a missing number; the view shows null."""
-    rows = row_tuples(pd.DataFrame({"mean": [1.5, None]}))
-    assert [cell(value).text for (value,) in rows] == ["1.5", "null"]
+def test_a_missing_number_in_a_frame_is_not_nan() -> None:
+    """A frame of ours tells them apart, in text too."""
+    frame = to_pandas(pa.table({"mean": [1.5, None, float("nan")]}))
+    assert [value for (value,) in frame_tuples(frame)][:2] == [1.5, None]
+    assert as_text(frame).split() == ["mean", "1.5", "null", "nan"]
+    assert as_html(frame, missing="").count("<td></td>") == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (dt.timedelta(days=1), "+1d"),
+        (dt.timedelta(minutes=90), "+1h 30min"),
+        (dt.timedelta(seconds=10), "+10s"),
+        (dt.timedelta(milliseconds=500), "+0.5s"),
+        (dt.timedelta(0), "+0s"),
+    ],
+)
+def test_a_window_is_its_start_and_its_length(length: dt.timedelta, text: str) -> None:
+    """Windows as keys take little room; the tooltip has both ends with their zone."""
+    shown = cell({"start": MOMENT, "end": MOMENT + length})
+    assert (shown.text, shown.kind) == (f"2013-01-01 06:00 {text}", "window")
+    assert shown.whole is not None
+    assert shown.whole.startswith("2013-01-01 06:00:00 – ")
+    assert shown.whole.endswith(" +01:00")
+
+
+def test_a_window_is_not_rounded() -> None:
+    """Windows may begin at any microsecond."""
+    start = MOMENT + dt.timedelta(seconds=7, microseconds=1)
+    assert cell({"start": start, "end": start}).text == "2013-01-01 06:00:07.000001 +0s"
+
+
+def test_a_time_that_another_zone_cannot_express_stays_in_its_own() -> None:
+    """Such as the end of all times, as which data often have the year 9999."""
+    assert cell(dt.datetime.max.replace(tzinfo=dt.UTC)).text == "9999-12-31 23:59:59.999999 +00:00"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import streamstate as ss
 from capturing.without_spark import captured_without_spark
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots import change_feed
-from streamstate.snapshots.change_feed import first_difference
+from streamstate.snapshots.change_feed import Verify, first_difference
 from streamstate.snapshots.changelog import reader, whole_state
 from streamstate.snapshots.operators import Columns
 from streamstate.snapshots.spark.session import StreamStateWarning
@@ -101,7 +101,8 @@ def test_the_first_time_is_the_first_in_the_stores_life(
         commit.rename(hidden)
     assert ss.capture(grown, tmp_path / "store", "q", spark=spark).epochs == (0, 1)
     assert asked == [0]
-    for (commit, hidden), verify in zip(later, ("first", "sample"), strict=True):
+    modes: tuple[Verify, ...] = ("first", "sample")
+    for (commit, hidden), verify in zip(later, modes, strict=True):
         hidden.rename(commit)
         assert len(ss.capture(grown, tmp_path / "store", "q", verify=verify, spark=spark).epochs) == 1
     assert asked == [0, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,18 @@ def test_show_prints_a_key_and_its_history(store: str, rows: Any, capsys: pytest
         (3, "keyframe", 3),
     ]
     assert main(["show", store, "q", "--history"]) == 1
-    assert "--history needs a key" in capsys.readouterr().err
+    assert "needs a value for at least one column.\nFor example: --key key=" in capsys.readouterr().err
+
+
+def test_the_example_of_a_key_error_runs_in_a_shell(
+    tmp_path: Path, rows: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error quotes it for a shell, not for a magic."""
+    synthetic.write(tmp_path / "store", [{"it's {$HOME}": 1}])
+    assert main(["show", str(tmp_path / "store"), "q", "--key", "x=1"]) == 1
+    example = capsys.readouterr().err.partition("--key")
+    options = shlex.split("--key" + example[2].partition("\n")[0].rstrip("."))
+    assert rows("show", tmp_path / "store", "q", *options) == [{"key": "it's {$HOME}", "value": 1}]
 
 
 def test_sql_reads_any_epoch(store: str, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:

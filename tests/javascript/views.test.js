@@ -30,25 +30,33 @@ test("state browser: a value that is cut says how much of it is shown", () => {
 });
 
 test("differences: a heading sorts by movement, ascending, descending, and then by key again", () => {
-  const column = { name: "n", moves: true };
-  let selection = { order_by: null, by_size: false, descending: false };
+  const column = { name: "n", moves: true, ratios: true };
+  let selection = { order_by: null, by_size: false, relative: false, descending: false };
   const orders = [];
-  for (let click = 0; click < 4; click++) {
-    const { column: name, size = false, descending = false } = nextOrder(column, selection);
-    orders.push([name, size, descending]);
-    selection = { order_by: name, by_size: size, descending };
+  for (let click = 0; click < 5; click++) {
+    const { column: name, size = false, relative = false, descending = false } = nextOrder(column, selection);
+    orders.push([name, size, relative, descending]);
+    selection = { order_by: name, by_size: size, relative, descending };
   }
   assert.deepEqual(orders, [
-    ["n", true, true],
-    ["n", false, false],
-    ["n", false, true],
-    [null, false, false],
+    ["n", true, true, true],
+    ["n", true, false, true],
+    ["n", false, false, false],
+    ["n", false, false, true],
+    [null, false, false, false],
   ]);
 });
 
+test("differences: times have no relative changes", () => {
+  const selection = { order_by: null, by_size: false, relative: false, descending: false };
+  const first = nextOrder({ name: "t", moves: true, ratios: false }, selection);
+  assert.deepEqual(first, { column: "t", size: true, relative: false, descending: true });
+});
+
 test("differences: a column whose values cannot be subtracted does not sort by movement", () => {
-  const selection = { order_by: "other", by_size: true, descending: true };
-  assert.deepEqual(nextOrder({ name: "s", moves: false }, selection), { column: "s", size: false, descending: false });
+  const selection = { order_by: "other", by_size: true, relative: true, descending: true };
+  const first = nextOrder({ name: "s", moves: false, ratios: false }, selection);
+  assert.deepEqual(first, { column: "s", size: false, relative: false, descending: false });
 });
 
 test("differences: an epoch differs from itself only on another branch", () => {

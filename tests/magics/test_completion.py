@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from browser.stores import Written
 from conftest import Source
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from pyspark.sql import SparkSession
+from reading.test_keys_given import MINUTE, START, WINDOW, Window
 from synthetic import write
 
 from streamstate.magics import completion_values
@@ -107,6 +110,21 @@ def test_completed_values_are_quoted(bare_shell: Shell, tmp_path: Path) -> None:
     assert len(found) == len(awkward)
     keys = [bare_shell.run(f"%state q --store {tmp_path}/s --key {value}")["key"] for value in found]
     assert sorted(keys) == sorted(awkward)
+
+
+def test_windows_and_nulls_are_offered_as_keys(bare_shell: Shell, tmp_path: Path) -> None:
+    """A window by its start, whether its table is loaded or not; what is offered is accepted."""
+    columns = {"window": WINDOW, "n": pa.int64()}
+    Written(tmp_path / "s", "q", {"op0": (columns, 1)}).add(
+        {"op0": {(Window(START + at * MINUTE),): (at,) for at in range(3)}}
+    )
+    line = f"%state q --store {tmp_path}/s --key window="
+    starts = [f"2026-11-26T09:5{at}:00Z" for at in (1, 2, 3)]
+    for _ in range(2):
+        found = bare_shell.completions(f"{line}2026-11-26T09:5|")
+        assert found == [f"window={start}" for start in starts]
+        assert [bare_shell.run(f"%state q --store {tmp_path}/s --key {key}")["n"] for key in found] == [0, 1, 2]
+    assert not [text for text in bare_shell.completions(f"{line}2027|") if "2027" in text]
 
 
 def test_few_rows_are_read_for_values(bare_shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,8 @@ def test_a_key_is_a_dict(reader: Shell, store: ss.Store) -> None:
     """The dict is that of the Python API. A missing key is reported."""
     assert reader.run("%state counts --key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
     assert reader.run('%state counts --key "k=no such"') is None
-    assert "has no row with k=no such at epoch 4" in reader.printed
+    assert "has no row with k=no such at epoch 4.\n" in reader.printed
+    assert "\nFor example: --key k=k0\n" in reader.printed
 
 
 def test_a_keys_values_have_their_columns_types(
@@ -135,7 +136,7 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
         ("%state counts --top 3", InvalidArgumentError, "--by COLUMN"),
         ("%state counts --key max=3", UnknownColumnError, "k"),
         ("%state counts --key k1", InvalidArgumentError, "COLUMN=VALUE"),
-        ("%state counts --history", InvalidArgumentError, "--key COLUMN=VALUE"),
+        ("%state counts --history", InvalidArgumentError, "For example: --key k=k0"),
         ("%state counts --diff 1", InvalidArgumentError, "expected 2 arguments"),
         ("%state counts --diff 1 2 --at 3", InvalidArgumentError, "cannot be combined with --at"),
         ("%state counts --key k=k1 --top 3 --by n", InvalidArgumentError, "cannot be combined"),

@@ -111,6 +111,7 @@ def test_a_query_started_elsewhere_is_attached(
     try:
         query.processAllAvailable()
         handle = shell.run(f"%stream attach {tmp_path}/elsewhere --name theirs --store mine")
+        assert "--query VAR" in shell.printed  # its plan is not known
         assert handle.wait(timeout=300) == 0
         assert shell.run("%stream list").to_pandas()["state"].tolist()[0] == "followed"
         assert ss.open_store(tmp_path / "mine").queries() == ["theirs"]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def connected(remote: str) -> Any:
 
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the builder, which waits for the server, does
         return Client("sc://localhost:1")
-    local = {"spark.ui.enabled": "false"} if remote.startswith("local") else {}
+    local: dict[str, Any] = {"spark.ui.enabled": "false"} if remote.startswith("local") else {}
     return SparkSession.builder.remote(remote).config(map=local).getOrCreate()
 
 
@@ -55,13 +56,17 @@ def _children() -> list[int]:
 
 def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[str, Callable[[], Any]]:
     """Calls by name: first those that need no Spark, then those that do."""
-    import streamstate as ss
+    ss: Any = import_module("streamstate")  # some calls are given what needs no value
     from streamstate.operations.checkup import examine
     from streamstate.widgets.browser.model import StateBrowser
 
     store, frame = folder / "store", spark.readStream.format("rate").load()
-    build = lambda: frame  # noqa: E731 (as a user writes it)
-    opened = lambda: ss.open_store(store)  # noqa: E731
+
+    def build() -> Any:
+        return frame
+
+    def opened() -> Any:
+        return ss.open_store(store)
 
     def followed() -> None:
         capture = ss.follow(checkpoint, store, "q")
@@ -73,7 +78,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         view._repr_mimebundle_()
         view.close()
 
-    without = {
+    without: dict[str, Callable[[], Any]] = {
         "capture": partial(ss.capture, checkpoint, store, "q"),
         "follow": followed,
         "read": lambda: opened()["q"].live().table().to_arrow(),
@@ -88,7 +93,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "compact": partial(ss.compact, store, "q"),
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
-    needing = {
+    needing: dict[str, Callable[[], Any]] = {
         "session": ss.session,
         "capture with Spark": partial(ss.capture, only_spark, folder / "other", "q"),
         "capture in the session": partial(ss.capture, checkpoint, store, "q", spark=spark),

@@ -30,7 +30,7 @@ def paged(rows: ChangedRows, size: int, **arguments: object) -> Expected:
     """All pages, concatenated."""
     found: Expected = []
     for offset in range(0, rows.count() + 1, size):
-        page = rows.page(offset, size, **arguments)  # type: ignore[arg-type]
+        page = rows.page_arrow(offset, size, **arguments)  # type: ignore[arg-type]
         values, before = page.rows.to_pydict(), page.before.to_pydict()
         found += zip(page.changes, values["key"], values["value"], before["value"], strict=True)
     return found
@@ -60,7 +60,7 @@ def test_invalid_arguments_of_changed_rows_are_rejected(tmp_path: Path) -> None:
     write(tmp_path, [{"a": 1}, {"a": 2}])
     rows = ChangedRows(ss.open_store(tmp_path)["q"], "op0", 0, 1)
     with pytest.raises(UnknownColumnError, match="value"):
-        rows.page(order_by="size")
+        rows.page_arrow(order_by="size")
     with pytest.raises(UnknownColumnError, match="value"):
         rows.count(where="size > 1")
     with pytest.raises(InvalidSQLError):
@@ -76,6 +76,6 @@ def test_columns_may_have_the_names_of_internal_columns(tmp_path: Path) -> None:
     written = Written(tmp_path, "odd", {"op0": (columns, 1)})
     written.add({"op0": {(1,): (1, 2)}})
     written.add({"op0": {(1,): (3, 4)}})
-    page = ChangedRows(ss.open_store(tmp_path)["odd"], "op0", 0, 1).page()
+    page = ChangedRows(ss.open_store(tmp_path)["odd"], "op0", 0, 1).page_arrow()
     assert page.rows.to_pylist() == [{"k": 1, "_was_0": 3, "o0": 4}]
     assert page.before.to_pylist() == [{"k": 1, "_was_0": 1, "o0": 2}]

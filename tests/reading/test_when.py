@@ -142,5 +142,5 @@ def rows_of(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 def test_a_key_of_the_wrong_type_is_rejected(history: ss.History) -> None:
     """The error names the key's types."""
-    with pytest.raises(InvalidArgumentError, match="key string"):
+    with pytest.raises(InvalidArgumentError, match="type string"):
         history.first("value > 3", key=object())

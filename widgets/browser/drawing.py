@@ -37,12 +37,13 @@ class BrowserColumn:
 class BrowserRow:
     """A row of cells; ``mark`` is ``+``, ``~`` or ``−`` if it differs from the previous epoch.
 
-    ``was`` holds the old value of each cell that changed.
+    ``was`` holds the old value of each cell that changed, and ``copies`` its key as the end of each text to copy.
     """
 
     cells: Sequence[Cell]
     mark: str = ""
     was: dict[int, Cell] = field(default_factory=dict)
+    copies: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class BrowserPage:
                 "mark": row.mark,
                 "cells": [vars(cell) for cell in row.cells],
                 "was": {at: vars(cell) for at, cell in row.was.items()},
+                "copies": list(row.copies),
             }
             for row in self.rows
         ]
@@ -142,13 +144,16 @@ class KeyPanel:
 class BrowserDrawing:
     """Everything that a drawing needs; with ``counting``, the counts of changes follow in the next drawing.
 
-    ``why_not`` says why no change can be explained here; it is empty if changes can.
+    ``why_not`` says why no change can be explained here; it is empty if changes can. ``naming`` says what columns that
+    Spark has named are, and ``copies`` are the beginnings of the texts that read a row again.
     """
 
     name: str
     tables: Sequence[str] = ()
     table: str | None = None
     columns: Sequence[str] = ()
+    naming: str = ""
+    copies: Mapping[str, str] = field(default_factory=dict)
     captured: Sequence[int] = ()
     epoch: int | None = None
     facts: Sequence[tuple[str, str]] = ()
@@ -208,6 +213,8 @@ class BrowserDrawing:
             yield self.why.text()
 
     def _notes(self) -> Iterator[str]:
+        if self.naming:
+            yield f"{self.naming} "
         if not self.waiting and self.page.matching > len(self.page.rows):
             yield f"The first {len(self.page.rows)} of {self.page.matching:,} rows. "
         if window := self.page.window:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.expiry_times import expiry_columns
+from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.state_inspect.values import canonical, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection, acted
+from streamstate.widgets.browser.copies import beginnings
 from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
 from streamstate.widgets.browser.marks import SliderMarks, slider_marks
 from streamstate.widgets.browser.rows import RowReader, key_panel, remember, shown_columns, table_at, whole_value
@@ -179,6 +181,8 @@ class BrowserModel(ViewModel[BrowserSelection]):
             tables=tables_shown(self.history),
             table=name,
             columns=[*table.key_columns, *table.value_columns],
+            naming=naming_note(self.history.recorded, name),
+            copies=beginnings(table, self.history.recorded.layout.root),
             captured=captured,
             epoch=epoch,
             facts=_facts(snapshot),

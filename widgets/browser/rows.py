@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
 from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
 from streamstate.state_inspect.results.results import state_of
+from streamstate.state_inspect.rows import records, row_tuples
+from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
-from streamstate.state_inspect.values import canonical, cell, key_text, plain, records, row_tuples, timestamp
+from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection
+from streamstate.widgets.browser.copies import endings
 from streamstate.widgets.browser.drawing import (
     BrowserColumn,
     BrowserPage,
@@ -86,15 +89,16 @@ class RowReader:
     ) -> tuple[BrowserPage, str]:
         """A page of the state, marked since the epoch ``before``, and what is wrong with the filters."""
         found, start, matching, problem = self._found(table, table, selection, None, total)
-        page = records(found)
-        keys = [{name: record[name] for name in table.key_columns} for record in page]
+        held_now = records(found)
+        keys = [{name: record[name] for name in table.key_columns} for record in held_now]
         was = None if before is None else table_at(self._history, table.name, before)
-        if was is None or not page:
-            rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in page]
+        if was is None or not held_now:
+            rows = [_row(record, columns, "" if before is None else MARKS["added"]) for record in held_now]
         else:
-            held = {_key(record, was.key_columns): record for record in records(was.lookup_many(keys))}
-            rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in page]
-        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+            held = {_key(record, was.key_columns): record for record in records(was.lookup_many_arrow(keys))}
+            rows = [_marked(record, held.get(_key(record, was.key_columns)), columns) for record in held_now]
+        page = BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key))
+        return _copied(page, table), problem
 
     def changed_page(
         self,
@@ -106,17 +110,17 @@ class RowReader:
     ) -> tuple[BrowserPage, str]:
         """A page of the rows added, changed or removed since ``before``, and what is wrong with the filters."""
         from streamstate.state_inspect.differences.changed_rows import ChangedRows  # loads pandas, which is slow
-        from streamstate.state_inspect.frames import to_pandas
 
         among = ChangedRows(self._history, table.name, before, table.epoch)
         found, start, matching, problem = self._found(among, table, selection, before, total)
-        keys = found.rows.select(table.key_columns).to_pylist()
-        both = zip(found.changes, records(to_pandas(found.rows)), records(to_pandas(found.before)), strict=True)
+        keys = records(found.rows.select(table.key_columns))
+        both = zip(found.changes, records(found.rows), records(found.before), strict=True)
         rows = [
             _marked(now, was, columns) if change == "changed" else _row(now, columns, MARKS[change])
             for change, now, was in both
         ]
-        return BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key)), problem
+        page = BrowserPage(columns, rows, start, matching, keys, chosen_row(keys, selection.key))
+        return _copied(page, table), problem
 
     def _found(
         self, among: Any, table: StateTable, selection: BrowserSelection, before: int | None, total: int
@@ -149,6 +153,12 @@ class RowReader:
         return found, start, matching, also or problem
 
 
+def _copied(page: BrowserPage, table: StateTable) -> BrowserPage:
+    """A page with the texts that read each row again."""
+    rows = [replace(row, copies=endings(table, key)) for row, key in zip(page.rows, page.keys, strict=True)]
+    return replace(page, rows=rows)
+
+
 def _page(
     among: Any, table: StateTable, selection: BrowserSelection, matching: int, filters: Mapping[str, Any]
 ) -> tuple[Any, int]:
@@ -156,7 +166,7 @@ def _page(
     known = {*table.key_columns, *table.value_columns}
     order_by = selection.order_by if selection.order_by in known else None
     start = first_row(selection.page, selection.size, matching)
-    page = among.page(start, selection.size, order_by=order_by, descending=selection.descending, **filters)
+    page = among.page_arrow(start, selection.size, order_by=order_by, descending=selection.descending, **filters)
     return page, start
 
 
@@ -197,15 +207,16 @@ def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[Browser
 
 def key_panel(history: History, table: str, key: Mapping[str, Any], among: Collection[str] | None = None) -> KeyPanel:
     """The newest changes of a key, newest first; ``among`` are the value columns that are shown, None for all."""
+    key = TableKey.of(history.recorded, table).given({"key": key})
     expiring = expiry_columns(history.recorded, table)
-    frame = with_expiry_times(history.key_history(table, key=key), expiring)
-    columns = [str(name) for name in frame.columns[OWN:-1]]
+    found = with_expiry_times(history.key_history_arrow(table, key=key), expiring)
+    columns = found.column_names[OWN:-1]
     shown = [at for at, name in enumerate(columns) if among is None or name in among]
-    rows = row_tuples(frame.tail(LISTED + 1))
+    rows = row_tuples(found.slice(max(0, found.num_rows - LISTED - 1)))
     changes = [_panel_row(row, before, shown) for before, row in zip([None, *rows], rows, strict=False)]
     listed = changes[-LISTED:][::-1]
     named = [(name, BrowserColumn(name, key=True, expires=name in expiring).cell(value)) for name, value in key.items()]
-    return KeyPanel(named, [columns[at] for at in shown], listed, len(frame) - len(listed))
+    return KeyPanel(named, [columns[at] for at in shown], listed, found.num_rows - len(listed))
 
 
 def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequence[int]) -> KeyPanelRow:

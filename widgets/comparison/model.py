@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
-from streamstate.state_inspect.values import key_text, records
+from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.values import key_text
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.comparison.drawing import KINDS, ComparisonDrawing, differing_chart, values_chart
 from streamstate.widgets.model import ViewModel
@@ -77,7 +78,7 @@ class ComparisonModel(ViewModel[ComparisonSelection]):
         if not columns:
             return view
         column = selection.column if selection.column in columns else columns[0]
-        found = records(comparison.keys(epoch, table, limit=KEYS))
+        found = records(comparison.keys_arrow(epoch, table, limit=KEYS))
         keys = [{name: row[name] for name in diff.key_columns} for row in found]
         charts = [self._key_chart(table, column, key, list(map(int, frame["epoch"]))) for key in keys]
         return replace(view, columns=columns, column=column, values=[chart for chart in charts if chart is not None])
@@ -87,10 +88,10 @@ class ComparisonModel(ViewModel[ComparisonSelection]):
         histories: Sequence[Any] = self._comparison.histories
         for history in histories:
             try:
-                frame = history.key_history(table, ancestors=True, key=key)
-            except StreamStateError:  # a key that cannot be looked up, such as a struct, is not drawn
+                changes = history.key_history_arrow(table, ancestors=True, key=key)
+            except StreamStateError:  # a key that cannot be looked up is not drawn
                 return None
-            both.append({int(row["epoch"]): row[column] for row in records(frame)})
+            both.append({int(row["epoch"]): row[column] for row in records(changes)})
         return values_chart(f"{column} of {key_text(key)}", self._comparison.queries, epochs, both)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamstate.state_inspect.values import Cell, cell, records
+from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import ACCENT, Chart
 from streamstate.widgets.number_text import amount, percent
 
@@ -104,14 +105,14 @@ def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSp
     part = HistoryPart(intervals, since, intervals.high)
     newest = next(entry for entry in reversed(entries) if entry.captured)
     log = history.recorded.change_log(table)
-    skew = records(history.at(newest.epoch).table(table).skew())
+    skew = history.at(newest.epoch).table(table).skew()
     return StateSpread(
         table,
         newest.epoch,
         since,
         epochs,
         intervals.key_columns,
-        {int(row["partition"]): int(row["rows"]) for row in skew},
+        dict(zip(skew["partition"].tolist(), skew["rows"].tolist(), strict=True)),
         busy_partitions(intervals, index, since),
         [_heavy(row, intervals.key_columns) for row in records(busy_keys([part], index, intervals.key_columns, KEYS))],
         sum(file.size for file in log.version.files("_epoch")),

@@ -23,8 +23,10 @@ class DiffSelection:
         table: the state table; None for the query's first.
         change: only ``"added"``, ``"changed"`` or ``"removed"`` keys are shown.
         text: only keys that contain this are shown.
+        opening: whether the order is the one that a diff opens with: the largest relative changes.
         order_by, descending: the key or value column to sort by.
         by_size: whether rows are sorted by how far that column moved.
+        relative: whether that is measured by its earlier value.
         page, size: the page of rows.
         mover: the column whose largest movers are drawn.
         key: the chosen key.
@@ -36,8 +38,10 @@ class DiffSelection:
     table: str | None = None
     change: str | None = None
     text: str = ""
+    opening: bool = True
     order_by: str | None = None
     by_size: bool = False
+    relative: bool = False
     descending: bool = False
     page: int = 0
     size: int = SIZES[0]
@@ -80,8 +84,10 @@ def _sort(now: DiffSelection, value: Mapping[str, Any]) -> DiffSelection:
     column = value["column"]
     return replace(
         now,
+        opening=False,
         order_by=None if column is None else str(column),
         by_size=bool(value.get("size")),
+        relative=bool(value.get("relative")),
         descending=bool(value.get("descending")),
         page=0,
     )

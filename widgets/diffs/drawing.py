@@ -42,7 +42,10 @@ class DiffSide:
 
 @dataclass(frozen=True)
 class DiffColumn:
-    """A column of the state table; ``moves`` if its values can be subtracted, ``expires`` if they are expiry times.
+    """A column of the state table.
+
+    It ``moves`` if its values can be subtracted, has ``ratios`` if they can be divided too, and ``expires`` if they are
+    expiry times.
 
     ``places`` are its places in a row of a diff: one for a key; old, new and, if it moves, difference for a value.
     """
@@ -51,6 +54,7 @@ class DiffColumn:
     key: bool
     moves: bool
     places: Sequence[int]
+    ratios: bool = False
     expires: bool = False
 
     def cell(self, value: Any) -> Cell:
@@ -59,7 +63,7 @@ class DiffColumn:
 
     def message(self) -> dict[str, Any]:
         """As JSON types."""
-        return {"name": self.name, "key": self.key, "moves": self.moves}
+        return {"name": self.name, "key": self.key, "moves": self.moves, "ratios": self.ratios}
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,13 @@ class DiffPage:
 
 @dataclass(frozen=True)
 class Movers:
-    """The keys whose value of one column moved the most."""
+    """The keys whose value of one column moved the most; ``common`` is the part of the key that all have."""
 
     column: str
     columns: Sequence[str]
     chart: Chart | None = None
     shown: int = 0
+    common: str = ""
 
     def message(self) -> dict[str, Any]:
         """As JSON types."""
@@ -132,6 +137,7 @@ class DiffDrawing:
     explained: bool = True
     why: WhyPanel | None = None
     why_not: str | None = None
+    naming: str = ""
 
     @property
     def total(self) -> int:
@@ -140,7 +146,7 @@ class DiffDrawing:
 
     def message(self) -> dict[str, Any]:
         """The drawing as JSON types, epochs as ranges."""
-        chosen = ("change", "text", "order_by", "by_size", "descending", "size", "following")
+        chosen = ("change", "text", "order_by", "by_size", "relative", "descending", "size", "following")
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -155,6 +161,7 @@ class DiffDrawing:
             "selection": {name: getattr(self.selection, name) for name in chosen},
             "why": self.why and self.why.message(),
             "why_not": self.why_not,
+            "naming": self.naming,
         }
 
     def text(self) -> str:
@@ -164,7 +171,9 @@ class DiffDrawing:
     def html(self) -> str:
         """The drawing as a table and a still picture, without scripts."""
         chart = self.movers.chart if self.movers else None
-        picture = "" if chart is None else f"<p>{escape(chart.label)}</p>{chart.svg()}"
+        common = self.movers.common if self.movers else ""
+        caption = " ".join(filter(None, [chart.label, common])) if chart else ""
+        picture = "" if chart is None else f"<p>{escape(caption)}</p>{chart.svg()}"
         why = self.why.html() if self.why else ""
         body = self._table() + why + picture if self.total else ""
         return frame(self.name, self._parts(), body, "".join([*self._left_out(), _HINT]))
@@ -191,6 +200,8 @@ class DiffDrawing:
             yield self.why.text()
 
     def _left_out(self) -> Iterator[str]:
+        if self.naming:
+            yield f"{self.naming} "
         if self.page.matching > len(self.page.rows):
             yield f"The first {len(self.page.rows)} of {self.page.matching:,} keys. "
         values = sum(not column.key for column in self.columns)

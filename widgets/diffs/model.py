@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
+from streamstate.state_inspect.differences.diff_sql import is_duration
 from streamstate.state_inspect.epoch_names import relative_epoch
 from streamstate.state_inspect.expiry_times import expiry_columns
+from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
-from streamstate.state_inspect.values import canonical, row_tuples, timestamp
+from streamstate.state_inspect.rows import row_tuples
+from streamstate.state_inspect.values import canonical, timestamp
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
 from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
@@ -23,6 +26,7 @@ from streamstate.widgets.diffs.rows import (
     DiffRecord,
     finite,
     key_of,
+    labels_of,
     movers_chart,
     record_row,
 )
@@ -113,8 +117,10 @@ class DiffModel(ViewModel[DiffSelection]):
             diff, held = self._compared(a[1], b[1], name)
             columns = _columns(diff, expiry_columns(self.history.recorded, name))
             explained = whole or self._explains_soon(diff)
+            places = held.moved()
+            selection = _opened(selection, columns, places)
             page, keys = _page(held, columns, selection, causes=explained)
-            movers, moved = _movers(held, columns, selection.mover)
+            movers, moved = _movers(held, columns, selection.mover, places)
             return DiffDrawing(
                 name=self.name,
                 selection=selection,
@@ -130,6 +136,7 @@ class DiffModel(ViewModel[DiffSelection]):
                 keys=keys,
                 moved=moved,
                 explained=explained,
+                naming=naming_note(self.history.recorded, name),
             )
 
     def acted(self, selection: DiffSelection, action: str, value: Any, kept: Any) -> DiffSelection:
@@ -243,9 +250,21 @@ def _columns(diff: Diff, expiring: frozenset[str]) -> list[DiffColumn]:
     for name in [*diff.key_columns, *diff.value_columns]:
         key, moves = name in diff.key_columns, name in diff.delta_columns
         width = 1 if key else 3 if moves else 2
-        columns.append(DiffColumn(name, key, moves, range(at, at + width), name in expiring))
+        expires = name in expiring
+        ratios = moves and not expires and not is_duration(diff.schema.field(name).type)
+        columns.append(DiffColumn(name, key, moves, range(at, at + width), ratios, expires))
         at += width
     return columns
+
+
+def _opened(selection: DiffSelection, columns: Sequence[DiffColumn], moved: Collection[int]) -> DiffSelection:
+    """With the order that a diff opens with: the largest relative change of the first number that moved."""
+    if not selection.opening or selection.order_by is not None:
+        return selection
+    first = next((column for column in columns if column.ratios and column.places[DIFFERENCE] in moved), None)
+    if first is None:
+        return selection
+    return replace(selection, order_by=first.name, by_size=True, relative=True, descending=True)
 
 
 def _page(
@@ -254,17 +273,19 @@ def _page(
     matching = held.count(change=selection.change, contains=selection.text)
     start = first_row(selection.page, selection.size, matching)
     at, by_size = _sorted_by(columns, selection)
-    frame = held.page(
+    relative = by_size and selection.relative
+    found = held.page_arrow(
         start,
         selection.size,
         change=selection.change,
         contains=selection.text,
         order_by=at,
         by_size=by_size,
+        relative=relative,
         descending=selection.descending,
         causes=causes,
     )
-    records = row_tuples(frame)
+    records = row_tuples(found)
     keys = [key_of(record, columns) for record in records]
     rows = [record_row(record, columns) for record in records]
     if not causes:
@@ -281,23 +302,26 @@ def _sorted_by(columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple
     return column.places[DIFFERENCE if by_size else 0 if column.key else 1], by_size
 
 
-def _movers(held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None) -> tuple[Movers | None, Keys]:
+def _movers(
+    held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None, moved: Collection[int]
+) -> tuple[Movers | None, Keys]:
     """The movers of the chosen column, or of the first that moved."""
     moving = [column for column in columns if column.moves]
     names = [column.name for column in moving]
     candidates = [column for column in moving if column.name == chosen] or moving
     if not candidates:
         return None, []
-    moved = held.moved()
     column = next((column for column in candidates if column.places[DIFFERENCE] in moved), candidates[-1])
     records = _largest(held, column.places[DIFFERENCE])
-    chart = movers_chart(records, columns, column) if records else None
-    return Movers(column.name, names, chart, len(records)), [key_of(record, columns) for record in records]
+    labels, common = labels_of(records, columns)
+    chart = movers_chart(records, labels, columns, column) if records else None
+    keys = [key_of(record, columns) for record in records]
+    return Movers(column.name, names, chart, len(records), common), keys
 
 
 def _largest(held: HeldRows, place: int) -> list[DiffRecord]:
-    frame = held.page(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True, causes=False)
-    return [record for record in row_tuples(frame) if record[place] and finite(record[place])]
+    found = held.page_arrow(0, MOVERS, change="changed", order_by=place, by_size=True, descending=True, causes=False)
+    return [record for record in row_tuples(found) if record[place] and finite(record[place])]
 
 
 def _until(selection: DiffSelection, epoch: int, captured: Sequence[int]) -> DiffSelection:

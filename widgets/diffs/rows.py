@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from streamstate.state_inspect.values import canonical
+from streamstate.state_inspect.values import Cell, canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
@@ -47,13 +48,34 @@ def _value(record: DiffRecord, column: DiffColumn) -> DiffCell:
         return DiffCell(column.cell(new if record[0] == "added" else old))
     if canonical(old) == canonical(new):
         return DiffCell(column.cell(new))
-    return DiffCell(column.cell(new), column.cell(old), signed(_moved(record, column)) if column.moves else "")
+    before, after = column.cell(old), column.cell(new)
+    if isinstance(old, dt.datetime) or column.expires:
+        before, after = _one_day(before, after)
+    return DiffCell(after, before, signed(_moved(record, column)) if column.moves else "")
 
 
 def _moved(record: DiffRecord, column: DiffColumn) -> Any:
     """The difference of a value."""
     moved = record[column.places[DIFFERENCE]]
     return dt.timedelta(milliseconds=moved) if column.expires and moved is not None else moved
+
+
+def _one_day(old: Cell, new: Cell) -> tuple[Cell, Cell]:
+    """Two times; if they are of one day, the day is shown once, and so is the zone.
+
+    Example:
+        >>> old, new = _one_day(Cell("2026-01-01 05:00:00 +01:00"), Cell("2026-01-01 06:30:00 +01:00"))
+        >>> old.text, new.text
+        ('2026-01-01 05:00:00', '06:30:00 +01:00')
+    """
+    day, _, rest = new.text.partition(" ")
+    if not rest or not old.text.startswith(f"{day} "):
+        return old, new
+    zone = rest.partition(" ")[2]
+    return (
+        replace(old, text=old.text.removesuffix(f" {zone}"), whole=old.text),
+        replace(new, text=rest, whole=new.text),
+    )
 
 
 def finite(difference: Any) -> bool:
@@ -81,17 +103,57 @@ def signed(difference: Any) -> str:
     return text.replace("-", "−")
 
 
-def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], mover: DiffColumn) -> Chart:
+def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> tuple[list[str], str]:
+    """A short text for each key, from the parts in which the keys differ; and the parts that they have in common.
+
+    Vega merges bars of the same label, so that the labels differ in any case.
+    """
+    names = [column.name for column in columns if column.key]
+    parts = list(zip(*(key_of(record, columns).values() for record in records), strict=True))
+    apart = [_told_apart(part) for part in parts]
+    common = [f"{name} {shared}" for name, (_, shared) in zip(names, apart, strict=False) if shared]
+    told = [texts for texts, _ in apart if any(texts)]
+    if not told:  # a single key, or keys whose texts are alike
+        told, common = [[cell(value).text for value in part] for part in parts], []
+    labels: list[str] = []
+    for key in zip(*told, strict=True):
+        text = " · ".join(key)
+        short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+        again = sum(1 for label in labels if label.partition(" (")[0] == short)
+        labels.append(f"{short} ({again + 1})" if again else short)
+    return labels, f"of {', '.join(common)}" if common else ""
+
+
+def _told_apart(values: Sequence[Any]) -> tuple[list[str], str]:
+    """What tells the values of a key column apart, and what they have in common; of times, the day may be common."""
+    cells = [cell(value) for value in values]
+    texts = [found.text for found in cells]
+    if len({*texts}) == 1:
+        return [""] * len(texts), texts[0]
+    pairs = zip(values, cells, strict=True)
+    if not all(isinstance(value, dt.datetime) or found.kind == "window" for value, found in pairs):
+        return texts, ""
+    words = list(zip(*(text.split() for text in texts), strict=True))
+    differ = [word for word in words if len({*word}) > 1]
+    shared = [word[0] for word in words if word not in differ]
+    return [" ".join(word) for word in zip(*differ, strict=True)], " ".join(shared)
+
+
+def movers_chart(
+    records: Sequence[DiffRecord], labels: Sequence[str], columns: Sequence[DiffColumn], mover: DiffColumn
+) -> Chart:
     """The keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
     old, new, _ = mover.places
     rows: list[dict[str, Any]] = []
-    for number, record in enumerate(records):
+    for number, (record, label) in enumerate(zip(records, labels, strict=True)):
         difference = _moved(record, mover)
         length = difference.total_seconds() if isinstance(difference, dt.timedelta) else float(difference)
+        key = {name: cell(value) for name, value in key_of(record, columns).items()}
         rows.append(
             {
                 "row": number,
-                "key": _label(record, columns, [row["key"] for row in rows]),
+                "key": label,
+                "whole": ", ".join(f"{name} {part.whole or part.text}" for name, part in key.items()),
                 "delta": length,
                 "signed": signed(difference),
                 "change": f"{mover.cell(record[old]).text} → {mover.cell(record[new]).text}",
@@ -100,14 +162,6 @@ def movers_chart(records: Sequence[DiffRecord], columns: Sequence[DiffColumn], m
     duration = any(isinstance(_moved(record, mover), dt.timedelta) for record in records)
     label = f"Largest movers of {mover.name}{' in seconds' if duration else ''}"
     return Chart(label, _spec(mover.name, duration=duration), rows, height=max(1, len(rows)) * _BAR)
-
-
-def _label(record: DiffRecord, columns: Sequence[DiffColumn], taken: Sequence[str]) -> str:
-    """A short text for the key, different from those before it, because Vega merges bars of the same label."""
-    text = " · ".join(column.cell(record[column.places[0]]).text for column in columns if column.key)
-    short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
-    again = sum(1 for label in taken if label.partition(" (")[0] == short)
-    return f"{short} ({again + 1})" if again else short
 
 
 _NUMBERS = {
@@ -140,7 +194,7 @@ def _spec(name: str, *, duration: bool) -> dict[str, Any]:
         },
         "scale": {"padding": 56},
     }
-    titles = {"key": "key", "change": name, "signed": "difference"}
+    titles = {"whole": "key", "change": name, "signed": "difference"}
     tooltip = [{"field": field, "title": title} for field, title in titles.items()]
     up = {"test": "datum.delta >= 0", "value": ADDED}
     bars = {

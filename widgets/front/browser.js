@@ -1,4 +1,5 @@
 import { selectBox } from "./controls.js";
+import { rowCopies } from "./copies.js";
 import { element, fact, fill } from "./dom.js";
 import { help } from "./help.js";
 import { keyHistory } from "./history.js";
@@ -6,7 +7,7 @@ import { columnWindow, rowControls } from "./row_controls.js";
 import { rowGrid } from "./rows.js";
 import { screen } from "./screen.js";
 import { legend } from "./strip.js";
-import { changeCount } from "./tables.js";
+import { changeCount, note } from "./tables.js";
 import { epochTransport } from "./transport.js";
 import { wholeValue } from "./whole.js";
 import { whyPanel } from "./why.js";
@@ -25,7 +26,9 @@ export function render({ model, root, style }) {
   const transport = epochTransport(page);
   const controls = rowControls(page);
   const columns = columnWindow(page);
-  const grid = rowGrid(page, controls.pages);
+  const copies = rowCopies(() => grid.focusRow());
+  const grid = rowGrid(page, controls.pages, copies);
+  const naming = note();
   const closeValue = () => {
     grid.focusOnceClosed();
     act("cell", null);
@@ -36,9 +39,9 @@ export function render({ model, root, style }) {
   };
   const value = wholeValue(closeValue);
   const history = keyHistory(page, closeHistory);
-  frame.append(head.node, transport.node, busy, problem, ...controls.nodes, columns.node, ...grid.nodes);
+  frame.append(head.node, transport.node, busy, problem, ...controls.nodes, columns.node, naming.node, ...grid.nodes);
   const why = whyPanel(page);
-  frame.append(value.node, history.node, ...why.nodes, keys.dialog);
+  frame.append(copies.node, value.node, history.node, ...why.nodes, keys.dialog);
 
   const shortcuts = shortcutsOf(() => view, {
     controls,
@@ -47,6 +50,7 @@ export function render({ model, root, style }) {
     closeValue,
     closeWhy: why.close,
     closeHistory,
+    copies,
     root,
   });
   frame.addEventListener("keydown", (event) => {
@@ -58,7 +62,8 @@ export function render({ model, root, style }) {
   });
 
   function drawWaiting() {
-    for (const node of [...controls.nodes, columns.node, value.node, history.node, transport.node]) node.hidden = true;
+    const parts = [...controls.nodes, columns.node, naming.node, copies.node, value.node, history.node, transport.node];
+    for (const node of parts) node.hidden = true;
     why.draw({});
     head.drawWaiting(view);
     grid.drawWaiting("No epoch has been captured yet. The first one will appear here.");
@@ -68,6 +73,7 @@ export function render({ model, root, style }) {
     if (view.epoch === null) return drawWaiting();
     frame.setAttribute("aria-label", `State of ${view.name}`);
     for (const part of [head, transport, controls, columns]) part.draw(view);
+    naming.draw(view.naming);
     value.draw(view.value);
     grid.draw(view);
     history.draw(view);
@@ -76,10 +82,11 @@ export function render({ model, root, style }) {
 }
 
 // What a key does now, if anything. While something is being typed, only Escape has an effect.
-function shortcutsOf(current, { controls, keys, transport, closeValue, closeWhy, closeHistory, root }) {
+function shortcutsOf(current, { controls, keys, transport, copies, closeValue, closeWhy, closeHistory, root }) {
   const typing = () => root.activeElement?.matches("input:not([type=range]), select, textarea");
   return (key) => {
     const view = current();
+    if (key === "Escape" && copies.isOpen()) return copies.close;
     if (key === "Escape") return view.value ? closeValue : view.why ? closeWhy : view.history ? closeHistory : null;
     if (typing()) return null;
     if (key === " ") return root.activeElement === transport.slider ? transport.playOrPause : null;

@@ -2,6 +2,7 @@ import { choosable, scrollArea } from "./controls.js";
 import { classes, element, keepFocus } from "./dom.js";
 import {
   cellText,
+  holdKeyColumns,
   markCell,
   markHeading,
   numericColumns,
@@ -20,6 +21,8 @@ export function differences(act) {
   const grid = element("table", {}, header, body);
   const scroll = scrollArea("Keys that differ", { class: "differences" }, grid);
   const empty = element("div", { class: "empty" });
+  const hold = () => holdKeyColumns(grid, scroll);
+  new ResizeObserver(hold).observe(scroll);
 
   function draw(drawn) {
     view = drawn;
@@ -37,18 +40,20 @@ export function differences(act) {
       ...keys.map((column, i) => columnHeading(column, numeric.keys[i], view.selection, act)),
       ...values.map((column, i) => columnHeading(column, numeric.values[i], view.selection, act)),
     ];
+    // From an epoch to the next, every key changed at the later one.
+    const dated = Boolean(view.others) || Math.abs(to.epoch - from.epoch) > 1;
+    if (dated) headings.push(plainHeading("changed at"));
     keepFocus(scroll, () => {
-      header.replaceChildren(
-        element("tr", {}, markHeading(), ...headings, plainHeading("cause"), plainHeading("changed at")),
-      );
-      body.replaceChildren(...rows.map((row, i) => tableRow(row, i, numeric)));
+      header.replaceChildren(element("tr", {}, markHeading(), ...headings, pinnedHeading("cause")));
+      body.replaceChildren(...rows.map((row, i) => tableRow(row, i, { ...numeric, dated })));
     });
     scroll.hidden = rows.length === 0;
     empty.hidden = rows.length > 0;
     empty.textContent = whyNoDifferences(view);
+    hold();
   }
 
-  function tableRow(row, place, numeric) {
+  function tableRow(row, place, { keys, values, dated }) {
     const chosen = view.page.chosen === place;
     const ask = (event) => {
       event.stopPropagation();
@@ -65,41 +70,47 @@ export function differences(act) {
       "tr",
       attributes,
       markCell(row.mark),
-      ...row.keys.map((cell, i) => valueCell(cell, numeric.keys[i])),
-      ...row.values.map((value, i) => beforeAndNow(value, numeric.values[i], row.mark === "~")),
-      element("td", {}, row.cause, why),
-      element("td", {}, row.epochs),
+      ...row.keys.map((cell, i) => valueCell(cell, keys[i], "held")),
+      ...row.values.map((value, i) => beforeAndNow(value, values[i], row.mark === "~")),
+      dated ? element("td", {}, row.epochs) : "",
+      element("td", { class: "pinned" }, row.cause, why),
     );
   }
   return { scroll, empty, draw };
 }
 
 function columnHeading(column, numeric, selection, act) {
-  const { order_by, by_size, descending } = selection;
+  const { order_by, by_size, relative, descending } = selection;
   const sorted = order_by === column.name;
   const next = nextOrder(column, selection);
-  const arrow = sorted ? `${by_size ? "±" : ""}${descending ? "▼" : "▲"}` : "";
+  const measure = by_size ? (relative ? "%" : "±") : "";
+  const arrow = sorted ? `${measure}${descending ? "▼" : "▲"}` : "";
   const title = orderTitle(column.name, next);
   const onclick = () => act("sort", next);
-  return sortHeading(column, { sorted, descending, arrow, title, onclick }, numeric && "number");
+  return sortHeading(column, { sorted, descending, arrow, title, onclick }, numeric && "number", column.key && "held");
 }
 
-// What a click on the heading of a column sorts by next: first by how far its values moved, if they can be subtracted,
-// then by value, ascending and descending, and then by key again.
-export function nextOrder({ name, moves }, { order_by, by_size, descending }) {
+const pinnedHeading = (text) => element("th", { class: "pinned", scope: "col" }, text);
+
+// What a click on the heading of a column sorts by next: if its values are numbers, by how far they moved from what they
+// were, and then by how far they moved; then by value, ascending and descending, and then by key again.
+export function nextOrder({ name, moves, ratios }, { order_by, by_size, relative, descending }) {
   const orders = [
-    ...(moves ? [{ size: true, descending: true }] : []),
-    { size: false, descending: false },
-    { size: false, descending: true },
+    ...(ratios ? [{ size: true, relative: true, descending: true }] : []),
+    ...(moves ? [{ size: true, relative: false, descending: true }] : []),
+    { size: false, relative: false, descending: false },
+    { size: false, relative: false, descending: true },
   ];
-  const current = orders.findIndex((order) => order.size === by_size && order.descending === descending);
+  const current = orders.findIndex(
+    (order) => order.size === by_size && order.relative === relative && order.descending === descending,
+  );
   const next = orders[order_by === name ? current + 1 : 0];
   return next ? { column: name, ...next } : { column: null };
 }
 
-function orderTitle(name, { column, size, descending }) {
+function orderTitle(name, { column, size, relative, descending }) {
   if (!column) return `Sorted by ${name}; click to sort by key`;
-  if (size) return `Sort by ${name}: the largest change first`;
+  if (size) return `Sort by ${name}: the largest ${relative ? "relative " : ""}change first`;
   return `Sort by ${name}${descending ? ", descending" : ""}`;
 }
 

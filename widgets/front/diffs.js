@@ -14,7 +14,7 @@ import { element, fact, fill } from "./dom.js";
 import { at, count, positionOf } from "./epochs.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
-import { SIGNS } from "./tables.js";
+import { note, SIGNS } from "./tables.js";
 import { whyPanel } from "./why.js";
 import { number } from "./words.js";
 
@@ -34,7 +34,9 @@ export function render({ model, root, style }) {
   const { scroll, empty, draw: drawRows } = differences(act);
   const why = whyPanel(page);
   const movers = largestMovers(page, model);
-  frame.append(head.node, sides.node, busy, problem, controls.node, scroll, empty, ...why.nodes, movers.node);
+  const naming = note();
+  const rows = [controls.node, naming.node, scroll, empty];
+  frame.append(head.node, sides.node, busy, problem, ...rows, ...why.nodes, movers.node);
 
   function draw() {
     const waiting = view.sides.length === 0;
@@ -48,6 +50,7 @@ export function render({ model, root, style }) {
     frame.setAttribute("aria-label", `Differences in ${view.name}`);
     sides.draw(view);
     controls.draw(view);
+    naming.draw(view.naming);
     drawRows(view);
     why.draw(view);
     movers.draw(view);
@@ -192,14 +195,15 @@ function differenceControls({ act, answered, root }) {
 function largestMovers({ act }, model) {
   let view = null;
   const column = selectBox("Column whose largest movers are drawn", (chosen) => act("column", chosen));
-  const sortByMove = () => act("sort", { column: view.movers.column, size: true, descending: true });
+  const sortByMove = () => act("sort", { column: view.movers.column, size: true, relative: false, descending: true });
   const sort = button(
     { title: "Sort the keys below by how far this column moved", onclick: sortByMove },
     "Sort keys by it",
   );
   const none = element("div", { class: "faint none" });
   const bars = plot(model, (_, value) => value?.row && act("mover", { row: [...value.row] }));
-  const bar = element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), column, sort);
+  const common = element("span", { class: "faint" });
+  const bar = element("div", { class: "bar" }, element("strong", {}, "Largest movers of"), column, common, sort);
   const node = element("section", { class: "movers", "aria-label": "Largest movers" }, bar, none, bars.figure);
 
   function draw(drawn) {
@@ -209,6 +213,8 @@ function largestMovers({ act }, model) {
     if (node.hidden) return;
     fill(column, movers.columns, movers.column);
     bars.figure.hidden = sort.hidden = !movers.chart;
+    common.textContent = movers.common;
+    common.hidden = !movers.common;
     none.hidden = Boolean(movers.chart);
     none.textContent = `No key that is present at both epochs has a different ${movers.column}.`;
     if (movers.chart) bars.show(movers.chart);

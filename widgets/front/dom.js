@@ -6,6 +6,7 @@ const ICONS = {
   play: "M4 2l9 6-9 6z",
   pause: "M3 2h4v12H3zM9 2h4v12H9z",
   next: "M5 3.4L9.6 8 5 12.6 6.4 14l6-6-6-6z",
+  copy: "M2 1h9v2H4v9H2zM6 5h8v10H6zm2 2v6h4V7z",
   last: "M11 2h2v12h-2zM3 3.4L7.6 8 3 12.6 4.4 14l6-6-6-6z",
 };
 

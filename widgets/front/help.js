@@ -8,6 +8,7 @@ const KEYS = [
   ["Space", "on the slider: play or pause"],
   ["↑ ↓", "on a row: the row above or below"],
   ["Enter", "on a row: the history of its key"],
+  ["c", "on a row: what reads it again, to copy"],
   ["Esc", "close the open value, reason or key history"],
   ["/", "go to the filter"],
   ["?", "show this list"],
@@ -27,7 +28,8 @@ export function help() {
     element(
       "p",
       {},
-      "Click a row to see the history of its key. Click ⋯ or double-click a cell to see its whole value.",
+      "Click a row to see the history of its key, ⋯ or double-click a cell to see its whole value, and the sign at its " +
+        "end to copy what reads it again.",
     ),
     close,
   );

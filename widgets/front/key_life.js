@@ -2,11 +2,16 @@ import { button, group, iconButton, pager, pushRight, scrollArea, selectBox } fr
 import { element, fill, isClickOnRow, keepFocus } from "./dom.js";
 import { plot } from "./plots.js";
 import { screen } from "./screen.js";
-import { heading, markCell, markHeading, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
+import { heading, markCell, markHeading, note, numericColumns, plainHeading, rowClass, valueCell } from "./tables.js";
 import { whyButton, whyPanel } from "./why.js";
 import { number, plural } from "./words.js";
 
 // The key history view: one key of a state table, a plot for each of its columns, and each of its changes.
+
+// Characters that a field of the key has room for.
+const SHORT_FIELD = 10;
+const LONG_FIELD = 42;
+
 export function render({ model, root, style }) {
   const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen key-life", draw);
   const head = keyHead({ act, answered, root });
@@ -14,11 +19,13 @@ export function render({ model, root, style }) {
   const plots = columnPlots({ act }, model);
   const changes = keyChanges({ act, root });
   const why = whyPanel({ act, root });
-  frame.append(head.node, busy, problem, message, plots.node, changes.node, ...why.nodes);
+  const naming = note();
+  frame.append(head.node, naming.node, busy, problem, message, plots.node, changes.node, ...why.nodes);
 
   function draw(view) {
     frame.setAttribute("aria-label", `Key history in ${view.name}`);
     head.draw(view);
+    naming.draw(view.naming);
     message.hidden = !view.why_empty;
     const similar = view.like.length ? element("div", {}, `Similar keys: ${view.like.join("; ")}.`) : "";
     message.replaceChildren(view.why_empty, similar);
@@ -41,9 +48,8 @@ function keyHead({ act, answered, root }) {
       inputs().map((input) => input.value),
     );
   });
-  const key = element("span", { class: "key" });
   const summary = element("span", { class: "facts faint push", role: "status" });
-  const node = element("div", { class: "bar head" }, name, table, fields, key, summary);
+  const node = element("div", { class: "bar head" }, name, table, fields, summary);
 
   function drawFields(columns) {
     const names = columns.map((column) => column.name).join("\n");
@@ -52,16 +58,16 @@ function keyHead({ act, answered, root }) {
       fields.replaceChildren(...columns.map(keyField), element("button", { type: "submit" }, "Show"));
     }
     if (!answered() || fields.contains(root.activeElement)) return; // what is being typed stays
-    for (const [i, input] of inputs().entries()) input.value = columns[i].text;
+    for (const [i, input] of inputs().entries()) {
+      input.value = columns[i].text;
+      input.size = Math.min(Math.max(input.value.length, SHORT_FIELD), LONG_FIELD);
+    }
   }
 
   function draw(view) {
     name.textContent = view.name;
     table.hidden = view.tables.length < 2;
     fill(table, view.tables, view.table);
-    fields.hidden = !view.typable;
-    key.hidden = view.typable;
-    key.textContent = view.key;
     drawFields(view.fields);
     summary.textContent = summaryOf(view.page);
   }
@@ -73,7 +79,7 @@ const keyField = ({ name }) =>
     "label",
     {},
     element("span", { class: "faint" }, name),
-    element("input", { type: "text", size: 10, autocomplete: "off", spellcheck: "false" }),
+    element("input", { type: "text", size: SHORT_FIELD, autocomplete: "off", spellcheck: "false" }),
   );
 
 export function summaryOf({ rows, offset, total }) {

@@ -1,9 +1,18 @@
 import { button, scrollArea } from "./controls.js";
-import { element, isSelecting, keepFocus } from "./dom.js";
-import { cellClass, cellText, markCell, markHeading, numericColumns, rowClass, sortHeading } from "./tables.js";
+import { element, icon, isSelecting, keepFocus } from "./dom.js";
+import {
+  cellClass,
+  cellText,
+  holdKeyColumns,
+  markCell,
+  markHeading,
+  numericColumns,
+  rowClass,
+  sortHeading,
+} from "./tables.js";
 
 // The rows of a state table at one epoch. A click or a key on a row shows the history of its key.
-export function rowGrid({ act, answered, root }, pages) {
+export function rowGrid({ act, answered, root }, pages, copies) {
   let view = null;
   let reached = 0; // the row that the Tab key leads to
   let afterClosing = null; // the row that gets the focus when what was opened from it is closed
@@ -12,12 +21,15 @@ export function rowGrid({ act, answered, root }, pages) {
   const grid = element("table", {}, header, body);
   const scroll = scrollArea("Rows", {}, grid);
   const empty = element("div", { class: "empty" });
-  const hold = () => holdKeyColumns(grid, header, scroll);
+  const hold = () => holdKeyColumns(grid, scroll);
   new ResizeObserver(hold).observe(scroll); // the first drawing happens before the table is in the page
 
   function focusRow(place) {
     const target = body.children[Math.max(0, Math.min(place, body.children.length - 1))];
-    for (const row of body.children) row.tabIndex = row === target ? 0 : -1;
+    for (const row of body.children) {
+      row.tabIndex = row === target ? 0 : -1;
+      for (const copy of row.querySelectorAll(".pinned button")) copy.tabIndex = row.tabIndex;
+    }
     target?.focus();
   }
 
@@ -32,6 +44,7 @@ export function rowGrid({ act, answered, root }, pages) {
 
   function tableRow(row, place, numeric) {
     const show = () => isSelecting(root, body) || act("key", place);
+    const copy = () => row.copies.length && copies.show(view.copies, row.copies);
     const chosen = view.page.chosen === place;
     const attributes = {
       class: rowClass(row.mark, chosen && "chosen"),
@@ -39,13 +52,31 @@ export function rowGrid({ act, answered, root }, pages) {
       "data-at": `row ${place}`,
       tabindex: place === reached ? 0 : -1,
       onclick: show,
-      onkeydown: keyHandler({ Enter: show, " ": show, ...movesFrom(place) }),
+      onkeydown: keyHandler({ Enter: show, " ": show, c: copy, ...movesFrom(place) }),
       onfocus: () => {
         reached = place;
       },
     };
     const cells = row.cells.map((cell, i) => tableCell(cell, { numeric: numeric[i], was: row.was[i], row: place, i }));
-    return element("tr", attributes, markCell(row.mark), ...cells);
+    return element("tr", attributes, markCell(row.mark), ...cells, copyCell(row, place, copy));
+  }
+
+  // What reads the row again is shown below, to be copied.
+  function copyCell(row, place, copy) {
+    const onclick = (event) => {
+      event.stopPropagation();
+      reached = place;
+      copy();
+    };
+    const attributes = {
+      class: "more",
+      "aria-label": "Copy as magic, SQL or Python",
+      title: "Copy what reads this row again: a magic, SQL or Python",
+      "data-at": `copy ${place}`,
+      tabindex: place === reached ? 0 : -1,
+      onclick,
+    };
+    return element("td", { class: "pinned" }, row.copies.length ? button(attributes, icon("copy")) : "");
   }
 
   function tableCell(cell, { numeric, was, row, i }) {
@@ -72,7 +103,8 @@ export function rowGrid({ act, answered, root }, pages) {
     reached = Math.max(0, Math.min(reached, rows.length - 1));
     keepFocus(scroll, () => {
       const headings = columns.map((column, i) => columnHeading(column, numeric[i], view.selection, act));
-      header.replaceChildren(element("tr", {}, markHeading(), ...headings));
+      const copy = element("th", { class: "pinned", scope: "col" }, element("span", { class: "hidden" }, "Copy"));
+      header.replaceChildren(element("tr", {}, markHeading(), ...headings, copy));
       body.replaceChildren(...rows.map((row, i) => tableRow(row, i, numeric)));
     });
     hold();
@@ -99,7 +131,7 @@ export function rowGrid({ act, answered, root }, pages) {
   function focusOnceClosed(row) {
     afterClosing = row === undefined ? (afterClosing ?? reached) : (row ?? reached);
   }
-  return { nodes: [scroll, empty], draw, drawWaiting, focusOnceClosed };
+  return { nodes: [scroll, empty], draw, drawWaiting, focusOnceClosed, focusRow: () => focusRow(reached) };
 }
 
 // Handles keys that are pressed on a row itself, not on a button in it.
@@ -143,17 +175,3 @@ const beforeAndAfter = (cell, was, seen) => [
   cellText(cell),
   was && !seen ? element("span", { class: "hidden" }, `, was ${was.text}`) : "",
 ];
-
-// The key columns stay in sight beside wide rows, unless they would take most of the room.
-function holdKeyColumns(grid, header, scroll) {
-  const held = [...header.querySelectorAll("th.mark, th.held")];
-  const lefts = [0];
-  for (const cell of held) lefts.push(lefts.at(-1) + cell.offsetWidth);
-  grid.classList.toggle("holds", lefts.at(-1) > 0 && lefts.at(-1) < scroll.clientWidth / 2);
-  for (const i of held.keys()) grid.style.setProperty(`--left-${i}`, `${lefts[i]}px`);
-  for (const row of grid.rows) {
-    for (const [i, cell] of [...row.cells].slice(0, held.length).entries()) {
-      cell.style.setProperty("--left", `var(--left-${i})`);
-    }
-  }
-}

@@ -8,6 +8,16 @@ const MARKS_READ_ALOUD = { ...ROW_CLASSES, "": "unchanged" };
 
 export const rowClass = (mark, ...more) => classes(ROW_CLASSES[mark], ...more);
 
+// A line of text above the rows, if there is anything to say.
+export function note() {
+  const node = element("div", { class: "note-line faint", hidden: true });
+  const draw = (text) => {
+    node.hidden = !text;
+    node.textContent = text;
+  };
+  return { node, draw };
+}
+
 // The sign of a row: what is seen, and what a screen reader reads aloud.
 export const markCell = (mark) =>
   element(
@@ -48,10 +58,24 @@ export const sortHeading = ({ name, key }, { sorted, descending, arrow, title, o
       "button",
       { type: "button", title, "data-at": `column ${name}`, onclick },
       element("span", { class: "title" }, name),
-      key ? element("small", {}, "key") : "",
+      key ? element("small", { class: "badge" }, "key") : "",
       element("span", { class: "way", "aria-hidden": "true" }, arrow),
     ),
   );
+
+// The key columns, which have the class "held", stay in sight beside wide rows, unless they would take most of the room.
+export function holdKeyColumns(grid, scroll) {
+  const held = [...grid.querySelectorAll("thead .mark, thead .held")];
+  const lefts = [0];
+  for (const cell of held) lefts.push(lefts.at(-1) + cell.offsetWidth);
+  grid.classList.toggle("holds", lefts.at(-1) > 0 && lefts.at(-1) < scroll.clientWidth / 2);
+  for (const i of held.keys()) grid.style.setProperty(`--left-${i}`, `${lefts[i]}px`);
+  for (const row of grid.rows) {
+    for (const [i, cell] of [...row.cells].slice(0, held.length).entries()) {
+      cell.style.setProperty("--left", `var(--left-${i})`);
+    }
+  }
+}
 
 // Counts of added, changed and removed keys: "+1", "~2" and "−0", with what stands after them and in their titles.
 export const changeCount = (kind, text, attributes = {}, ...more) =>

@@ -14,7 +14,7 @@ export function wholeValue(close) {
     drawn = state;
     node.hidden = !value;
     if (!value) return void node.replaceChildren();
-    const copy = copyButton(value.text);
+    const copy = copyButton(value.text, "Copy", { class: "push" });
     node.replaceChildren(bar(value, copy), text(value));
     if (opened) copy.button.focus({ preventScroll: true });
   }
@@ -40,7 +40,7 @@ export function wholeValue(close) {
 export const lengthOf = (text, size) =>
   text.length < size ? `the first ${number(text.length)} of ${number(size)} characters` : plural(size, "character");
 
-function copyButton(text) {
+export function copyButton(text, label = "Copy", attributes = {}) {
   const status = element("span", { class: "faint", role: "status" });
   async function copy() {
     try {
@@ -50,5 +50,5 @@ function copyButton(text) {
       status.textContent = "The browser does not allow copying here. Select the text and copy it."; // no secure context
     }
   }
-  return { status, button: button({ class: "push", onclick: copy }, "Copy") };
+  return { status, button: button({ ...attributes, onclick: copy }, label) };
 }

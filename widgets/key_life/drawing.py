@@ -71,7 +71,6 @@ class KeyHistoryDrawing:
     tables: Sequence[str] = ()
     table: str | None = None
     fields: Sequence[KeyField] = ()
-    typable: bool = False
     why_empty: str = ""
     like: Sequence[str] = ()
     span: tuple[int, int] | None = None
@@ -81,6 +80,7 @@ class KeyHistoryDrawing:
     story: Story | None = None
     why: WhyPanel | None = None
     why_not: str = ""
+    naming: str = ""
 
     @property
     def key(self) -> str:
@@ -95,7 +95,6 @@ class KeyHistoryDrawing:
             "table": self.table,
             "key": self.key,
             "fields": [asdict(part) for part in self.fields],
-            "typable": self.typable,
             "why_empty": self.why_empty,
             "like": list(self.like),
             "span": list(self.span or ()),
@@ -106,6 +105,7 @@ class KeyHistoryDrawing:
             "size": self.selection.size,
             "why": self.why and self.why.message(),
             "why_not": self.why_not,
+            "naming": self.naming,
         }
 
     def text(self) -> str:
@@ -144,6 +144,8 @@ class KeyHistoryDrawing:
         return pictures
 
     def _left_out(self, pictures: int) -> Iterator[str]:
+        if self.naming:
+            yield f"{self.naming} "
         if self.page.total > len(self.page.rows):
             yield f"The newest {len(self.page.rows)} of {self.page.total:,} changes. "
         if self.plots.total > pictures:

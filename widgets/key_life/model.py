@@ -9,14 +9,15 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
-from streamstate.state_inspect.keys import check_key, parse_value, value_text
+from streamstate.state_inspect.key_text import spelled
+from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
-from streamstate.state_inspect.values import canonical, cell, key_text, plain, records
+from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.table_key import TableKey
+from streamstate.state_inspect.values import canonical, cell, key_text
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
 from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
@@ -36,7 +37,7 @@ from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
     from streamstate.state_inspect import History
 
@@ -70,8 +71,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         if self.history.captured():
             name = self._table_name(selection)
             if selection.key is not None:
-                check_key(selection.key, shown_columns(self.history.recorded, name).key_columns, name)
-                self.history.key_history(name, key=selection.key)
+                TableKey.of(self.history.recorded, name).given({"key": selection.key})
             if selection.why is not None:
                 self.history.at(selection.why)
 
@@ -150,7 +150,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
     def _parsed(self, selection: KeySelection) -> KeySelection:
         """The key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
         with self._lock:
-            table = shown_columns(self.history.recorded, self._table_name(selection))
+            table = TableKey.of(self.history.recorded, self._table_name(selection))
         try:
             return replace(selection, key=_key_typed(table, selection.typed or ()), typed=None)
         except InvalidArgumentError:
@@ -179,11 +179,11 @@ class KeyLifeModel(ViewModel[KeySelection]):
             tables=tables_shown(self.history),
             table=name,
             fields=_fields(table, fitting, selection.typed),
-            typable=_typable(table),
             span=(captured[0], captured[-1]),
+            naming=naming_note(self.history.recorded, name),
         )
         if fitting is None:
-            return replace(blank, why_empty=_why_empty(selection, name, table))
+            return replace(blank, why_empty=_why_empty(selection, name, TableKey.of(self.history.recorded, name)))
         story = self._story(name, fitting)
         if not story.changes:
             absent = f"The key {blank.key} was not in {name} at any epoch from {captured[0]} to {captured[-1]}."
@@ -200,20 +200,20 @@ class KeyLifeModel(ViewModel[KeySelection]):
             self._cached = state, story_of(self._changes(table, key), EpochRuns.of(entries))
         return self._cached[1]
 
-    def _changes(self, table: str, key: Mapping[str, Any]) -> pd.DataFrame:
+    def _changes(self, table: str, key: Mapping[str, Any]) -> pa.Table:
         """The key's history, as it is shown."""
-        changes = self.history.key_history(table, key=key)
+        changes = self.history.key_history_arrow(table, key=key)
         return with_expiry_times(changes, expiry_columns(self.history.recorded, table))
 
 
-def _why_empty(selection: KeySelection, name: str, table: ShownColumns) -> str:
+def _why_empty(selection: KeySelection, name: str, table: TableKey) -> str:
     """Why no key is shown."""
     if selection.typed is not None:
         try:
             _key_typed(table, selection.typed)
         except InvalidArgumentError as problem:
             return str(problem)
-    columns = ", ".join(table.key_columns)
+    columns = ", ".join(table.columns)
     if selection.key is not None:
         return f"{name} has no key {', '.join(selection.key)}: its key columns are {columns}. Choose another key."
     return f"Choose a key of {name} ({columns}): type it here, or click a row in a linked view."
@@ -250,24 +250,23 @@ def _page(story: Story, selection: KeySelection) -> KeyChangePage:
     return KeyChangePage(listed, start, total, now)
 
 
-def _typable(table: ShownColumns) -> bool:
-    """Whether each key column can be typed into a field."""
-    kinds = [table.schema.field(name).type for name in table.key_columns]
-    return not any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds)
-
-
 def _fields(table: ShownColumns, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
     """The key columns with the texts in their fields."""
     if key is None:
         texts = (typed or ())[: len(table.key_columns)]
         return [KeyField(name, None, text) for name, text in zip_longest(table.key_columns, texts, fillvalue="")]
-    return [KeyField(name, cell(key[name]), value_text(plain(key[name]))) for name in table.key_columns]
+    return [KeyField(name, cell(key[name]), spelled(key[name])) for name in table.key_columns]
 
 
-def _key_typed(table: ShownColumns, typed: Sequence[str]) -> dict[str, Any]:
+def _key_typed(table: TableKey, typed: Sequence[str]) -> dict[str, Any]:
     """The key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
-    texts = dict(zip_longest(table.key_columns, typed[: len(table.key_columns)], fillvalue=""))
-    return {name: parse_value(text, table.schema.field(name)) for name, text in texts.items()}
+    texts = zip_longest(table.columns, typed[: len(table.columns)], fillvalue="")
+    return table.read([f"{name}={text}" for name, text in texts], spelling=_in_fields)
+
+
+def _in_fields(key: Mapping[str, Any]) -> str:
+    """A key as a person types it into the fields."""
+    return ", ".join(f"{name} {spelled(value)}" for name, value in key.items())
 
 
 def _alike(history: History, name: str, key: Mapping[str, Any]) -> list[str]:
@@ -278,7 +277,7 @@ def _alike(history: History, name: str, key: Mapping[str, Any]) -> list[str]:
     found: dict[str, None] = {}
     for column, value in key.items():
         if isinstance(value, str) and value:
-            page = table.page(limit=_LOOKED_AT, contains={column: value[:2]})
+            page = table.page_arrow(limit=_LOOKED_AT, contains={column: value[:2]})
             found |= {key_text({part: row[part] for part in table.key_columns}): None for row in records(page)}
     return difflib.get_close_matches(key_text(key), list(found), n=_LIKE, cutoff=0.5)
 
@@ -315,4 +314,6 @@ class KeyHistoryView(View[KeySelection]):
         *,
         why: int | None = None,
     ) -> None:
-        super().__init__(KeyLifeModel(history), KeySelection(table, None if key is None else dict(key), why=why))
+        model = KeyLifeModel(history)
+        given = None if key is None else dict(model.key_given(table, key))
+        super().__init__(model, KeySelection(table, given, why=why))

@@ -11,11 +11,12 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.state_inspect.values import canonical, number, plain, row_tuples, timestamp
+from streamstate.state_inspect.rows import row_tuples
+from streamstate.state_inspect.values import canonical, number, plain, timestamp
 from streamstate.widgets.number_text import ranges
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
     from streamstate.snapshots.entries import Entry
 
@@ -94,10 +95,10 @@ class Story:
 _Row = tuple[Any, ...]
 
 
-def story_of(frame: pd.DataFrame, epochs: EpochRuns) -> Story:
-    """The changes and spells of a key, from its :meth:`History.key_history`."""
-    columns = [str(name) for name in frame.columns[OWN:-1]]
-    rows = list(_with_losses(row_tuples(frame), epochs))
+def story_of(history: pa.Table, epochs: EpochRuns) -> Story:
+    """The changes and spells of a key, from its :meth:`History.key_history_arrow`."""
+    columns = history.column_names[OWN:-1]
+    rows = list(_with_losses(row_tuples(history), epochs))
     changes = [change_of(row, before) for before, row in zip([None, *rows], rows, strict=False)]
     return Story(columns, changes, list(_spells(changes, epochs)), epochs)
 

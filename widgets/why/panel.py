@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.state_inspect.values import Cell, canonical, cell, key_text, row_tuples
+from streamstate.state_inspect.frames import frame_tuples, with_values
+from streamstate.state_inspect.values import Cell, canonical, cell, key_text
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import table, td
 
@@ -120,10 +121,7 @@ def _changes(changes: pd.DataFrame) -> list[WhyTable]:
     tables = shown.pop("table") if "table" in shown else None
     if tables is None:
         return []
-    return [
-        _of_frame(f"Changes of {name}", shown[tables == name].dropna(axis="columns", how="all"))
-        for name in dict.fromkeys(tables)
-    ]
+    return [_of_frame(f"Changes of {name}", with_values(shown[tables == name])) for name in dict.fromkeys(tables)]
 
 
 def _rows(title: str, found: InputSides) -> Iterator[WhyTable]:
@@ -140,7 +138,7 @@ def _moved(row: Mapping[str, Any], epoch: int) -> WhyTable:
 
 
 def _of_frame(title: str, frame: pd.DataFrame, note: str = "") -> WhyTable:
-    rows = [WhyRow([cell(value) for value in row]) for row in row_tuples(frame.iloc[:, :_COLUMNS])]
+    rows = [WhyRow([cell(value) for value in row]) for row in frame_tuples(frame.iloc[:, :_COLUMNS])]
     return _short(WhyTable(title, [str(name) for name in frame.columns], rows, note=note))
 
 

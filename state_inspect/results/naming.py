@@ -1,0 +1,58 @@
+"""What the columns of a state table are, where Spark has named them and not the query."""
+
+from __future__ import annotations
+
+from streamstate.errors import StoreError
+from streamstate.snapshots.query_plans.plan_record import TablePlan
+from streamstate.snapshots.query_plans.spark_names import named_by_spark
+from streamstate.state_inspect.keys import row_number_column
+from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.results.results import shown_columns, state_of
+
+
+def naming_note(query: RecordedQuery, table: str) -> str:
+    """A sentence on the columns of a state table that Spark has named; empty if the query named them all."""
+    log = query.columns(shown_columns(query, table).state)
+    if state_of(table)[1]:
+        return ""
+    if not is_planned(query):
+        if not named_by_spark(log.schema):
+            return ""
+        return f"Spark has named these columns: the plan of {query.name} is not known. {how_to_plan(query)}"
+    known = [f"{own} is {name}" for name, own in key_aliases(query, table).items()]
+    number = row_number_column(table, log.key_columns)
+    if known and number is not None:
+        known.append(f"{number} numbers the rows of a key")
+    return f"In the key, {', '.join(known)}." if known else ""
+
+
+def how_to_plan(query: RecordedQuery) -> str:
+    """The line that records a query's plan."""
+    return f'Record it: streamstate.describe(store, "{query.name}", build_query).'
+
+
+def is_planned(query: RecordedQuery) -> bool:
+    """Whether the query's plan at the newest epoch is recorded, or no epoch is captured yet."""
+    newest = query.entries().newest
+    return newest is None or _plan(query, newest.epoch) is not None
+
+
+def key_aliases(query: RecordedQuery, table: str) -> dict[str, str]:
+    """The query's names of key columns that Spark has named, such as those of a join: each with Spark's."""
+    newest = query.entries().newest
+    plan = None if newest is None or state_of(table)[1] else _plan(query, newest.epoch)
+    planned: TablePlan | None = None if plan is None else plan.get(table)
+    if planned is None:
+        return {}
+    log = query.columns(table)
+    same = zip(log.key_columns, planned.same, strict=False)
+    named = {log.value_columns[at]: own for own, at in same if at is not None and at < len(log.value_columns)}
+    return {name: own for name, own in named.items() if name != own and name not in log.key_columns}
+
+
+def _plan(query: RecordedQuery, epoch: int) -> dict[str, TablePlan] | None:
+    try:
+        plan = query.plans.at(epoch)
+    except StoreError:  # a newer version of streamstate has recorded it
+        return {}
+    return None if plan is None else dict(plan.tables)
