@@ -39,6 +39,14 @@ def test_every_view_and_host_is_one_module_that_node_can_parse(kind: str) -> Non
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("kind", VIEWS + HOSTS)
+def test_a_view_can_stand_in_a_script_element(kind: str) -> None:
+    """Saved files hold the text of a view as it is, so nothing in it may end the element or start a comment."""
+    text = (front.bundle(kind) + front.resource("saved_host.js")).lower()
+    assert "</script" not in text
+    assert "<!--" not in text
+
+
 def test_a_module_comes_after_those_it_imports() -> None:
     """Also when an import takes several lines; imports and inner exports go."""
     text = join(
