@@ -21,7 +21,6 @@ _STILL_ROWS = 10
 """Epochs in the table of a saved notebook."""
 _NAMED = 3
 """Settings of shared variables that the caption names; the epochs of all are marked."""
-_HINT = "Open the notebook in JupyterLab with a running kernel for a timeline that follows the query."
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class TimelineDrawing:
 
     def html(self) -> str:
         """The drawing as still pictures and a table of the newest epochs, without scripts."""
-        return frame(self.name, self._parts(), "" if self.waiting else self._pictures() + self._still_table(), _HINT)
+        return frame(self.name, self._parts(), "" if self.waiting else self._pictures() + self._still_table())
 
     def facts(self) -> Iterator[str]:
         """What the head says about the whole query."""
