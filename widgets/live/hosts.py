@@ -20,7 +20,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from streamstate.widgets.front import bundle, style
 from streamstate.widgets.live.live_view import Live
@@ -155,26 +155,6 @@ class HostedPages:
 _offered: OrderedDict[str, Live[Any]] = OrderedDict()
 
 
-class Closable(Protocol):
-    """Something that is open in a notebook beside the views."""
-
-    def close(self) -> None:
-        """Close it, and call :func:`forget`."""
-
-
-_beside: list[Closable] = []
-
-
-def close_with_views(opened: Closable) -> None:
-    """Close something together with all views, in :func:`hang_up`."""
-    _beside.append(opened)
-
-
-def forget(closed: Closable) -> None:
-    """It was closed by itself."""
-    _beside[:] = [known for known in _beside if known is not closed]
-
-
 def offer(shown: Live[Any]) -> str | None:
     """Let pages of a notebook connect to a view.
 
@@ -205,11 +185,9 @@ def withdraw(shown: Live[Any]) -> None:
 
 
 def hang_up() -> None:
-    """Close all views and what is open beside them, and leave the kernel as it was before the first view."""
+    """Close all views, and leave the kernel as it was before the first one."""
     while _offered:
         _offered.popitem()[1].close()
-    while _beside:
-        _beside.pop().close()
     manager = _comm_manager()
     if manager is not None and TARGET in manager.targets:
         manager.unregister_target(TARGET, _opened)
