@@ -131,6 +131,32 @@ def test_a_stopped_query_shows_no_error(
         QueryDashboard(ss.open_store(tmp_path / "store")["q"], query)
 
 
+def test_a_dashboard_follows_a_query_that_is_started_again(
+    spark: SparkSession, fed: Source, tmp_path: Path, watched: list[QueryDashboard]
+) -> None:
+    """Whoever restarts it: its id stays the same. The rates of all runs are in one plot."""
+
+    def sink(frame: DataFrame, _: int) -> None:
+        frame.write.format("noop").mode("append").save()
+
+    query = start(counts(fed), tmp_path, sink)
+    capture = ss.follow(tmp_path / "checkpoint", tmp_path / "store", "counts", spark=spark)
+    capture.wait(1, timeout=300)
+    dashboard = QueryDashboard(ss.open_store(tmp_path / "store")["counts"], query)
+    watched.append(dashboard)
+    until(lambda: seen(dashboard).state == "running", "the first run")
+    query.stop()
+    until(lambda: seen(dashboard).state == "stopped", "the end of the first run")
+    again = start(counts(fed), tmp_path, sink)
+    until(lambda: seen(dashboard).state == "running", "the second run")
+    fed.add({"k": ["c"], "v": [1]})
+    until(lambda: seen(dashboard).epoch == 2, "an epoch of the second run")
+    rates = until(lambda: (now := seen(dashboard).charts["rates"].rows) and now[-1]["epoch"] == 2 and now, "its rates")
+    assert {row["epoch"] for row in rates} == {0, 1, 2}
+    again.stop()
+    capture.stop()
+
+
 class _ExitedJvmQuery:
     """A query handle whose JVM has exited: every call raises the error that py4j would."""
 
@@ -165,7 +191,7 @@ def test_a_busy_jvm_does_not_block_drawing(monkeypatch: pytest.MonkeyPatch) -> N
     """Drawing continues without an answer; the thread ends once the call returns."""
     monkeypatch.setattr("streamstate.widgets.dashboard.watcher._PATIENCE", 0.05)
     busy = _BusyQuery()
-    watcher = QueryWatcher(busy, None, "busy")  # type: ignore[arg-type]  # as above
+    watcher = QueryWatcher(lambda: (busy, None), "busy")  # type: ignore[arg-type, return-value]  # as above
     watcher.start()
     [thread] = [thread for thread in threading.enumerate() if thread.name == "streamstate-watch-busy"]
     waiting = watcher.sample()
