@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.state_inspect.values import timestamp
+from streamstate.widgets import still
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
 from streamstate.widgets.live import hosts
 from streamstate.widgets.live.live_view import Live
@@ -226,8 +227,8 @@ class View(Generic[S]):
         """A drawing in its still forms."""
         now = timestamp(dt.datetime.now(dt.UTC).replace(microsecond=0))
         note = f"<p><small>As of {escape(now)}. Run this cell again {escape(self.model.again)}.</small></p>"
-        still = f'<div class="streamstate-static">{self.model.html(drawing)}{note}</div>'
-        return {"text/plain": self.model.text(drawing), "text/html": f'<div class="streamstate">{still}</div>'}
+        html = still.place(self.model.name, self.model.html(drawing) + note)
+        return {"text/plain": self.model.text(drawing), "text/html": html}
 
     def _settled(self, drawing: Drawing) -> None:
         """Replace the outputs of the notebook; on an error, they stay as they are."""

@@ -16,6 +16,7 @@ from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.front import bundle, resource, style
 from streamstate.widgets.model import Drawing, ViewModel
+from streamstate.widgets.still import place
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -30,7 +31,7 @@ footer {{ margin: 8px 4px; }}
 summary {{ cursor: pointer; }}
 </style></head><body><main>
 <h1>{name} <small>saved {moment}</small></h1>
-<div class="streamstate"><div class="streamstate-static">{still}</div></div>
+{still}
 <p class="note" role="status"></p>
 <footer>{saved}<details><summary>This file is a saved copy. It leaves out</summary><ul>{notes}</ul></details></footer>
 </main>
@@ -51,7 +52,7 @@ class SavedDocument:
         self.draws_plots = bool(library)
         self._library = encoded(library)
         self._name = model.name
-        self._still = model.html(drawing)
+        self._still = place(model.name, model.html(drawing))
         self._style = style(model.kind)
         self._script = bundle(model.kind) + resource("saved_host.js")
 
