@@ -39,8 +39,8 @@ class StatusDrawing:
         return f"{self.name} is {self.state}{self.rest}"
 
     def html(self) -> str:
-        """The line without the sign, which would look like a live one in a saved notebook."""
-        return line_html(self.name, self.text())
+        """The line in the past tense and without the sign, because a saved notebook keeps it."""
+        return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 
 
 class RunningModel(ViewModel[StatusSelection]):

@@ -116,6 +116,19 @@ class Tab:
                     return content
         raise TimeoutError(f"no page after action {number} within {patience} s")
 
+    def address(self, part: str, patience: float = _PATIENCE) -> str:
+        """The first address of the head that contains a text; a page shows it as its own.
+
+        Raises:
+            TimeoutError: No such address arrived.
+        """
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            for content in self._contents(self._hear(max(0.01, end - time.monotonic()))[2]):
+                if part in content.get("address", ""):
+                    return str(content["address"])
+        raise TimeoutError(f"no address with {part!r} within {patience} s")
+
     def wait_for_the_end(self) -> None:
         """Read until the server closes the connection."""
         with contextlib.suppress(OSError, WebSocketConnectionClosedException):

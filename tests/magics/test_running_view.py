@@ -55,7 +55,7 @@ def test_a_saved_notebook_does_not_claim_that_the_query_runs(running: Running) -
     """No sign; the time, and what to do. The handle itself, where it is shown without the view, has no sign either."""
     running.wait(timeout=60)
     html = RunningView(running)._repr_mimebundle_()[0]["text/html"]
-    assert "<b>counts</b> is followed: captured up to epoch" in html
+    assert "<b>counts</b> was followed: captured up to epoch" in html
     assert "As of 2" in html
     assert "Run this cell again to resume the query." in html
     assert "◌" not in html + running._repr_html_()

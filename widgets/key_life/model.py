@@ -208,7 +208,8 @@ def _why_empty(selection: KeySelection, name: str, table: ShownColumns) -> str:
     columns = ", ".join(table.key_columns)
     if selection.key is not None:
         return f"{name} has no key {', '.join(selection.key)}: its key columns are {columns}. Choose another key."
-    return f"Choose a key of {name} ({columns}): type it here, or click a row in a linked view."
+    click = "click a row in a linked view, or in State on a served page"
+    return f"Choose a key of {name} ({columns}): {'type it here, or ' if _typable(table) else ''}{click}."
 
 
 def _plots(story: Story, selection: KeySelection) -> KeyPlots:

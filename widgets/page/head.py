@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError
 from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
@@ -45,18 +44,12 @@ def _difference(history: History, address: Address) -> View[Any]:
     return DiffView(history, first, last, address.table)
 
 
-def _of_key(history: History, address: Address) -> View[Any]:
-    if not address.key:
-        raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row to see the history of its key.")
-    return KeyHistoryView(history, address.table, dict(address.key))
-
-
 SECTIONS = (
     Section("browser", "State", lambda history, at: StateBrowser(history, at.table, epoch=at.epoch)),
     Section("timeline", "Timeline", lambda history, _: Timeline(history)),
     Section("diff", "Differences", _difference),
-    Section("key", "Key", _of_key),
-    Section("dashboard", "Query", lambda history, _: QueryDashboard(history)),
+    Section("key", "Key", lambda history, at: KeyHistoryView(history, at.table, at.key)),
+    Section("dashboard", "Query", lambda history, at: QueryDashboard(history, table=at.table)),
 )
 """The sections in the order of their links; the first is the default."""
 
@@ -103,7 +96,7 @@ class PageModel(ViewModel[Address]):
             "store": self.name,
             "queries": [self._link(name, replace(elsewhere, query=name), selection.query) for name in queries],
             "sections": [
-                self._link(known.name, replace(selection, section=known.name), section, known.title)
+                self._link(known.name, replace(selection, section=known.name, view={}), section, known.title)
                 for known in (SECTIONS if selection.query else ())
             ],
             "query": selection.query,

@@ -75,7 +75,7 @@ class TimelineDrawing:
             "selected": self.selected(),
             "uncounted": self.uncounted,
             "epochs": [self.every[0].first, self.every[-1].last],
-            "table": self._page() if self.selection.table else None,
+            "table": self._page() if self.selection.as_table else None,
         }
 
     def text(self) -> str:
