@@ -54,11 +54,19 @@ def describe(
     Example:
         >>> ss.describe("store", "delays", lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
     """
-    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
-
     layout = Layout.at(store, storage_options)
     required_query(layout, name)
     whole_number(since, "since", least=0)
+    planned = plan_here(layout, name, build_query, mode, since)
+    record_plan(layout, name, planned.plan, since)
+
+
+def plan_here(
+    layout: Layout, name: str, build_query: Callable[[], DataFrame], mode: str, since: int = 0
+) -> PlannedQuery:
+    """Plan a query as :func:`describe` does, so that this process can read the input of its epochs; write nothing."""
+    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+
     if mode not in _MODES:
         raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(_MODES[:-1])} or {_MODES[-1]}.")
     frame = build_query()
@@ -69,8 +77,8 @@ def describe(
         )
     planned = plan_of_frame(frame, mode)
     check_describes(layout, name, planned.plan, since)
-    record_plan(layout, name, planned.plan, since)
     remember(layout, name, planned)
+    return planned
 
 
 def record_running(layout: Layout, name: str, plan: Callable[[], PlannedQuery], since: int) -> None:

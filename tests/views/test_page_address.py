@@ -21,6 +21,7 @@ from streamstate.widgets.model import SIZES
 from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.head import Catalogue, PageModel
+from streamstate.widgets.page.statements import Statements
 from streamstate.widgets.timeline.actions import TimelineSelection
 
 SELECTIONS: dict[str, Any] = {
@@ -84,7 +85,7 @@ def test_an_address_restores_a_difference(visitor: Visitor) -> None:
 def test_another_section_begins_with_its_own_choices(store: ss.Store) -> None:
     """A page number of the browser is none of the timeline's; the epoch stays."""
     at = Address("delays", "browser", epoch=3, view={"page": "2", "where": "flights > 3"})
-    sections = PageModel(Catalogue(store)).drawing(at).message["sections"]
+    sections = PageModel(Catalogue(store, Statements(store))).drawing(at).message["sections"]
     assert sections[1]["address"] == "?query=delays&section=timeline&epoch=3"
 
 

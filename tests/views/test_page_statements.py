@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
 
 import psutil
 import pytest
 from browser.lab import wait_until
 from browser.stores import flights
+from served_viewer import Tab, Visitor
 
 import streamstate as ss
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
-from streamstate.widgets.page import statement_worker, statements
+from streamstate.widgets.page import serve, statement_worker, statements
+from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.statements import Statements
 
 ATTACKS = {
@@ -174,3 +178,45 @@ def test_a_store_that_is_gone_is_reported(tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     assert "is not a store" in gone.run("SELECT 1")["problem"]
     gone.close()
+
+
+@pytest.fixture(scope="module")
+def visitor(store: ss.Store) -> Iterator[Visitor]:
+    """A viewer of the served store."""
+    with serve(store) as server:
+        yield Visitor(server)
+
+
+def answered(tab: Tab, number: int = 0) -> dict[str, Any]:
+    """The first drawing of the SQL tab with the result of its statement."""
+    while (seen := tab.shown(number, part="relations"))["busy"]:
+        pass
+    return seen
+
+
+def test_the_address_of_a_statement_shows_its_result(visitor: Visitor) -> None:
+    """After a drawing without it; the relations of the query are listed, and pages can be turned."""
+    text = "SELECT carrier, flights FROM delays VERSION AS OF 2 ORDER BY carrier, flights"
+    at = Address("delays", "sql", view={"sql": text, "size": "10", "page": "1"})
+    with Tab(visitor, at.text()) as tab:
+        seen = tab.shown(part="relations")
+        assert seen["busy"]
+        assert seen["relations"] == [{"name": "delays.op0", "columns": ["carrier", "origin", "flights", "mean"]}]
+        seen = answered(tab)
+        assert (seen["columns"], seen["offset"], seen["total"]) == (["carrier", "flights"], 10, 27)
+        assert seen["summary"] == "27 rows · delays at epoch 2"
+        assert len(seen["rows"]) == 10
+        seen = answered(tab, tab.do("page", 2))
+        assert (seen["offset"], len(seen["rows"])) == (20, 7)
+
+
+def test_a_statement_that_is_run_is_in_the_address(visitor: Visitor) -> None:
+    """What is wrong with one is said in the tab."""
+    with Tab(visitor, "?query=delays&section=sql") as tab:
+        assert tab.shown(part="relations")["selection"]["sql"] == ""
+        seen = answered(tab, tab.do("run", "SELECT nothing FROM delays"))
+        assert "carrier, origin, flights, mean" in seen["problem"]
+        seen = answered(tab, tab.do("run", "SELECT 1 --" + "x" * 5_000))
+        assert "at most 4,000" in seen["problem"]
+        tab.do("run", "SELECT max(flights) FROM delays")
+        assert parse_qs(tab.address("max")[1:])["sql"] == ["SELECT max(flights) FROM delays"]

@@ -31,7 +31,7 @@ export function render({ model, root, style }) {
     name.textContent = view.name;
     least.textContent = textOf(view.least);
     most.textContent = textOf(view.most);
-    for (const [limit, end] of [["min", view.least], ["max", view.most], ["step", view.step]]) handle[limit] = end;
+    Object.assign(handle, { min: view.least, max: view.most, step: view.step });
     if (!dragging && answered()) handle.value = view.value;
     value.textContent = textOf(Number(handle.value));
     sentence.textContent = view.sentence;

@@ -208,8 +208,8 @@ def _why_empty(selection: KeySelection, name: str, table: ShownColumns) -> str:
     columns = ", ".join(table.key_columns)
     if selection.key is not None:
         return f"{name} has no key {', '.join(selection.key)}: its key columns are {columns}. Choose another key."
-    click = "click a row in a linked view, or in State on a served page"
-    return f"Choose a key of {name} ({columns}): {'type it here, or ' if _typable(table) else ''}{click}."
+    typed = "type it here, or " if _typable(table) else ""
+    return f"Choose a key of {name} ({columns}): {typed}click its row in a state browser."
 
 
 def _plots(story: Story, selection: KeySelection) -> KeyPlots:

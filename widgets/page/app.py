@@ -27,8 +27,6 @@ from streamstate.widgets.view import View
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from streamstate.state_inspect import Store
-
 _TEMPLATE = """
 {% extends base %}
 {% block title %}streamstate{% endblock %}
@@ -115,8 +113,11 @@ class TabViewer:
     never waits for the store.
     """
 
-    def __init__(self, catalogue: Catalogue, threads: Executor, document: Document, address: Address) -> None:
-        self._store = catalogue.store
+    def __init__(
+        self, catalogue: Catalogue, threads: Executor, document: Document, address: Address, *, owner: bool
+    ) -> None:
+        self._catalogue = catalogue
+        self._owner = owner
         self._work = WorkQueue(threads)
         self._document = document
         self._model = PageModel(catalogue)
@@ -195,11 +196,12 @@ class TabViewer:
 
     def _view(self, address: Address) -> View[Any]:
         if address.query is None:
-            return StoreOverview(self._store)
-        history = self._store[address.query]
+            return StoreOverview(self._catalogue.store)
+        history = self._catalogue.store[address.query]
         section = next((section for section in SECTIONS if section.name == address.section), SECTIONS[0])
-        view = section.opened(history, address)
-        view.model.serve()
+        view = section.opened(history, address, self._catalogue.statements)
+        if not self._owner:
+            view.model.serve()
         _restore(view, address, focused=bool(address.key or address.between) or address.epoch is not None)
         return view
 
@@ -234,9 +236,8 @@ class TabViewer:
         self._head.go(self._head.selection)
 
 
-def app(store: Store, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
+def app(catalogue: Catalogue, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
     """What Panel calls for each tab."""
-    catalogue = Catalogue(store)
 
     def opened() -> pn.Template:
         document = pn.state.curdoc
@@ -248,7 +249,8 @@ def app(store: Store, threads: Executor, visitors: Visitors) -> Callable[[], pn.
             page.add_panel("page", pn.pane.Str(full))  # type: ignore[no-untyped-call]
             return page
         arguments = {name: values[0].decode("utf-8", "replace") for name, values in pn.state.session_args.items()}
-        viewer = TabViewer(catalogue, threads, document, Address.read(urlencode(arguments)))
+        address = Address.read(urlencode(arguments))
+        viewer = TabViewer(catalogue, threads, document, address, owner=visitors.owns(visitor))
         visitors.tabs[viewer] = visitor
 
         def gone(_: Any) -> None:

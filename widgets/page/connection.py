@@ -72,7 +72,8 @@ class TabConnection(WSHandler):
         """Send a fragment, or close the connection if the viewer has left too much unread."""
         line = self.ws_connection
         stream = getattr(line, "stream", None)
-        if stream is not None and len(stream._write_buffer) > _UNREAD:  # noqa: SLF001 (Tornado has no public size)
+        waiting = getattr(stream, "_write_buffer", None)  # Tornado has no public size; None once the stream is closed
+        if waiting is not None and len(waiting) > _UNREAD:
             stream.close()
         await super().write_message(message, *how, **more)
 

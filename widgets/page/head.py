@@ -15,10 +15,12 @@ from streamstate.widgets.diffs.model import DiffView
 from streamstate.widgets.key_life.model import KeyHistoryView
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
+from streamstate.widgets.page.statement_view import StatementView
 from streamstate.widgets.timeline.model import Timeline
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Store
+    from streamstate.widgets.page.statements import Statements
     from streamstate.widgets.view import View
 
 FRESH = 2.0
@@ -31,10 +33,10 @@ class Section:
 
     name: str
     title: str
-    opened: Callable[[History, Address], View[Any]]
+    opened: Callable[[History, Address, Statements], View[Any]]
 
 
-def _difference(history: History, address: Address) -> View[Any]:
+def _difference(history: History, address: Address, _: Statements) -> View[Any]:
     """The two epochs of an address; by default an epoch and the one captured before it."""
     if address.between:
         return DiffView(history, *address.between, address.table)
@@ -45,20 +47,22 @@ def _difference(history: History, address: Address) -> View[Any]:
 
 
 SECTIONS = (
-    Section("browser", "State", lambda history, at: StateBrowser(history, at.table, epoch=at.epoch)),
-    Section("timeline", "Timeline", lambda history, _: Timeline(history)),
+    Section("browser", "State", lambda history, at, _: StateBrowser(history, at.table, epoch=at.epoch)),
+    Section("timeline", "Timeline", lambda history, *_: Timeline(history)),
     Section("diff", "Differences", _difference),
-    Section("key", "Key", lambda history, at: KeyHistoryView(history, at.table, at.key)),
-    Section("dashboard", "Query", lambda history, at: QueryDashboard(history, table=at.table)),
+    Section("key", "Key", lambda history, at, _: KeyHistoryView(history, at.table, at.key)),
+    Section("dashboard", "Query", lambda history, at, _: QueryDashboard(history, table=at.table)),
+    Section("sql", "SQL", lambda history, _, statements: StatementView(history, statements)),
 )
 """The sections in the order of their links; the first is the default."""
 
 
 class Catalogue:
-    """A store and its queries, which are looked up once for many viewers."""
+    """A store and its queries, which are looked up once for many viewers, and what runs their statements."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, statements: Statements) -> None:
         self.store = store
+        self.statements = statements
         self._lock = threading.Lock()
         self._known: list[str] = []
         self._until = 0.0
