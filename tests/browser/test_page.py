@@ -267,7 +267,9 @@ def test_the_widget_works_without_panel(lab: Lab, stored: Path) -> None:
     shown.at(5)
     lab.run_cell(1)
     Shown(lab.page.locator(".streamstate-live").nth(1)).at(2)
+    expect(lab.page.locator(".streamstate-static:visible")).to_have_count(0)
     lab.run_cell(2)
+    expect(lab.page.locator(".streamstate-static:visible")).to_contain_text("epoch 2 (captured: 0–3, 5–6)")
     output = lab.page.locator(".jp-CodeCell").nth(2).locator(".jp-OutputArea-output")
     expect(output).to_contain_text("0 threads, 0 comms")
 

@@ -58,7 +58,7 @@ class Page:
                 self._take([self.kernel.client.get_iopub_msg(timeout=0.1)])
             except queue.Empty:
                 break
-        return [output["text/plain"] for output in self.saved.values() if "text/plain" in output]
+        return [output["text/plain"] for output in self.saved.values() if output["text/plain"]]
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
         session = self.kernel.client.session

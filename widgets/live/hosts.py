@@ -221,7 +221,7 @@ def bootstrap(address: str, still: str) -> tuple[dict[str, str], dict[str, Any]]
     script = files("streamstate.widgets.live").joinpath("connect.js").read_text("utf-8")
     call = f'({script})("{TARGET}", "{address}", "{display}", "{hiding(still)}")'
     html = f'<div class="streamstate"><script>{call}</script></div>'
-    return {"text/html": html, EXEC: ""}, {EXEC: {"id": display}}
+    return {"text/plain": "", "text/html": html, EXEC: ""}, {EXEC: {"id": display}}
 
 
 def hiding(*stills: str) -> str:
