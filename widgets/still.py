@@ -28,7 +28,7 @@ def place(name: str, html: str) -> str:
 
 def frame(name: str, parts: Iterable[str], body: str, note: str = "") -> str:
     """A view in its frame: a head with its name and parts, the body, which is HTML, and a note below it."""
-    head = f"<p><strong>{escape(name)}</strong> · {' · '.join(map(escape, parts))}</p>"
+    head = f"<p>{' · '.join([f'<strong>{escape(name)}</strong>', *map(escape, parts)])}</p>"
     foot = f"<p><small>{escape(note)}</small></p>" if note else ""
     return f"<style>{resource('static.css')}</style>{head}{body}{foot}"
 
