@@ -38,9 +38,9 @@ class ViewWidget(anywidget.AnyWidget):
         self._hosted.received(content)
 
     def mimebundle(self) -> dict[str, Any]:
-        """What a notebook needs to show it."""
+        """What a notebook needs to show it: no text, because the still form beside it is shown where it is not."""
         shown: Any = self._repr_mimebundle_()
-        return dict(shown[0] if isinstance(shown, tuple) else shown)
+        return dict(shown[0] if isinstance(shown, tuple) else shown) | {"text/plain": ""}
 
     def close(self) -> None:
         """Drop the pages and hang up. Idempotent."""
