@@ -135,6 +135,7 @@ class View(Generic[S]):
         from IPython.display import display
 
         name = self._outputs.add(self._still(self.model.drawing(self.selection)))
+        self._live.displayed()
         address = None if self._live.closed else hosts.offer(self._live)
         if address is None:
             self._outputs.clear()

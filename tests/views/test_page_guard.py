@@ -244,6 +244,7 @@ def test_a_viewer_becomes_the_owner_with_the_owners_address(owned: Server) -> No
     assert "The owner of a query sees" in why_not(viewer)
 
 
+@pytest.mark.slow
 def test_without_a_token_nobody_is_the_owner_by_chance(path: Path) -> None:
     """Everyone is a viewer then; the owner still needs the owner's address, which exists only on request."""
     with serve(path, token="", why=True) as server:

@@ -124,6 +124,7 @@ def test_a_statement_that_takes_too_long_is_stopped(running: Statements, monkeyp
     assert "it took too long" in running.run(ATTACKS["endless"])["problem"]
 
 
+@pytest.mark.slow
 def test_a_newer_request_ends_a_statement(running: Statements) -> None:
     """At once, long before its time is over."""
     running.run("SELECT 1")
@@ -156,6 +157,7 @@ def test_only_some_statements_run_at_once(store: ss.Store, monkeypatch: pytest.M
     busy.close()
 
 
+@pytest.mark.slow
 def test_closing_leaves_no_process_and_no_file(store: ss.Store) -> None:
     """Also if a statement was killed."""
     before = {child.pid for child in psutil.Process().children()}
@@ -171,6 +173,7 @@ def test_closing_leaves_no_process_and_no_file(store: ss.Store) -> None:
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
+@pytest.mark.slow
 def test_a_store_that_is_gone_is_reported(tmp_path: Path) -> None:
     """The process says why it cannot open it."""
     flights(tmp_path / "store")
@@ -210,6 +213,7 @@ def test_the_address_of_a_statement_shows_its_result(visitor: Visitor) -> None:
         assert (seen["offset"], len(seen["rows"])) == (20, 7)
 
 
+@pytest.mark.slow
 def test_a_statement_that_is_run_is_in_the_address(visitor: Visitor) -> None:
     """What is wrong with one is said in the tab."""
     with Tab(visitor, "?query=delays&section=sql") as tab:

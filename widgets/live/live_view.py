@@ -73,7 +73,7 @@ class Live(Generic[S]):
         self._settled = settled
         self._pace = Pace()
         self._whole: Drawing | None = None
-        self._displayed = True
+        self._cells: int | None = None
         self._caught_up: object = None
         self._lock = threading.RLock()
         self._pages: list[Page] = []
@@ -152,13 +152,19 @@ class Live(Generic[S]):
         with self._lock:
             self._ask()
 
+    def displayed(self) -> None:
+        """Note that the running cell has displayed the view."""
+        self._cells = 0
+
     def catch_up(self) -> None:
         """At the end of a cell, draw for the outputs alone if no page shows the view and there is something new.
 
-        After the cell that displayed the view, its output is current, and a page may be about to join.
+        At the end of the cell that displayed the view, its output is current, and a page may be about to join.
         """
-        displayed, self._displayed = self._displayed, False
-        if displayed or self._pages or self._closed:
+        if self._cells is None or self._pages or self._closed:
+            return
+        self._cells += 1
+        if self._cells == 1:
             return
         try:
             news = (self.model.newest(), self.selection)

@@ -85,8 +85,8 @@ class StatementModel(ViewModel[StatementSelection]):
         self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def newest(self) -> object:
-        """The relations; a result stays as it is until its statement is run again."""
-        return [relation.name for relation in self._relations()]
+        """The tables that can be read; a result stays as it is until its statement is run again."""
+        return tables_shown(self.history) if self.history.captured() else []
 
     def view(self, selection: StatementSelection, *, whole: bool = True) -> StatementDrawing:
         """The page of the result; without ``whole``, a statement that has not run yet is ``busy``."""
