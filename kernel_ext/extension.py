@@ -129,6 +129,12 @@ def _diff_view(views: Any, diff: Any) -> object:
     return views.DiffView(a, diff.a, diff.b, diff.table, other=b)
 
 
+def _running_view(_views: Any, running: Any) -> object:
+    from streamstate.running_view import RunningView
+
+    return RunningView(running)
+
+
 def _history_view(views: Any, history: Any) -> object:
     is_variable = history.name.startswith(f"{SHARED_VARIABLES}.")
     return views.VariableView(history) if is_variable else views.Timeline(history)
@@ -150,6 +156,7 @@ _VIEWS: dict[tuple[str, str], Callable[[Any, Any], object]] = {
     ("streamstate.state_inspect.branches.comparison", "Comparison"): lambda views, found: views.ComparisonView(found),
     ("streamstate.replay.replay", "Replay"): lambda views, replay: views.ComparisonView(replay.comparison),
     ("streamstate.variables.shared_variable", "SharedVariable"): lambda views, variable: views.VariableView(variable),
+    ("streamstate.running", "Running"): _running_view,
     ("streamstate.replay.debugging.session", "DebugSession"): lambda views, session: views.Debugger(session),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
 from typing import Any
 
 from streamstate.summary_table import SummaryTable, TableCell, state_cell
@@ -50,10 +52,27 @@ def status_line(status: QueryStatus) -> str:
     return f"{status.name} is {status.state}{restart}: {epoch}{behind}{rows}{error}"
 
 
+def full_line(status: QueryStatus) -> str:
+    """A status in one line, with what its capture is doing."""
+    return f"{status_line(status)} (capture {status.capture})"
+
+
+def line_html(name: str, line: str) -> str:
+    """A line that begins with a query's name, as HTML without a sign: it may be read long after it was shown."""
+    return f"<p><b>{escape(name)}</b>{escape(line.removeprefix(name))}</p>"
+
+
 def status_table(statuses: Iterable[QueryStatus]) -> SummaryTable:
     """The status of several queries, one per row."""
     rows = [_row(status) for status in statuses]
-    return SummaryTable(_COLUMNS, rows, empty=NO_QUERIES, caption="Streaming queries")
+    return SummaryTable(_COLUMNS, rows, empty=NO_QUERIES, caption=caption())
+
+
+def caption() -> str:
+    """The caption of a table of queries, with the time, because a saved notebook keeps the table."""
+    from streamstate.state_inspect.values import timestamp  # loads the engines that read state
+
+    return f"Streaming queries at {timestamp(datetime.now(UTC).replace(microsecond=0))}"
 
 
 def _row(status: QueryStatus) -> list[Any]:

@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, WaitTimeoutError
 from streamstate.operations.restart_policy import failure_of
-from streamstate.query_status import QueryStatus, status_line
+from streamstate.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.snapshots.capture_plan import CaptureInterval
-from streamstate.summary_table import TableCell, state_cell
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 ACTIVE = ("running", "restarting", "followed")
 """The states of a query that is still going, here or elsewhere."""
+_newest: WeakValueDictionary[tuple[str, str], Running] = WeakValueDictionary()
+"""The newest handle of each query, by its store and name."""
 
 
 class Running:
@@ -68,6 +70,7 @@ class Running:
         self.launch = launch
         self.every = every
         self._stopped = False
+        _newest[store, name] = self
         self._versions: VersionPump | None = None
         if launch is not None and launch.shared:
             from streamstate.variables.version_pump import VersionPump
@@ -77,6 +80,11 @@ class Running:
     def _goes_on(self) -> bool:
         """Whether the query may still commit epochs."""
         return self.state in ACTIVE
+
+    @property
+    def newest(self) -> Running:
+        """The handle of the newest start under this name; after a restart, it is another one than this."""
+        return _newest.get((self.store, self.name), self)
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -265,11 +273,7 @@ class Running:
         )
 
     def __repr__(self) -> str:
-        status = self.status()
-        return f"{status_line(status)} (capture {status.capture})"
+        return full_line(self.status())
 
     def _repr_html_(self) -> str:
-        status = self.status()
-        line = repr(self).removeprefix(self.name)
-        sign = state_cell(status.state).sign_html()
-        return f"<p>{sign} <b>{TableCell(self.name).html()}</b>{TableCell(line).html()}</p>"
+        return line_html(self.name, repr(self))

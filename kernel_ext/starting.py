@@ -20,6 +20,7 @@ from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name
 from streamstate.snapshots.query_plans.describe import record_running
+from streamstate.snapshots.query_plans.plan_table import Plans
 from streamstate.snapshots.registry import check_name_free, check_store, register
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import check_mode
@@ -169,11 +170,11 @@ def start_launch(
     if undone is not None:
         say(f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before.")
     _announce(launch, checkpoint, say, was_running=was_running)
-    since = max(checkpoint.committed(), default=-1) + 1
+    layout = Layout.at(store, storage_options)
+    since = _plan_since(layout, launch.name, checkpoint.committed())
     query = launch.start()
     try:
         # Registered at once, so that the store shows the query before its first capture.
-        layout = Layout.at(store, storage_options)
         register(layout, launch.name, str(query.id), launch.checkpoint)
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
         followed = query if launch.restart is None else launch.checkpoint
@@ -238,6 +239,15 @@ def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
                 "Use a new directory, or the checkpoint of a query to resume."
             ) from None
         return None
+
+
+def _plan_since(layout: Layout, name: str, committed: Sequence[int]) -> int:
+    """The first epoch whose state is that of the code that starts now.
+
+    That is the next one or, if the checkpoint was written for the code, as by a migration, the only one that it has.
+    """
+    written = len(committed) == 1 and not Plans(layout, name).recorded()
+    return max(committed, default=-1) + (not written)
 
 
 def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:

@@ -32,12 +32,13 @@ class Visitor:
     Args:
         server: the server.
         trusted: the certificates that it trusts if the server uses HTTPS.
+        url: the address that it opens first, such as the owner's; by default the server's.
     """
 
-    def __init__(self, server: Server, trusted: ssl.SSLContext | None = None) -> None:
+    def __init__(self, server: Server, trusted: ssl.SSLContext | None = None, url: str | None = None) -> None:
         self.server = server
         self.trusted = trusted
-        response, _ = self.get("/?" + urlsplit(server.url).query, cookie="")
+        response, _ = self.get("/?" + urlsplit(url or server.url).query, cookie="")
         self.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
 
     def get(self, path: str, *, cookie: str | None = None, **headers: str) -> tuple[http.client.HTTPResponse, str]:
@@ -103,8 +104,8 @@ class Tab:
         """Follow a link of the head."""
         self.say(self.head, {"do": "address", "value": address})
 
-    def shown(self, number: int = 0, patience: float = _PATIENCE) -> dict[str, Any]:
-        """The first complete page of the view after an action was handled.
+    def shown(self, number: int = 0, patience: float = _PATIENCE, part: str = "page") -> dict[str, Any]:
+        """The first drawing of the view after an action was handled, recognized by a part that it has.
 
         Raises:
             TimeoutError: The page did not arrive.
@@ -112,9 +113,22 @@ class Tab:
         end = time.monotonic() + patience
         while time.monotonic() < end:
             for content in self._contents(self._hear(max(0.01, end - time.monotonic()))[2]):
-                if content.get("kind") == "show" and content["handled"] >= number and "page" in content:
+                if content.get("kind") == "show" and content["handled"] >= number and part in content:
                     return content
         raise TimeoutError(f"no page after action {number} within {patience} s")
+
+    def address(self, part: str, patience: float = _PATIENCE) -> str:
+        """The first address of the head that contains a text; a page shows it as its own.
+
+        Raises:
+            TimeoutError: No such address arrived.
+        """
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            for content in self._contents(self._hear(max(0.01, end - time.monotonic()))[2]):
+                if part in content.get("address", ""):
+                    return str(content["address"])
+        raise TimeoutError(f"no address with {part!r} within {patience} s")
 
     def wait_for_the_end(self) -> None:
         """Read until the server closes the connection."""

@@ -92,11 +92,13 @@ class ViewModel(ABC, Generic[S]):
     Attributes:
         kind: the view's JavaScript module, ``front/<kind>.js``, which exports ``render``.
         name: what it shows, such as a query's name; used in the names of threads and files.
+        again: why to run the cell of a saved notebook again, as a part of a sentence.
     """
 
     kind: ClassVar[str]
     epoch_action: ClassVar[str] = "epoch"
     """The action that chooses an epoch."""
+    again: ClassVar[str] = "to make it live"
     name: str
 
     def check(self, selection: S) -> None:

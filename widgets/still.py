@@ -20,9 +20,15 @@ MARKS = {"added": "+", "changed": "~", "removed": "−"}
 _ROW_CLASSES = {mark: change for change, mark in MARKS.items()} | {"": "same"}
 
 
+def place(name: str, html: str) -> str:
+    """The element of a still form, which scrolls sideways, by keyboard too."""
+    focusable = f'tabindex="0" role="group" aria-label="{escape(name)}"'
+    return f'<div class="streamstate"><div class="streamstate-static" {focusable}>{html}</div></div>'
+
+
 def frame(name: str, parts: Iterable[str], body: str, note: str = "") -> str:
     """A view in its frame: a head with its name and parts, the body, which is HTML, and a note below it."""
-    head = f"<p><strong>{escape(name)}</strong> · {' · '.join(map(escape, parts))}</p>"
+    head = f"<p>{' · '.join([f'<strong>{escape(name)}</strong>', *map(escape, parts)])}</p>"
     foot = f"<p><small>{escape(note)}</small></p>" if note else ""
     return f"<style>{resource('static.css')}</style>{head}{body}{foot}"
 

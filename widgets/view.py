@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.state_inspect.values import timestamp
+from streamstate.widgets import still
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
 from streamstate.widgets.live import hosts
 from streamstate.widgets.live.live_view import Live
-from streamstate.widgets.model import Focus, S, ViewModel
+from streamstate.widgets.live.outputs import StillOutputs
+from streamstate.widgets.model import Drawing, Focus, S, ViewModel
 from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
@@ -38,9 +42,9 @@ class View(Generic[S]):
     def __init__(self, model: ViewModel[S], selection: S) -> None:
         model.check(selection)
         self.model = model
-        self._live = Live(model, selection, ended=self._settle, chosen=self._chosen)
+        self._live = Live(model, selection, ended=self._ended, chosen=self._chosen, settled=self._settled)
         self._listeners: list[Callable[[Focus], None]] = []
-        self._displays: list[str] = []
+        self._outputs = StillOutputs()
         self._widget: ViewWidget | None = None
 
     @property
@@ -125,25 +129,29 @@ class View(Generic[S]):
             return f"{self.model.name}: {problem}"
 
     def _ipython_display_(self) -> None:
-        """Display under an id, so that closing can replace the first drawing with the last one."""
+        """Display the still form, which a saved notebook keeps, and below it what makes the view live, if it can be.
+
+        The live view hides the still form, which follows what it shows.
+        """
         from IPython.display import display
 
-        data, metadata = self._repr_mimebundle_()
-        handle = display(data, metadata=metadata, raw=True, display_id=True)
-        if handle and not self._live.closed:
-            self._displays.append(handle.display_id)
+        name = self._outputs.add(self._still(self.model.drawing(self.selection)))
+        self._live.displayed()
+        address = None if self._live.closed else hosts.offer(self._live)
+        if address is None:
+            self._outputs.clear()
+        elif hosts.widget_needed():
+            self.widget().hides(name)
+            display(self.widget().mimebundle(), raw=True)
+        else:
+            data, metadata = hosts.bootstrap(address, name)
+            display(data, metadata=metadata, raw=True)
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Text, escaped still HTML and, if there is a kernel, the script that makes the view live."""
-        address = None if self._live.closed else hosts.offer(self._live)
-        if address is None:
-            return self._still(), {}
-        if hosts.widget_needed():
-            return self.widget().mimebundle() | self._still(), {}
-        display = uuid.uuid4().hex
-        return self._still(hosts.bootstrap(address, display)) | {hosts.EXEC: ""}, {hosts.EXEC: {"id": display}}
+        """The still form: text, and escaped HTML without scripts."""
+        return self._still(self.model.drawing(self.selection)), {}
 
     def _display_(self) -> Any:
         """The view in marimo, which shows widgets and has no kernel of Jupyter's."""
@@ -217,27 +225,27 @@ class View(Generic[S]):
             return report
 
     @consistent_read()
-    def _still(self, script: str = "") -> dict[str, str]:
-        """The still forms of the current drawing, with the script next to the HTML."""
-        drawing = self.model.drawing(self.selection)
-        still = f'<div class="streamstate-static">{self.model.html(drawing)}</div>'
-        return {
-            "text/plain": self.model.text(drawing),
-            "text/html": f'<div class="streamstate">{still}{script}</div>',
-        }
+    def _still(self, drawing: Drawing) -> dict[str, str]:
+        """A drawing in its still forms."""
+        now = timestamp(dt.datetime.now(dt.UTC).replace(microsecond=0))
+        note = f"<p><small>As of {escape(now)}. Run this cell again {escape(self.model.again)}.</small></p>"
+        html = still.place(self.model.name, self.model.html(drawing) + note)
+        return {"text/plain": self.model.text(drawing), "text/html": html}
 
-    def _settle(self) -> None:
-        """Replace the view's outputs in the notebook with its last still form; on an error, they stay as they are."""
+    def _settled(self, drawing: Drawing) -> None:
+        """Replace the outputs of the notebook; on an error, they stay as they are."""
+        if self._outputs:
+            with contextlib.suppress(StreamStateError, OSError):
+                self._outputs.replace(self._still(drawing))
+
+    def _ended(self) -> None:
+        """Leave the last drawing in the outputs of the notebook."""
         if self._widget is not None:
             self._widget.close()
-        displays, self._displays = self._displays, []
-        if not displays:
-            return
-        from IPython.display import update_display
-
-        with contextlib.suppress(StreamStateError, OSError):
-            for display in displays:
-                update_display(self._still(), raw=True, display_id=display)
+        if self._outputs:
+            with contextlib.suppress(StreamStateError, OSError):
+                self._settled(self.model.drawing(self.selection))
+        self._outputs.clear()
 
     def close(self, *, wait: bool = True) -> None:
         """Stop following, and close every page; the view becomes still. Idempotent.

@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from streamstate.commands.arguments import SEEN, add_store, port, read_text, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.errors import InvalidArgumentError, require_extra
+from streamstate.commands.user_code import loaded, place_of
+from streamstate.errors import InvalidArgumentError, choices, require_extra
+
+if TYPE_CHECKING:
+    from streamstate.state_inspect import Store
 
 _TOKEN = "STREAMSTATE_TOKEN"  # noqa: S105 (the variable's name)
 
@@ -29,8 +35,57 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-origin", metavar="URL", help="the URL of the page behind a proxy: https://state.example.com"
     )
+    parser.add_argument(
+        "--code",
+        action="append",
+        default=[],
+        type=_code,
+        metavar="[QUERY=]MODULE:FUNCTION",
+        help="the code of a query, for a second address on which its owner sees the input behind changes; may be"
+        " repeated, and starts Spark",
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="the key of the certificate (PEM)")
+
+
+def _code(text: str) -> tuple[str | None, str, str]:
+    """The name of a query, if it is given, and the place of its code."""
+    name, equals, place = text.rpartition("=")
+    return (name if equals else None, *place_of(place))
+
+
+def plan_queries(store: Store, codes: Iterable[tuple[str | None, str, str]]) -> None:
+    """Plan queries of a store in this process, so that their input can be read.
+
+    Raises:
+        InvalidArgumentError: the code has no name although there are several queries, or cannot be loaded.
+        UnknownQueryError: the store has no such query.
+        QueryError: the code is not that of the query.
+    """
+    from streamstate.snapshots.query_plans.describe import plan_here
+    from streamstate.snapshots.query_plans.plan_table import Plans
+    from streamstate.snapshots.registry import required_query
+    from streamstate.snapshots.spark.session import session
+
+    session()
+    for given, module, function in codes:
+        names = store.queries()
+        if given is None and len(names) != 1:
+            raise InvalidArgumentError(
+                f"The store has several queries: {choices(names)}.\nName the one that the code is of:"
+                f" --code QUERY={module}:{function}"
+            )
+        name = given or names[0]
+        required_query(store.layout, name)
+        recorded = Plans(store.layout, name).recorded()
+        epoch = recorded[-1].since if recorded else 0
+        build_query = loaded(module, function)
+        try:
+            plan_here(store.layout, name, build_query, mode=None, epoch=epoch)
+        except InvalidArgumentError as error:  # the output mode is not known
+            raise InvalidArgumentError(
+                f"{error}\nRecord it first: streamstate capture CHECKPOINT --store {store.path} --code … --mode append"
+            ) from None
 
 
 def token(given: argparse.Namespace) -> str | None:
@@ -63,6 +118,8 @@ def _run(given: argparse.Namespace) -> int:
 
     access = token(given)
     store = open_store(given.store, storage_options=storage_options(given))
+    if given.code:
+        plan_queries(store, given.code)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with serve(
@@ -74,8 +131,10 @@ def _run(given: argparse.Namespace) -> int:
             allow_origin=given.allow_origin,
             tls_cert=given.tls_cert,
             tls_key=given.tls_key,
+            why=bool(given.code),
         ) as server:
-            print(f"Serving {store.path} at\n\n    {server.url}\n\nPress Ctrl+C to stop.", flush=True)
+            owner = f"With the input behind changes, for you alone:\n\n    {server.owner_url}\n\n" if given.code else ""
+            print(f"Serving {store.path} at\n\n    {server.url}\n\n{owner}Press Ctrl+C to stop.", flush=True)
             server.wait()
     except KeyboardInterrupt:
         print("Stopped.")
@@ -88,6 +147,7 @@ SERVE = Command(
     "Serve a store as a web page, read-only, until interrupted or terminated.",
     """
     streamstate serve store
+    streamstate serve store --code delays=jobs/delays.py:build
     streamstate serve store --port 8000 --token-file token --allow-origin https://state.example.com
     """,
     _arguments,

@@ -21,7 +21,7 @@ def add_code(
     parser.add_argument(
         name,
         metavar="MODULE:FUNCTION",
-        type=_place,
+        type=place_of,
         help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
         + more,
     )
@@ -29,7 +29,8 @@ def add_code(
     parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
 
 
-def _place(text: str) -> tuple[str, str]:
+def place_of(text: str) -> tuple[str, str]:
+    """The module or file, and the function, of an argument."""
     module, colon, function = text.rpartition(":")
     if not (colon and module and function.isidentifier()):
         raise argparse.ArgumentTypeError(

@@ -63,11 +63,15 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
             written = _written(query, changed, mapping, store, progress)
             if running is not None and runs:
                 restart(notebook, changed, running)
+                written = replace(written, started=changed.name)
         except BaseException:
             if running is not None and runs:
                 _go_on(notebook, running, changed, written)
             raise
-        progress.line = f"{changed.name} has the state of {query.name} after epoch {written.epoch}."
+        state = f"the state of {query.name} after epoch {written.epoch}"
+        progress.line = f"{changed.name} has {state}."
+        if runs:
+            progress.line = f"{query.name} was stopped. {changed.name} was started with {state}."
     if not runs:
         cell = _cell(notebook, args.code, changed)
         print(f"{query.name} was not running, so {changed.name} was not started. Start it:\n{cell}")

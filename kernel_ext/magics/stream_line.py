@@ -17,7 +17,7 @@ from streamstate.magics.query_code import builder
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
-from streamstate.query_status import NO_QUERIES, status_table
+from streamstate.query_status import NO_QUERIES, caption, status_table
 from streamstate.running import ACTIVE, Running
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import local_path, location
@@ -63,7 +63,7 @@ def _list(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
         rows.append([running.name, state_cell(running.state), *started, running.store, running.checkpoint])
     rows += [[query.name or str(query.id), state_cell("not captured"), *(None,) * 5] for query in _uncaptured(notebook)]
     columns = ["name", "state", "mode", "trigger", "sink", "store", "checkpoint"]
-    return _kept(notebook, args, SummaryTable(columns, rows, empty=NO_QUERIES, caption="Streaming queries"))
+    return _kept(notebook, args, SummaryTable(columns, rows, empty=NO_QUERIES, caption=caption()))
 
 
 def _status_arguments(parser: MagicParser) -> None:

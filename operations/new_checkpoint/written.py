@@ -24,6 +24,7 @@ class WrittenCheckpoint(os.PathLike[str]):
             are not counted.
         compared: whether every row that Spark reads was compared with the row that was meant; False if the query itself
             made the state from history.
+        started: the name of the query that was started from it, as by ``%stream migrate``; None if none was.
     """
 
     checkpoint: str
@@ -32,6 +33,7 @@ class WrittenCheckpoint(os.PathLike[str]):
     seconds: float = field(compare=False)
     rows_before: Mapping[str, int | None] = field(default_factory=dict, compare=False)
     compared: bool = True
+    started: str | None = field(default=None, compare=False)
 
     def __fspath__(self) -> str:
         return self.checkpoint
@@ -43,12 +45,14 @@ class WrittenCheckpoint(os.PathLike[str]):
     def _repr_html_(self) -> str:
         title = f"{self.checkpoint}: the state of epoch {self.epoch}"
         verdict = "Read back by Spark: no row differs" if self.compared else "Made by the query itself from its history"
-        start = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
+        call = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
+        started = f"Started: {element('strong', self.started or '')}"
+        after = f"Next: {element('code', call)}" if self.started is None else started
         return report(
             f"<p>{element('strong', 'New checkpoint')} {element('span', title)}</p>",
             self._tables(),
             element("p", f"✓ {verdict}; {self.seconds:.1f} s in all."),
-            f"<p>Next: {element('code', start)}</p>",
+            f"<p>{after}</p>",
         )
 
     def _tables(self) -> str:

@@ -84,6 +84,15 @@ class Result:
             self._count = self._rows.num_rows
         return self._rows
 
+    def first(self, count: int) -> pa.Table:
+        """The first rows as an Arrow table, at most ``count``; the others are not computed.
+
+        Example:
+            >>> store.sql("SELECT * FROM q ORDER BY key").first(1).num_rows  # doctest: +SKIP
+            1
+        """
+        return self._engine.first(count) if self._rows is None else self._rows.slice(0, count)
+
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame."""
         return to_pandas(self.to_arrow())

@@ -81,10 +81,15 @@ class GonePage(RecordingPage):
         raise AttributeError(content["kind"])
 
 
+def slow_view() -> Live[Place]:
+    """A view that nobody listens to."""
+    return Live(SlowModel(), Place(), ended=lambda: None, chosen=lambda _: None, settled=lambda _: None)
+
+
 @pytest.fixture
 def watched() -> Iterator[tuple[Live[Place], RecordingPage]]:
     """A view that is shown on a page."""
-    live, page = Live(SlowModel(), Place(), ended=lambda: None, chosen=lambda _: None), RecordingPage()
+    live, page = slow_view(), RecordingPage()
     live.joined(page)
     yield live, page
     live.close()
@@ -109,7 +114,7 @@ def test_the_latest_selection_is_always_drawn_and_none_queue_up(watched: tuple[L
 
 def test_continuous_changes_still_get_complete_drawings() -> None:
     """After several quick drawings in a row comes a complete one, although a newer selection is waiting."""
-    live, page = Live(SlowModel(), Place(), ended=lambda: None, chosen=lambda _: None), RecordingPage()
+    live, page = slow_view(), RecordingPage()
     for at in range(2 * UNFINISHED + 2):
         assert live._draw_news(at, Place(at), [(page, 0)])
     assert [at for at, whole in page.drawn() if whole] == [UNFINISHED, 2 * UNFINISHED + 1]

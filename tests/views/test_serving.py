@@ -25,6 +25,7 @@ from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.widgets.page import Server, serve
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.head import Catalogue, PageModel
+from streamstate.widgets.page.statements import Statements
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,7 @@ def test_viewers_share_one_lookup_of_the_queries(path: Path, monkeypatch: pytest
 
     store = ss.open_store(path)
     monkeypatch.setattr(store, "queries", queries)
-    catalogue = Catalogue(store)
+    catalogue = Catalogue(store, Statements(store))
     assert [catalogue.queries() for _ in range(20)] == [["delays"]] * 20
     assert len(lookups) == 1
 
@@ -207,7 +208,7 @@ def test_viewers_share_one_lookup_of_the_queries(path: Path, monkeypatch: pytest
 def test_the_header_links_to_queries_and_marks_the_current_one(path: Path) -> None:
     """Each link is a URL that can be opened directly."""
     store = ss.open_store(path)
-    message = PageModel(Catalogue(store)).drawing(Address("delays", epoch=2)).message
+    message = PageModel(Catalogue(store, Statements(store))).drawing(Address("delays", epoch=2)).message
     assert message["queries"] == [{"name": "delays", "address": "?query=delays", "current": True}]
     assert message["sections"][0]["address"] == "?query=delays&section=browser&epoch=2"
 

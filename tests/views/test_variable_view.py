@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bound_store import QUERY, BoundQuery, merge
+from browser.lab import wait_until
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, VariableConflictError
 from streamstate.snapshots.bindings import Version
 from streamstate.variables.notifications import Change
-from streamstate.widgets import Timeline, VariableSlider, VariableView, close_all
+from streamstate.widgets import Timeline, VariableSlider, VariableView
 from streamstate.widgets.charts_and_words import ChartsAndWords
 from streamstate.widgets.timeline.actions import TimelineSelection
 from streamstate.widgets.timeline.drawing import TimelineDrawing
@@ -250,74 +248,85 @@ def test_only_the_newest_versions_are_read_and_drawn(tmp_path: Path, monkeypatch
     assert [row["first"] + 0.5 for row in rows if row["kind"] == "bar"] == list(range(72, 121))
 
 
-@pytest.fixture
-def closing() -> Iterator[None]:
-    """Sliders that a test opened are closed."""
-    yield
-    close_all()
+def place(slider: VariableSlider) -> float:
+    """Where the slider is, as a page draws it."""
+    return float(slider.model.drawing(slider.selection).message["value"])
 
 
-def wait_until(condition: Any) -> None:
-    """Wait for a slider's thread."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-pytestmark = pytest.mark.usefixtures("closing")
+def move(slider: VariableSlider, to: object) -> None:
+    """Move the slider, as a page reports it."""
+    slider.model.acted(slider.selection, "set", to, None)
 
 
 def test_a_slider_sets_the_variable(limit: ss.SharedVariable, query: BoundQuery) -> None:
     """What a person chooses is a version; the words say which, by whom, and which epoch saw it first."""
     slider = VariableSlider(limit, 0, 120, query=query.history)
-    assert (slider.value, slider.widget.children[0].value) == (45.0, 45.0)
+    assert (slider.value, place(slider)) == (45.0, 45.0)
     assert "limit = 45: version 1" in repr(slider)
     assert "delays saw it from epoch 3 on" in repr(slider)
-    slider.widget.children[0].value = 90.0
+    move(slider, 90)
     assert limit.get() == 90.0
-    assert "version 2" in slider.widget.children[1].value
+    assert "version 2" in repr(slider)
     assert "no captured epoch of delays has seen it yet" in repr(slider)
+    before = slider.model.newest()
     query.epoch(limit)
-    wait_until(lambda: "delays saw it from epoch 6 on" in repr(slider))
+    assert slider.model.newest() != before
+    assert "delays saw it from epoch 6 on" in repr(slider)
     limit.set(10.0)  # no conflict: the slider is the notebook's own
 
 
 def test_a_slider_follows_what_is_set_elsewhere(limit: ss.SharedVariable) -> None:
     """And sets nothing by itself, also if the value is beyond its ends."""
     slider = VariableSlider(limit, 0, 120)
+    before = slider.model.newest()
     ss.shared(limit.store, "limit").set(500.0)
-    wait_until(lambda: slider.value == 500.0)
-    assert slider.widget.children[0].value == 120.0
-    assert "limit = 500" in slider.widget.children[1].value
+    assert slider.model.newest() != before
+    assert (slider.value, place(slider)) == (500.0, 120.0)
+    assert "limit = 500" in repr(slider)
     assert (limit.get(), limit.version) == (500.0, 1)
 
 
-def test_a_slider_says_that_another_was_faster(limit: ss.SharedVariable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slider_says_that_another_was_faster(limit: ss.SharedVariable) -> None:
     """Nothing is set, the slider moves to the newest value, and the next choice is set."""
-    monkeypatch.setattr("streamstate.widgets.variables.slider.refresh", lambda: 60.0)
     slider = VariableSlider(limit, 0, 120)
-    wait_until(lambda: not slider._loop._woken.is_set())
+    assert place(slider) == 60.0
     ss.shared(limit.store, "limit").set(30.0)
-    slider.widget.children[0].value = 90.0
+    move(slider, 90.0)
     assert (limit.get(), limit.version) == (30.0, 1)
-    assert slider.widget.children[0].value == 30.0
-    assert "Not set: another had set it meanwhile" in slider.widget.children[1].value
-    slider.widget.children[0].value = 80.0
+    assert place(slider) == 30.0
+    assert "Not set: another had set it meanwhile" in repr(slider)
+    move(slider, 80.0)
     assert limit.get() == 80.0
-    assert "Not set" not in slider.widget.children[1].value
+    assert "Not set" not in repr(slider)
 
 
 def test_a_sliders_words_are_escaped_and_errors_are_words(tmp_path: Path) -> None:
     """A value that the type does not hold is refused, and the slider goes back."""
     tiny = ss.shared(tmp_path / "store", "tiny", "tinyint", init=5)
     slider = VariableSlider(tiny, 0, 1000)
-    slider.widget.children[0].value = 900
-    assert tiny.get() == slider.widget.children[0].value == 5
-    assert "Not set: Invalid value 900" in slider.widget.children[1].value
+    move(slider, 900)
+    assert tiny.get() == place(slider) == 5
+    assert "Not set: Invalid value 900" in repr(slider)
     tiny.log.set(7, "<script>", None)
-    wait_until(lambda: slider.value == 7)
-    assert "<script>" not in slider.widget.children[1].value
+    assert slider.value == 7
+    assert "<script>" not in slider._repr_mimebundle_()[0]["text/html"]
+
+
+@pytest.mark.parametrize("sent", [float("nan"), 121, -1, "9", None, True, [1], 10**400])
+def test_a_page_can_set_only_numbers_between_the_ends(limit: ss.SharedVariable, sent: object) -> None:
+    """Anything else is ignored."""
+    slider = VariableSlider(limit, 0, 120)
+    move(slider, sent)
+    assert (limit.get(), limit.version) == (60.0, 0)
+
+
+def test_a_saved_notebook_shows_where_the_slider_was(limit: ss.SharedVariable) -> None:
+    """In words and as a bar; it needs no widget, whose state a notebook does not keep."""
+    bundle, _ = VariableSlider(limit, 0, 120)._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert '<meter aria-label="limit" min="0.0" max="120.0" value="60.0">' in bundle["text/html"]
+    assert "limit = 60: version 0, declared" in bundle["text/html"]
+    assert "Run this cell again to set it." in bundle["text/html"]
 
 
 @pytest.mark.parametrize(
@@ -331,31 +340,17 @@ def test_a_sliders_words_are_escaped_and_errors_are_words(tmp_path: Path) -> Non
     ],
 )
 def test_what_no_slider_can_set_is_refused(tmp_path: Path, type_: str, ends: Any, message: str) -> None:
-    """Nothing is opened."""
-    before = threading.active_count()
+    """The error says what would be right."""
     with pytest.raises(InvalidArgumentError, match=message):
         VariableSlider(ss.shared(tmp_path / "store", "it", type_), *ends)
-    assert threading.active_count() == before
-
-
-def test_closing_a_slider_ends_its_thread(limit: ss.SharedVariable) -> None:
-    """By itself, or with all views; what it says stays, and moving it sets nothing."""
-    first, second = VariableSlider(limit, 0, 120), VariableSlider(limit, 0, 10)
-    first.close()
-    first.close()
-    close_all()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("streamstate-slider")]
-    second.widget.children[0].value = 3.0
-    assert limit.get() == 60.0
-    assert "limit = 60" in repr(second)
 
 
 def test_a_change_is_heard_while_a_slider_moves(limit: ss.SharedVariable) -> None:
     """A slider's versions are versions like any other."""
     heard: list[Change] = []
     subscription = limit.on_change(heard.append, interval=0.02)
-    VariableSlider(limit, 0, 120).widget.children[0].value = 12.0
-    wait_until(lambda: heard)
+    move(VariableSlider(limit, 0, 120), 12.0)
+    wait_until(lambda: heard, "the change to be heard")
     subscription.stop()
     assert (heard[0].value, heard[0].kind) == (12.0, "set")
 
@@ -385,7 +380,7 @@ def test_the_magic_shows_a_slider_of_the_notebooks_own_variable(
     slider = bare_shell.run(f"%shared limit --slider 0 120 --query delays --store {limit.store}")
     assert isinstance(slider, VariableSlider)
     assert "delays saw it from epoch 3 on" in repr(slider)
-    slider.widget.children[0].value = 90.0
+    move(slider, 90.0)
     bare_shell.run("limit.set(80.0)\n%shared limit 70\nlimit.set(60.0)")
     assert limit.version == 5
     ss.shared(limit.store, "limit").set(50.0)

@@ -12,6 +12,7 @@ import pytest
 from inputs.streams import EPOCHS, JOINED, START, read, right_of, rows_of_file, run, write_files
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from served_viewer import Tab, Visitor
 from synthetic import write
 
 import streamstate as ss
@@ -26,6 +27,8 @@ from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.key_life.actions import KeySelection
 from streamstate.widgets.key_life.model import KeyLifeModel
 from streamstate.widgets.model import Drawing
+from streamstate.widgets.page import serve
+from streamstate.widgets.page.address import Address
 from streamstate.widgets.view import View
 from streamstate.widgets.why.panel import WhyPanel
 from streamstate.widgets.why.reader import _jobs
@@ -161,12 +164,28 @@ def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
     views: list[View[Any]] = [KeyHistoryView(history, key=KEY), DiffView(history, 0, 2), StateBrowser(history)]
     for view in views:
         view.model.serve()
-        assert "what the store holds" in view.model.drawing(view.selection).message["why_not"]
+        assert "The owner of a query sees" in view.model.drawing(view.selection).message["why_not"]
     model = KeyLifeModel(history)
     model.serve()
     drawing = model.drawing(KeySelection(key=KEY))
     assert model.acted(KeySelection(key=KEY), "change", {"row": [0]}, drawing.kept).why is None
-    assert "what the store holds" in explained(model.drawing(KeySelection(key=KEY, why=2))).problem
+    assert "The owner of a query sees" in explained(model.drawing(KeySelection(key=KEY, why=2))).problem
+
+
+def test_the_owner_of_a_served_page_sees_the_input(history: ss.History, folder: Path) -> None:
+    """The same address shows it to the owner, and to a viewer why not."""
+    at = Address(history.name, "key", key=KEY, view={"why": "2"}).text()
+    with serve(history.recorded.layout.root, why=True) as server:
+        with Tab(Visitor(server, url=server.owner_url), at) as tab:
+            while (why := tab.shown()["why"])["busy"]:
+                pass
+            rows = next(table for table in why["tables"] if table["title"] == "Input")
+            at_id = rows["columns"].index("id")
+            assert sorted(row["cells"][at_id]["text"] for row in rows["rows"]) == sorted(input_of(folder, 2))
+        with Tab(Visitor(server), at) as tab:
+            while (why := tab.shown()["why"])["busy"]:
+                pass
+            assert (why["tables"], "The owner of a query sees" in why["problem"]) == ([], True)
 
 
 def test_without_a_plan_the_view_says_how_to_give_it(tmp_path: Path) -> None:

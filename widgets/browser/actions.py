@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from streamstate.widgets.address_fields import in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, applied
 
 
@@ -31,20 +32,20 @@ class BrowserSelection:
 
     table: str | None = None
     epoch: int | None = None
-    rows: Literal["all", "changed"] = "all"
-    page: int = 0
-    size: int = SIZES[0]
-    order_by: str | None = None
-    descending: bool = False
-    column: str | None = None
-    text: str = ""
-    where: str = ""
-    from_column: int = 0
-    named: str = ""
+    rows: Literal["all", "changed"] = in_address(str, "all", among=("all", "changed"))
+    page: int = in_address(int, 0)
+    size: int = in_address(int, SIZES[0], among=SIZES)
+    order_by: str | None = in_address(str)
+    descending: bool = in_address(bool, default=False)
+    column: str | None = in_address(str)
+    text: str = in_address(str, "")
+    where: str = in_address(str, "")
+    from_column: int = in_address(int, 0)
+    named: str = in_address(str, "")
     cell: tuple[Mapping[str, Any], str] | None = None
     key: Mapping[str, Any] | None = None
     playing: bool = False
-    why: int | None = None
+    why: int | None = in_address(int)
 
     @property
     def following(self) -> bool:

@@ -17,8 +17,6 @@ from streamstate.widgets.number_text import described, ranges
 from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.why.panel import WhyPanel
 
-_HINT = "Open the notebook in JupyterLab with a running kernel to browse all epochs here."
-
 
 @dataclass(frozen=True)
 class BrowserColumn:
@@ -219,7 +217,6 @@ class BrowserDrawing:
             yield f"The first {len(self.page.rows)} of {self.page.matching:,} rows. "
         if window := self.page.window:
             yield f"{window.shown} of {window.total} value columns. "
-        yield _HINT
 
     def _body(self) -> str:
         return self._table() + (self.why.html() if self.why else "")

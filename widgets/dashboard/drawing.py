@@ -15,7 +15,6 @@ from streamstate.widgets.still import figure, frame, table, td
 
 _WHOLE = 4_000
 """Characters of an error that a page gets."""
-_HINT = "Open the notebook in JupyterLab with a running kernel for a dashboard that follows the query."
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class DashboardDrawing:
         operators = _still_operators(self.operators) if self.operators else ""
         pictures = "".join(map(figure, self.charts.values()))
         spread = _still_spread(self.spread) if self.spread else ""
-        return frame(self.name, self._parts(), troubles + operators + pictures + spread, _HINT)
+        return frame(self.name, self._parts(), troubles + operators + pictures + spread)
 
     def _parts(self) -> Iterator[str]:
         if self.state:

@@ -16,7 +16,7 @@ from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
 from streamstate.widgets.dashboard.operators import Operators, from_plan, from_store
 from streamstate.widgets.dashboard.spread import StateSpread, spread_of
-from streamstate.widgets.dashboard.watcher import QuerySample, QueryWatcher
+from streamstate.widgets.dashboard.watcher import FindQuery, QuerySample, QueryWatcher
 from streamstate.widgets.model import Focus, ViewModel, chosen_table
 from streamstate.widgets.view import View
 
@@ -161,10 +161,10 @@ class QueryDashboard(View[DashboardSelection]):
     """Shows how a query runs: its operators with rows, bytes and time, its rates, and where its state is heavy.
 
     With the running query, the operators are those of Spark's plan of the newest finished batch, and rates and
-    durations come from Spark; if the query fails or stops, the dashboard says so. Without it, everything comes from
-    the store, and Spark is not needed: state operators, changes, watermark, gaps, and input rows if the capture
-    recorded them. The dashboard shows the newest epoch. Clicking a state table shows how it is spread over
-    partitions, and which keys are written most.
+    durations come from Spark; if the query fails or stops, the dashboard says so, and if it starts again, the dashboard
+    goes on with it. Without it, everything comes from the store, and Spark is not needed: state operators, changes,
+    watermark, gaps, and input rows if the capture recorded them. The dashboard shows the newest epoch. Clicking a state
+    table shows how it is spread over partitions, and which keys are written most.
 
     Args:
         history: the query in the store, ``store[name]``.
@@ -182,21 +182,27 @@ class QueryDashboard(View[DashboardSelection]):
     """
 
     def __init__(self, history: History, query: Any = None, *, table: str | None = None) -> None:
-        running, capture = _parts(query)
+        find = _finder(query)
+        running, _ = find()
         if running is not None:
             _check_same(history, running)
-        model = DashboardModel(history, QueryWatcher(running, capture, history.name))
+        model = DashboardModel(history, QueryWatcher(find, history.name))
         super().__init__(model, DashboardSelection(table=table))
 
 
-def _parts(query: Any) -> tuple[Any, Any]:
-    """Spark's handle and the capture."""
+def _finder(query: Any) -> FindQuery:
+    """Returns a function for Spark's handle and the capture: those of the newest start of the same query."""
     if query is None:
-        return None, None
+        return lambda: (None, None)
     if hasattr(query, "capture") and hasattr(query, "query"):
-        return query.query, query.capture
+
+        def newest() -> tuple[Any, Any]:
+            handle = getattr(query, "newest", query)
+            return handle.query, handle.capture
+
+        return newest
     if hasattr(query, "lastProgress") and hasattr(query, "isActive"):
-        return query, None
+        return lambda: (query, None)
     raise InvalidArgumentError(
         f"Invalid query: expected what %%stream returned, or a StreamingQuery, not {type(query).__name__}.\n"
         "Leave it out to show what the store alone knows."

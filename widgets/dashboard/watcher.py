@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,7 +50,7 @@ class QuerySample:
 
 
 class QueryProbe:
-    """Reads the state of a query that runs in this process. Not thread-safe."""
+    """Reads the state of a query that runs in this process, through all its restarts. Not thread-safe."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
@@ -60,8 +61,15 @@ class QueryProbe:
         self._complete = False
         self._over: QuerySample | None = None
 
+    def follow(self, query: StreamingQuery) -> None:
+        """Read another run of the query from now on; the batches of the runs before stay known."""
+        if query is not self._query:
+            self._query, self._over, self._planned = query, None, None
+
     def sample(self) -> QuerySample:
-        """The query now. A query that ended, or no longer answers, is not read again."""
+        """The query now. A run that ended, or no longer answers, is not read again, but the next one is looked for."""
+        if self._over is not None and self._over.state != "unreachable":
+            self._look_for_restart()
         if self._over is None:
             try:
                 return self._asked()
@@ -70,6 +78,15 @@ class QueryProbe:
                     return self._sample("running" if self._query.isActive else "stopped", f"{problem}")
                 self._over = self._sample("unreachable", f"Spark does not answer: {problem}")
         return self._over
+
+    def _look_for_restart(self) -> None:
+        """Follow the query's next run, which has the same id, if its session has started one."""
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        with contextlib.suppress(Exception):  # as when the JVM is gone: the last sample stays
+            active = self._query._jsq.sparkSession().streams().get(self._query._jsq.id())
+            if active is not None:
+                self.follow(StreamingQuery(active))
 
     def _asked(self) -> QuerySample:
         active = bool(self._query.isActive)  # first, so that a query that ends meanwhile is read again
@@ -151,16 +168,21 @@ LATE = 5.0
 _PATIENCE = 2.0
 
 
+FindQuery = Callable[[], "tuple[StreamingQuery | None, Capture | None]"]
+"""Returns Spark's handle of a query's newest run, and its capture; None for what is not in this process."""
+
+
 class QueryWatcher:
     """Keeps the newest sample of a query, unless that runs elsewhere. Any thread may read it, and none waits long."""
 
-    def __init__(self, query: StreamingQuery | None, capture: Capture | None, name: str) -> None:
-        self._capture = capture
+    def __init__(self, find: FindQuery, name: str) -> None:
+        self._find = find
         self._name = name
         self._lock = threading.Lock()
         self._stopping: threading.Event | None = None
         self._thread: threading.Thread | None = None
-        self._probe = None if query is None else QueryProbe(query)
+        self._probe: QueryProbe | None = None
+        self._handle: StreamingQuery | None = None
         self._sample: QuerySample | None = None
         self._asking = threading.Lock()
         self._asked: float | None = None
@@ -169,7 +191,8 @@ class QueryWatcher:
     @property
     def captured(self) -> CaptureStatus | None:
         """The state of the capture; does not need the JVM."""
-        return None if self._capture is None else self._capture.status
+        _, capture = self._find()
+        return None if capture is None else capture.status
 
     @property
     def late(self) -> bool:
@@ -180,7 +203,7 @@ class QueryWatcher:
     def start(self) -> None:
         """Poll the query from a separate thread. Idempotent."""
         with self._lock:
-            if self._probe is not None and self._thread is None:
+            if self._find()[0] is not None and self._thread is None:
                 self._stopping = threading.Event()
                 self._thread = threading.Thread(
                     target=self._run, args=(self._stopping,), name=f"streamstate-watch-{self._name}", daemon=True
@@ -201,7 +224,7 @@ class QueryWatcher:
 
         If no thread polls the query, it is read now, and gets a moment to answer.
         """
-        if self._probe is None:
+        if self._find()[0] is None:
             return None
         with self._lock:
             watched = self._thread is not None
@@ -221,8 +244,18 @@ class QueryWatcher:
     def _ask(self) -> None:
         """Read the query once, however long that takes."""
         with self._asking:
-            if self._probe is not None:
+            query, _ = self._find()
+            if query is not None:
                 self._asked = time.monotonic()
-                self._sample = self._probe.sample()
+                self._sample = self._probe_of(query).sample()
                 self._asked = None
         self._first.set()
+
+    def _probe_of(self, query: StreamingQuery) -> QueryProbe:
+        """The probe, which follows the newest handle; the handle of a run that ended stays until there is another."""
+        if self._probe is None:
+            self._probe = QueryProbe(query)
+        elif query is not self._handle:
+            self._probe.follow(query)
+        self._handle = query
+        return self._probe

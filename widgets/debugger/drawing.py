@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamstate.widgets.dashboard.operators import Operators
     from streamstate.widgets.diffs.drawing import DiffDrawing
 
-_HINT = "Open the notebook in JupyterLab with a running kernel to use the debugger here."
 _ACROSS, _DOWN = 22, 24
 _SIDE = 160  # pixels for the names of branches
 _INPUT = {
@@ -94,7 +93,7 @@ class DebuggerDrawing:
     def html(self) -> str:
         """The drawing as a picture of the branches and a table of what the last step changed, without scripts."""
         changed = f"<p>{escape(self.no_diff)}</p>" if self.diff is None else self.diff.inner_html()
-        return frame(self.name, self._parts(), self.picture() + self._watches() + changed, _HINT)
+        return frame(self.name, self._parts(), self.picture() + self._watches() + changed)
 
     def facts(self) -> Iterator[str]:
         """What the head says about the session."""

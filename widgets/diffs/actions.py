@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamstate.state_inspect.epoch_names import relative_epoch
+from streamstate.widgets.address_fields import in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, applied
 from streamstate.widgets.still import MARKS
 
@@ -36,18 +37,18 @@ class DiffSelection:
     a: int | str
     b: int | str = LIVE
     table: str | None = None
-    change: str | None = None
-    text: str = ""
-    opening: bool = True
-    order_by: str | None = None
-    by_size: bool = False
-    relative: bool = False
-    descending: bool = False
-    page: int = 0
-    size: int = SIZES[0]
-    mover: str | None = None
+    change: str | None = in_address(str, among=tuple(MARKS))
+    text: str = in_address(str, "")
+    opening: bool = in_address(bool, default=True)
+    order_by: str | None = in_address(str)
+    by_size: bool = in_address(bool, default=False)
+    relative: bool = in_address(bool, default=False)
+    descending: bool = in_address(bool, default=False)
+    page: int = in_address(int, 0)
+    size: int = in_address(int, SIZES[0], among=SIZES)
+    mover: str | None = in_address(str)
     key: Mapping[str, Any] | None = None
-    why: int | None = None
+    why: int | None = in_address(int)
 
     @property
     def following(self) -> bool:

@@ -17,7 +17,6 @@ from streamstate.widgets.why.panel import WhyPanel
 
 _STILL_COLUMNS = 20
 """Value columns in a saved notebook; the live view shows all."""
-_HINT = "Open the notebook in JupyterLab with a running kernel to browse all keys here."
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class DiffDrawing:
         picture = "" if chart is None else f"<p>{escape(caption)}</p>{chart.svg()}"
         why = self.why.html() if self.why else ""
         body = self._table() + why + picture if self.total else ""
-        return frame(self.name, self._parts(), body, "".join([*self._left_out(), _HINT]))
+        return frame(self.name, self._parts(), body, "".join(self._left_out()))
 
     def inner_html(self) -> str:
         """The counts and the first keys alone, without the frame, as part of another view."""

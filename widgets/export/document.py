@@ -16,6 +16,7 @@ from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.front import bundle, resource, style
 from streamstate.widgets.model import Drawing, ViewModel
+from streamstate.widgets.still import place
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -30,12 +31,12 @@ footer {{ margin: 8px 4px; }}
 summary {{ cursor: pointer; }}
 </style></head><body><main>
 <h1>{name} <small>saved {moment}</small></h1>
-<div class="streamstate"><div class="streamstate-static">{still}</div></div>
+{still}
 <p class="note" role="status"></p>
 <footer>{saved}<details><summary>This file is a saved copy. It leaves out</summary><ul>{notes}</ul></details></footer>
 </main>
 <script type="application/json" id="data">{data}</script>
-<script type="text/plain" id="library">{library}</script>
+<script type="application/json" id="library">{library}</script>
 <script type="module">{script}</script>
 </body></html>
 """
@@ -48,16 +49,17 @@ class SavedDocument:
     """
 
     def __init__(self, model: ViewModel[Any], drawing: Drawing, library: str) -> None:
-        self.library = _in_script(library)
+        self.draws_plots = bool(library)
+        self._library = encoded(library)
         self._name = model.name
-        self._still = model.html(drawing)
+        self._still = place(model.name, model.html(drawing))
         self._style = style(model.kind)
-        self._script = _in_script(bundle(model.kind) + resource("saved_host.js"))
+        self._script = bundle(model.kind) + resource("saved_host.js")
 
     @property
     def size(self) -> int:
         """Bytes of all but the drawings and the notes."""
-        parts = (_PAGE, self.library, self._name * 2, self._still, encoded(self._style), self._script)
+        parts = (_PAGE, self._library, self._name * 2, self._still, encoded(self._style), self._script)
         return sum(len(part.encode()) for part in parts)
 
     def html(
@@ -81,19 +83,9 @@ class SavedDocument:
             saved=f"<p>{escape(saved)}</p>" if saved else "",
             notes="".join(f"<li>{escape(note)}</li>" for note in notes),
             data=data,
-            library=self.library,
+            library=self._library,
             script=self._script,
         )
-
-
-def _in_script(text: str) -> str:
-    r"""JavaScript for a script element: what would end the element is escaped, as strings and patterns allow.
-
-    Example:
-        >>> _in_script("'</script>'")
-        "'<\\/script>'"
-    """
-    return text.replace("</", "<\\/").replace("<!--", "<\\!--")
 
 
 def has_plot(message: Any) -> bool:

@@ -112,7 +112,7 @@ class _Saving(Generic[S]):
         drawing = self._model.drawing(self._first)
         document = SavedDocument(self._model, drawing, self._library(drawing.message))
         room = self._budget - document.size - _NOTES
-        album = Album(self._model, room, plots=bool(document.library) or not has_plot(drawing.message))
+        album = Album(self._model, room, plots=document.draws_plots or not has_plot(drawing.message))
         try:
             album.add(self._first)
         except AlbumFull:

@@ -5,7 +5,7 @@
 {
   const STEP = 400; // milliseconds that an epoch stays while playing
   const { style, epochs, album } = JSON.parse(document.getElementById("data").textContent);
-  const library = document.getElementById("library").textContent;
+  const library = JSON.parse(document.getElementById("library").textContent);
   const note = document.querySelector(".note");
   const live = document.createElement("div");
   const listeners = [];

@@ -8,10 +8,19 @@ function render({ model, el }) {
   const listen = (listener) => {
     receive = listener;
   };
-  const { leave } = host({ send: (content) => model.send(content), listen, place: el });
+  const place = document.createElement("div");
+  const style = document.createElement("style");
+  const hideStills = () => {
+    style.textContent = model.get("hiding");
+  };
+  hideStills();
+  model.on("change:hiding", hideStills);
+  el.append(style, place);
+  const { leave } = host({ send: (content) => model.send(content), listen, place });
   return () => {
     leave();
     model.off("msg:custom", received);
+    model.off("change:hiding", hideStills);
   };
 }
 export default { render };

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamstate.widgets.address_fields import in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, applied
 
 PLOTS = 6
@@ -29,11 +30,11 @@ class KeySelection:
     table: str | None = None
     key: Mapping[str, Any] | None = None
     marked: tuple[int, ...] = ()
-    page: int = 0
-    size: int = SIZES[0]
-    column: int = 0
+    page: int = in_address(int, 0)
+    size: int = in_address(int, SIZES[0], among=SIZES)
+    column: int = in_address(int, 0)
     typed: tuple[str, ...] | None = None
-    why: int | None = None
+    why: int | None = in_address(int)
 
 
 def acted(now: KeySelection, action: str, value: Any) -> KeySelection:

@@ -19,7 +19,6 @@ _STILL_COLUMNS = 20
 """Value columns in a saved notebook; the live view shows all."""
 _PICTURES = 120_000
 """Characters of pictures in a saved notebook; further columns have none."""
-_HINT = "Open the notebook in JupyterLab with a running kernel for a view that follows the key."
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class KeyHistoryDrawing:
         pictures = self._pictures()
         why = self.why.html() if self.why else ""
         body = "".join(pictures) + self._table() + why if self.story else ""
-        return frame(self.name, self._parts(), body, "".join([*self._left_out(len(pictures)), _HINT]))
+        return frame(self.name, self._parts(), body, "".join(self._left_out(len(pictures))))
 
     def _parts(self) -> Iterator[str]:
         if self.table and self.key:

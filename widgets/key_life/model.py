@@ -216,7 +216,7 @@ def _why_empty(selection: KeySelection, name: str, table: TableKey) -> str:
     columns = ", ".join(table.columns)
     if selection.key is not None:
         return f"{name} has no key {', '.join(selection.key)}: its key columns are {columns}. Choose another key."
-    return f"Choose a key of {name} ({columns}): type it here, or click a row in a linked view."
+    return f"Choose a key of {name} ({columns}): type it here, or click its row in a state browser."
 
 
 def _plots(story: Story, selection: KeySelection) -> KeyPlots:

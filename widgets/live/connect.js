@@ -1,10 +1,9 @@
-// biome-ignore lint/correctness/noUnusedVariables: comms.py calls it
-function connect(target, view, display) {
-  // Finds the kernel of this output and replaces the static table by the live view. Without a kernel the table stays.
+// biome-ignore lint/correctness/noUnusedVariables: hosts.py calls it
+function connect(target, view, display, hiding) {
+  // Finds the kernel of this output and shows the live view in place of the still form above it.
   const script = document.currentScript;
   const output = script?.parentElement;
   if (!output) return;
-  const table = output.querySelector(".streamstate-static");
   const kernels = () => window.PyViz?.kernels || {};
   let kernel, line, live, watch, early;
   let listeners = []; // the view, and its plots while they wait for their library
@@ -23,9 +22,7 @@ function connect(target, view, display) {
   }
   function draw(content) {
     for (const listener of [...listeners]) listener(content);
-    if (live.parentElement) return;
-    output.appendChild(live);
-    table.hidden = true;
+    if (!live.parentElement) output.appendChild(live);
   }
   async function load(module) {
     const url = URL.createObjectURL(new Blob([module.script], { type: "text/javascript" }));
@@ -35,10 +32,10 @@ function connect(target, view, display) {
     live = document.createElement("div");
     live.className = "streamstate-live";
     live.setAttribute("data-lm-suppress-shortcuts", "true"); // keys belong to the view, not to JupyterLab's command mode
-    // JupyterLab does not lay out cells that are out of sight, which keep the height of the static table.
-    const visible = document.createElement("style");
-    visible.textContent = ".jp-Notebook-cell:has(.streamstate-live) { content-visibility: visible !important; }";
-    live.append(visible);
+    // JupyterLab does not lay out cells that are out of sight, which keep the height of the still form.
+    const style = document.createElement("style");
+    style.textContent = `.jp-Notebook-cell:has(.streamstate-live) { content-visibility: visible !important; } ${hiding}`;
+    live.append(style);
     const root = live.attachShadow({ mode: "open" });
     code.render({ model: { send, on: (listener) => listeners.push(listener) }, root, style: module.style });
     if (early) draw(early);
@@ -48,7 +45,6 @@ function connect(target, view, display) {
     clearInterval(watch);
     window.removeEventListener("pagehide", leave);
     if (live) live.remove();
-    table.hidden = false;
     line = live = undefined;
     listeners = [];
   }

@@ -1,9 +1,9 @@
 """The pages of a view, whatever hosts them: a notebook's comms, a Panel component or a Jupyter widget.
 
-In a notebook, a displayed view is its still form and a small script. If the script finds a kernel, through the
-JupyterLab extension that comes with Panel (``pyviz_comms``), it opens a comm; the kernel answers with the code of the
-live view, and then with a message per drawing. None of this is stored in the notebook: without a kernel, or if scripts
-are blocked, the still form simply stays.
+In a notebook, a displayed view is its still form and, in an output below it, a small script. If the script finds a
+kernel, through the JupyterLab extension that comes with Panel (``pyviz_comms``), it opens a comm; the kernel answers
+with the code of the live view, and then with a message per drawing. None of this is stored in the notebook: without a
+kernel, or if scripts are blocked, the still form simply stays.
 
 A Panel component and a Jupyter widget have a single line to all places that show them, so that each message names its
 page.
@@ -20,10 +20,11 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from streamstate.widgets.front import bundle, style
 from streamstate.widgets.live.live_view import Live
+from streamstate.widgets.live.outputs import SHARE
 
 TARGET = "streamstate.widgets"
 EXEC = "application/vnd.holoviews_exec.v0+json"
@@ -31,6 +32,8 @@ EXEC = "application/vnd.holoviews_exec.v0+json"
 KEPT = 256
 """Views that a page can still connect to, for instance after a reload. Older ones are dropped unless a page shows
 them."""
+_UNWATCHED = 8
+"""The most views that the end of a cell brings up to date: the newest ones."""
 _PLACES = 8
 """The most places that show one component; beyond that, the oldest is dropped."""
 _BURST, _PER_SECOND = 30, 1.0
@@ -152,26 +155,6 @@ class HostedPages:
 _offered: OrderedDict[str, Live[Any]] = OrderedDict()
 
 
-class Closable(Protocol):
-    """Something that is open in a notebook beside the views."""
-
-    def close(self) -> None:
-        """Close it, and call :func:`forget`."""
-
-
-_beside: list[Closable] = []
-
-
-def close_with_views(opened: Closable) -> None:
-    """Close something together with all views, in :func:`hang_up`."""
-    _beside.append(opened)
-
-
-def forget(closed: Closable) -> None:
-    """It was closed by itself."""
-    _beside[:] = [known for known in _beside if known is not closed]
-
-
 def offer(shown: Live[Any]) -> str | None:
     """Let pages of a notebook connect to a view.
 
@@ -183,6 +166,7 @@ def offer(shown: Live[Any]) -> str | None:
         return None
     if TARGET not in manager.targets:
         manager.register_target(TARGET, _opened)
+        _shell().events.register("post_run_cell", _catch_up)
     for address, known in _offered.items():
         if known is shown:
             return address
@@ -201,20 +185,50 @@ def withdraw(shown: Live[Any]) -> None:
 
 
 def hang_up() -> None:
-    """Close all views and what is open beside them, and leave the kernel as it was before the first view."""
+    """Close all views, and leave the kernel as it was before the first one."""
     while _offered:
         _offered.popitem()[1].close()
-    while _beside:
-        _beside.pop().close()
     manager = _comm_manager()
     if manager is not None and TARGET in manager.targets:
         manager.unregister_target(TARGET, _opened)
+        _shell().events.unregister("post_run_cell", _catch_up)
 
 
-def bootstrap(address: str, display: str) -> str:
-    """The script that looks for a kernel and connects a display to the view at ``address``."""
+def _catch_up(_result: object) -> None:
+    """Bring outputs up to date that no page draws, such as where nbclient runs the notebook.
+
+    It takes at most a tenth of the time.
+    """
+    global _next_catch_up  # noqa: PLW0603 (of the process, as the views are)
+    began = time.monotonic()
+    if began < _next_catch_up:
+        return
+    for shown in list(_offered.values())[-_UNWATCHED:]:
+        shown.catch_up()
+    ended = time.monotonic()
+    _next_catch_up = ended + (ended - began) / SHARE
+
+
+_next_catch_up = 0.0
+
+
+def bootstrap(address: str, still: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The output that makes a view live: a script that looks for a kernel, and connects to the view at ``address``.
+
+    ``still`` is the name of the element that it hides.
+    """
+    display = uuid.uuid4().hex
     script = files("streamstate.widgets.live").joinpath("connect.js").read_text("utf-8")
-    return f'<script>({script})("{TARGET}", "{address}", "{display}")</script>'
+    call = f'({script})("{TARGET}", "{address}", "{display}", "{hiding(still)}")'
+    html = f'<div class="streamstate"><script>{call}</script></div>'
+    return {"text/plain": "", "text/html": html, EXEC: ""}, {EXEC: {"id": display}}
+
+
+def hiding(*stills: str) -> str:
+    """The style that hides still forms, with the room that JupyterLab leaves for them."""
+    names = [f"#{name}" for name in stills]
+    rows = [f".jp-OutputArea-child:has({name})" for name in names]
+    return f"{', '.join([*names, *rows])} {{ display: none !important; }}" if names else ""
 
 
 def widget_needed(environment: Mapping[str, str] = os.environ) -> bool:
@@ -249,7 +263,12 @@ def _opened(comm: Any, message: Mapping[str, Any]) -> None:
 
 def _comm_manager() -> Any:
     """The comm manager of the current Jupyter kernel, if there is one."""
+    kernel = getattr(_shell(), "kernel", None)
+    return getattr(kernel, "comm_manager", None)
+
+
+def _shell() -> Any:
+    """The shell of this process, if there is one."""
     from IPython.core.getipython import get_ipython
 
-    kernel = getattr(get_ipython(), "kernel", None)
-    return getattr(kernel, "comm_manager", None)
+    return get_ipython()

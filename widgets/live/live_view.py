@@ -9,6 +9,7 @@ draws that in :meth:`Live._turn`.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from streamstate.snapshots.memory import give_back, plain_memory
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
 from streamstate.widgets.front import plot_library
 from streamstate.widgets.live.loop import Loop
+from streamstate.widgets.live.outputs import Pace
 from streamstate.widgets.model import Drawing, S, ViewModel
 from streamstate.widgets.settings import refresh
 
@@ -32,6 +34,7 @@ UNFINISHED = 4
 """The most quick drawings in a row; the next one is whole, even if there is a newer request."""
 REMEMBERED = 20
 """Drawings whose rows can still be clicked: a new one may be drawn just before a click arrives."""
+_log = logging.getLogger(__name__)
 
 
 class Page(Protocol):
@@ -50,17 +53,28 @@ class Page(Protocol):
 class Live(Generic[S]):
     """The pages of a view and what they show.
 
-    ``ended`` is called when the view is closed, before its pages are, and ``chosen`` with the selection after a person
-    changed it.
+    ``ended`` is called when the view is closed, before its pages are, ``chosen`` with the selection after a person
+    changed it, and ``settled`` with a drawing that pages have shown for a moment.
     """
 
     def __init__(
-        self, model: ViewModel[S], selection: S, *, ended: Callable[[], None], chosen: Callable[[S], None]
+        self,
+        model: ViewModel[S],
+        selection: S,
+        *,
+        ended: Callable[[], None],
+        chosen: Callable[[S], None],
+        settled: Callable[[Drawing], None],
     ) -> None:
         self.model = model
         self.selection = selection
         self._ended = ended
         self._chosen = chosen
+        self._settled = settled
+        self._pace = Pace()
+        self._whole: Drawing | None = None
+        self._cells: int | None = None
+        self._caught_up: object = None
         self._lock = threading.RLock()
         self._pages: list[Page] = []
         self._closed = False
@@ -138,6 +152,30 @@ class Live(Generic[S]):
         with self._lock:
             self._ask()
 
+    def displayed(self) -> None:
+        """Note that the running cell has displayed the view."""
+        self._cells = 0
+
+    def catch_up(self) -> None:
+        """At the end of a cell, draw for the outputs alone if no page shows the view and there is something new.
+
+        At the end of the cell that displayed the view, its output is current, and a page may be about to join.
+        """
+        if self._cells is None or self._pages or self._closed:
+            return
+        self._cells += 1
+        if self._cells == 1:
+            return
+        try:
+            news = (self.model.newest(), self.selection)
+            if news != self._caught_up:
+                self._caught_up = news
+                self._settled(self.model.drawing(self.selection))
+        except Exception:  # noqa: BLE001 (the outputs stay as they are; the cell that ended is not to blame)
+            _log.debug("The outputs of %s could not be replaced.", self.model.name, exc_info=True)
+        if not self._pages:
+            self.model.release()
+
     def close(self, *, wait: bool = True) -> None:
         """Close every page and end the thread. Idempotent.
 
@@ -196,6 +234,7 @@ class Live(Generic[S]):
                 newest = self.model.newest()
                 selection = self._played(selection)
                 drew = self._draw_news((asked, selection, newest), selection, pages)
+            self._settle()
         except QueryStopped:
             self._drawn, self._unfinished, drew = None, 0, False
         except Exception as problem:  # noqa: BLE001 (the page shows it: no one else sees this thread)
@@ -218,13 +257,24 @@ class Live(Generic[S]):
         self._drawn = news
         return True
 
+    def _settle(self) -> None:
+        """Pass on the newest whole drawing, if it is time."""
+        if self._whole is None or self._pace.wait() > 0:
+            return
+        drawing, self._whole = self._whole, None
+        began = time.monotonic()
+        try:
+            self._settled(drawing)
+        finally:
+            self._pace.replaced(time.monotonic() - began)
+
     def _pause(self, selection: S) -> float:
         """Seconds until the next turn."""
         if self._unfinished:
             return 0
         if self.model.playing(selection):
             return max(0.0, STEP - (time.monotonic() - self._stepped))
-        return refresh()
+        return refresh() if self._whole is None else min(refresh(), self._pace.wait())
 
     def _draw(self, drawing: Drawing, pages: Sequence[tuple[Page, int]]) -> None:
         with self._lock:
@@ -232,6 +282,9 @@ class Live(Generic[S]):
             self._kept[self._number] = drawing.kept
             self._kept.pop(self._number - REMEMBERED, None)
         self._problem = ""
+        if not drawing.unfinished:
+            self._whole = drawing
+            self._pace.drawn()
         message = dict(drawing.message) | {"kind": "show", "view": self._number}
         for page, handled in pages:
             page.send(message | {"handled": handled})
@@ -267,7 +320,7 @@ class Live(Generic[S]):
             loop, self._loop = self._loop, None
             self._stopped_loop = loop or self._stopped_loop
             self.selection = self.model.paused(self.selection)
-            self._drawn, self._unfinished = None, 0
+            self._drawn, self._unfinished, self._whole = None, 0, None
             self._kept.clear()
         if loop:
             loop.stop()

@@ -3,7 +3,8 @@
 ``?query=delays&section=browser&table=op0&epoch=12&key={"carrier":"HA","origin":"JFK"}``, percent-encoded. The key is
 JSON, because key columns have arbitrary names and types; a type that JSON lacks is an object with one member whose
 name starts with ``$``, such as ``{"$time":"2013-01-01T05:00:00+00:00"}``. Without ``epoch``, the page follows the
-newest; two epochs are ``between=10-12``. Invalid parts are ignored, because anyone can write an address.
+newest; two epochs are ``between=10-12``. Further parts are the view's own, such as ``order_by=mean`` and ``page=2``.
+Invalid parts are ignored, because anyone can write an address.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$struct": lambda pairs: {str(name): _value(value) for name, value in pairs},
 }
 _EPOCH_DIGITS = 18
+_OWN = {"query", "section", "table", "epoch", "between", "key", "token"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Address:
         section: one of the query's sections; None for the first.
         table, epoch, between, key: as in a :class:`~streamstate.widgets.Focus`; without an epoch, the newest is
             followed.
+        view: the view's own parts, such as its filter, by name; see :mod:`streamstate.widgets.address_fields`.
 
     Example:
         >>> Address("delays", epoch=12, key={"carrier": "HA"}).text()
@@ -56,6 +59,7 @@ class Address:
     epoch: int | None = None
     between: tuple[int, int] | None = None
     key: Mapping[str, Any] | None = field(default=None, hash=False)
+    view: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def read(cls, text: str) -> Address:
@@ -68,6 +72,7 @@ class Address:
             _epoch(given.get("epoch", "")),
             _between(given.get("between", "")),
             _key(given.get("key", "")),
+            {name: value for name, value in given.items() if name not in _OWN and name.isidentifier()},
         )
 
     def text(self) -> str:
@@ -80,8 +85,8 @@ class Address:
         parts["between"] = f"{self.between[0]}-{self.between[1]}" if self.between else None
         with contextlib.suppress(TypeError):
             parts["key"] = json.dumps(_form(self.key), separators=(",", ":"), ensure_ascii=False) if self.key else None
-        given = {name: value for name, value in parts.items() if value is not None}
-        return f"?{urlencode(given)}" if given else ""
+        given = {name: value for name, value in (*parts.items(), *self.view.items()) if value is not None}
+        return f"?{urlencode(given, errors='replace')}" if given else ""
 
     @property
     def focus(self) -> Focus:

@@ -8,12 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import panel as pn
 
 from streamstate.errors import StreamStateError
+from streamstate.widgets.address_fields import address_parts, restored
 from streamstate.widgets.live.component import component
 from streamstate.widgets.model import Focus
 from streamstate.widgets.overview.model import StoreOverview
@@ -24,8 +26,6 @@ from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from bokeh.document import Document
-
-    from streamstate.state_inspect import Store
 
 _TEMPLATE = """
 {% extends base %}
@@ -100,6 +100,12 @@ class _Head(View[Address]):
         self._live.select(address)
 
 
+def _restore(view: View[Any], address: Address, *, focused: bool = True) -> None:
+    """Show in a view its own choices that an address names, such as a filter, and where it looks if ``focused``."""
+    selection = view.model.focused(view.selection, address.focus) if focused else view.selection
+    view._live.select(restored(selection, address.view))  # noqa: SLF001 (View.look_at knows only the focus)
+
+
 class TabViewer:
     """What one tab shows: the head and the view below it.
 
@@ -107,8 +113,11 @@ class TabViewer:
     never waits for the store.
     """
 
-    def __init__(self, catalogue: Catalogue, threads: Executor, document: Document, address: Address) -> None:
-        self._store = catalogue.store
+    def __init__(
+        self, catalogue: Catalogue, threads: Executor, document: Document, address: Address, *, owner: bool
+    ) -> None:
+        self._catalogue = catalogue
+        self._owner = owner
         self._work = WorkQueue(threads)
         self._document = document
         self._model = PageModel(catalogue)
@@ -150,7 +159,7 @@ class TabViewer:
         cleared = (before.key and not address.key) or (before.between and not address.between)
         if shown is not None and same and not cleared:
             self._at = address
-            shown.look_at(address.focus)
+            _restore(shown, address)
         else:
             self._go(address)
 
@@ -187,13 +196,13 @@ class TabViewer:
 
     def _view(self, address: Address) -> View[Any]:
         if address.query is None:
-            return StoreOverview(self._store)
-        history = self._store[address.query]
+            return StoreOverview(self._catalogue.store)
+        history = self._catalogue.store[address.query]
         section = next((section for section in SECTIONS if section.name == address.section), SECTIONS[0])
-        view = section.opened(history, address)
-        view.model.serve()
-        if address.key or address.epoch is not None or address.between:
-            view.look_at(address.focus)
+        view = section.opened(history, address, self._catalogue.statements)
+        if not self._owner:
+            view.model.serve()
+        _restore(view, address, focused=bool(address.key or address.between) or address.epoch is not None)
         return view
 
     def _show(self, address: Address, view: View[Any] | None, problem: str) -> None:
@@ -207,15 +216,18 @@ class TabViewer:
         if before is not None:
             self._close(before)
         if view is not None:
-            view.on_look(self._looked)
+            view.on_look(lambda focus: self._looked(view, focus))
         self._say("wrong" if problem else "", problem)
 
-    def _looked(self, focus: Focus) -> None:
+    def _looked(self, view: View[Any], focus: Focus) -> None:
         """The view looks elsewhere, and the address follows; another query is another view."""
         query = focus.query
+        if view is not self._shown:
+            return  # it is about to be replaced
         if query is None or query == self._at.query:
-            self._head.look_at(focus)
-            self._at = self._model.focused(self._at, focus)
+            at = self._model.focused(self._at, focus)
+            self._at = replace(at, view=address_parts(view.selection))
+            self._head.go(self._at)
         else:
             self._go(Address(query, table=focus.table, epoch=focus.epoch))
 
@@ -224,9 +236,8 @@ class TabViewer:
         self._head.go(self._head.selection)
 
 
-def app(store: Store, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
+def app(catalogue: Catalogue, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
     """What Panel calls for each tab."""
-    catalogue = Catalogue(store)
 
     def opened() -> pn.Template:
         document = pn.state.curdoc
@@ -237,8 +248,9 @@ def app(store: Store, threads: Executor, visitors: Visitors) -> Callable[[], pn.
         if full := visitors.full(visitor):  # a tab that reconnects after it was forgotten
             page.add_panel("page", pn.pane.Str(full))  # type: ignore[no-untyped-call]
             return page
-        arguments = {name: values[0].decode() for name, values in pn.state.session_args.items()}
-        viewer = TabViewer(catalogue, threads, document, Address.read(urlencode(arguments)))
+        arguments = {name: values[0].decode("utf-8", "replace") for name, values in pn.state.session_args.items()}
+        address = Address.read(urlencode(arguments))
+        viewer = TabViewer(catalogue, threads, document, address, owner=visitors.owns(visitor))
         visitors.tabs[viewer] = visitor
 
         def gone(_: Any) -> None:

@@ -72,7 +72,8 @@ class TabConnection(WSHandler):
         """Send a fragment, or close the connection if the viewer has left too much unread."""
         line = self.ws_connection
         stream = getattr(line, "stream", None)
-        if stream is not None and len(stream._write_buffer) > _UNREAD:  # noqa: SLF001 (Tornado has no public size)
+        # Tornado has no public size; there is no buffer once the stream is closed.
+        if stream is not None and len(getattr(stream, "_write_buffer", None) or ()) > _UNREAD:
             stream.close()
         await super().write_message(message, *how, **more)
 

@@ -52,21 +52,32 @@ class Visitors:
         self.connections: Counter[str | None] = Counter()
         """Open websockets of each browser."""
         self._seen: dict[str, float] = {}
+        self._owners: set[str] = set()
 
-    def admit(self) -> str:
-        """Admit a browser; returns the value of its cookie."""
+    def admit(self, *, owner: bool = False) -> str:
+        """Admit a browser, if so as the ``owner``'s; returns the value of its cookie."""
         cookie = secrets.token_urlsafe(32)
         while len(self._seen) >= _REMEMBERED:
-            del self._seen[min(self._seen, key=lambda name: self._seen[name])]
+            self._drop(min(self._seen, key=lambda name: self._seen[name]))
         self._seen[_digest(cookie)] = time.monotonic()
+        if owner:
+            self._owners.add(_digest(cookie))
         return cookie
+
+    def owns(self, name: str | None) -> bool:
+        """Whether a browser is the owner's."""
+        return name in self._owners
+
+    def _drop(self, name: str) -> None:
+        self._seen.pop(name, None)
+        self._owners.discard(name)
 
     def name(self, cookie: str) -> str | None:
         """The name of the browser with this cookie; None if it was not admitted, or too long ago."""
         name = _digest(cookie)
         seen = self._seen.get(name)
         if seen is None or time.monotonic() - seen > _LASTS:
-            self._seen.pop(name, None)
+            self._drop(name)
             return None
         self._seen[name] = time.monotonic()
         return name
@@ -104,6 +115,7 @@ class AccessRules:
 
     Attributes:
         token: what a viewer must know; None admits everyone who can reach the server.
+        owner_token: what the owner of the queries must know, who sees their input; None if nobody does.
         hosts: the valid host names of this server; None if any may be valid.
         origin: the address at which browsers see the page, if it is not this server's own, such as
             ``https://state.org``.
@@ -112,6 +124,7 @@ class AccessRules:
     """
 
     token: str | None
+    owner_token: str | None
     hosts: Collection[str] | None
     origin: str | None
     port: int
@@ -150,9 +163,12 @@ class _Guard(Matcher):
             return "refuse"
         name = self.visitors.name(self._cookie(request))
         request.streamstate_visitor = name
+        if _same(token, self.access.owner_token):
+            request.streamstate_owner = True
+            return "invite"
         if self.access.token is not None:
             if token is not None:
-                return "invite" if hmac.compare_digest(token, self.access.token.encode()) else "refuse"
+                return "invite" if _same(token, self.access.token) else "refuse"
             if name is None:
                 return "refuse"
         if request.path == "/ws":
@@ -180,6 +196,11 @@ class _Guard(Matcher):
         except CookieError:
             return ""
         return found.value if found else ""
+
+
+def _same(given: bytes | None, token: str | None) -> bool:
+    """Whether a token is the right one, compared in constant time."""
+    return given is not None and token is not None and hmac.compare_digest(given, token.encode())
 
 
 def _opened_in_a_tab(request: HTTPServerRequest) -> bool:
@@ -223,11 +244,11 @@ class _Answer(RequestHandler):
 
     def _invite(self) -> None:
         """Turn the token in the address into a cookie, and redirect to the same address without the token."""
-        access, request = self.guard.access, self.request
-        if self._visitor() is None:
-            self.set_cookie(
-                access.cookie, self.guard.visitors.admit(), httponly=True, samesite="Strict", secure=access.secure
-            )
+        access, visitors, request = self.guard.access, self.guard.visitors, self.request
+        owner = getattr(request, "streamstate_owner", False)
+        if self._visitor() is None or (owner and not visitors.owns(self._visitor())):
+            cookie = visitors.admit(owner=owner)
+            self.set_cookie(access.cookie, cookie, httponly=True, samesite="Strict", secure=access.secure)
         path = "/" + request.path.lstrip("/")
         self.redirect(f"{path}?{request.query}" if request.query else path)
 

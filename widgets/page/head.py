@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError
 from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
 from streamstate.widgets.key_life.model import KeyHistoryView
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
+from streamstate.widgets.page.statement_view import StatementView
 from streamstate.widgets.timeline.model import Timeline
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Store
+    from streamstate.widgets.page.statements import Statements
     from streamstate.widgets.view import View
 
 FRESH = 2.0
@@ -32,10 +33,10 @@ class Section:
 
     name: str
     title: str
-    opened: Callable[[History, Address], View[Any]]
+    opened: Callable[[History, Address, Statements], View[Any]]
 
 
-def _difference(history: History, address: Address) -> View[Any]:
+def _difference(history: History, address: Address, _: Statements) -> View[Any]:
     """The two epochs of an address; by default an epoch and the one captured before it."""
     if address.between:
         return DiffView(history, *address.between, address.table)
@@ -45,27 +46,23 @@ def _difference(history: History, address: Address) -> View[Any]:
     return DiffView(history, first, last, address.table)
 
 
-def _of_key(history: History, address: Address) -> View[Any]:
-    if not address.key:
-        raise InvalidArgumentError("No key is chosen.\nOpen State and choose a row to see the history of its key.")
-    return KeyHistoryView(history, address.table, dict(address.key))
-
-
 SECTIONS = (
-    Section("browser", "State", lambda history, at: StateBrowser(history, at.table, epoch=at.epoch)),
-    Section("timeline", "Timeline", lambda history, _: Timeline(history)),
+    Section("browser", "State", lambda history, at, _: StateBrowser(history, at.table, epoch=at.epoch)),
+    Section("timeline", "Timeline", lambda history, *_: Timeline(history)),
     Section("diff", "Differences", _difference),
-    Section("key", "Key", _of_key),
-    Section("dashboard", "Query", lambda history, _: QueryDashboard(history)),
+    Section("key", "Key", lambda history, at, _: KeyHistoryView(history, at.table, at.key)),
+    Section("dashboard", "Query", lambda history, at, _: QueryDashboard(history, table=at.table)),
+    Section("sql", "SQL", lambda history, _, statements: StatementView(history, statements)),
 )
 """The sections in the order of their links; the first is the default."""
 
 
 class Catalogue:
-    """A store and its queries, which are looked up once for many viewers."""
+    """A store and its queries, which are looked up once for many viewers, and what runs their statements."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, statements: Statements) -> None:
         self.store = store
+        self.statements = statements
         self._lock = threading.Lock()
         self._known: list[str] = []
         self._until = 0.0
@@ -103,7 +100,7 @@ class PageModel(ViewModel[Address]):
             "store": self.name,
             "queries": [self._link(name, replace(elsewhere, query=name), selection.query) for name in queries],
             "sections": [
-                self._link(known.name, replace(selection, section=known.name), section, known.title)
+                self._link(known.name, replace(selection, section=known.name, view={}), section, known.title)
                 for known in (SECTIONS if selection.query else ())
             ],
             "query": selection.query,

@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.state_inspect import Store, open_store
 from streamstate.widgets.page.guard import LOCAL, AccessRules, Visitors, guarded
+from streamstate.widgets.page.statements import Statements
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,6 +42,7 @@ class Server:
 
     Attributes:
         url: the address of the page, with the token.
+        owner_url: the address for the owner of the queries, who sees the input behind changes; None without one.
         port: the port.
     """
 
@@ -53,15 +55,18 @@ class Server:
         *,
         origin: str | None = None,
         tls: tuple[str, str] | None = None,
+        owner_token: str | None = None,
     ) -> None:
         self._store = store
         self._token = token
+        self._owner_token = owner_token
         self._host = host
         self._origin = origin
         self._tls = tls
         self._work = ThreadPoolExecutor(_WORKERS, "streamstate-page")
         self._loop: IOLoop | None = None
         self._visitors = Visitors()
+        self._statements = Statements(store)
         started: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, args=(port, started), name="streamstate-server", daemon=True)
         self._thread.start()
@@ -73,6 +78,7 @@ class Server:
         shown = "127.0.0.1" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
         address = origin or f"{'https' if tls else 'http'}://{shown}:{self.port}"
         self.url = f"{address}/" + (f"?{urlencode({'token': token})}" if token else "")
+        self.owner_url = f"{address}/?{urlencode({'token': owner_token})}" if owner_token else None
 
     @property
     def viewers(self) -> int:
@@ -86,6 +92,7 @@ class Server:
             loop.add_callback(loop.stop)
         self._thread.join()
         self._work.shutdown()
+        self._statements.close()
 
     def wait(self) -> None:
         """Wait until the server is stopped, from another thread or by a signal that raises."""
@@ -154,9 +161,11 @@ class Server:
 
         from streamstate.widgets.page.app import app
         from streamstate.widgets.page.connection import LARGEST, SecurityHeaders, TabConnection
+        from streamstate.widgets.page.head import Catalogue
 
         silence(EMPTY_LAYOUT)  # the place of the view is empty until the view is open
-        pages = build_applications({"/": app(self._store, self._work, self._visitors)}, "streamstate", location=False)
+        catalogue = Catalogue(self._store, self._statements)
+        pages = build_applications({"/": app(catalogue, self._work, self._visitors)}, "streamstate", location=False)
         application = BokehTornado(
             pages,
             extra_websocket_origins=["*"],  # the guard compares origin and host itself
@@ -190,7 +199,7 @@ class Server:
         named = urlsplit(self._origin).hostname if self._origin else None
         hosts = None if named is None and self._host not in LOCAL else LOCAL | {self._host, *([named] if named else [])}
         secure = self._tls is not None or (self._origin or "").startswith("https:")
-        return AccessRules(self._token, hosts, self._origin, port, secure)
+        return AccessRules(self._token, self._owner_token, hosts, self._origin, port, secure)
 
 
 def serve(
@@ -203,6 +212,7 @@ def serve(
     allow_origin: str | None = None,
     tls_cert: str | Path | None = None,
     tls_key: str | Path | None = None,
+    why: bool = False,
 ) -> Server:
     """Show a store as a page in the browser: read-only, for several viewers at once, without Spark.
 
@@ -217,6 +227,9 @@ def serve(
             ``https://state.example.com``.
         tls_cert: a PEM file with the certificate and its chain, to serve HTTPS.
         tls_key: the PEM file with its private key.
+        why: offer a second address, :attr:`Server.owner_url`, on which **Why?** shows the input rows behind a change,
+            for queries whose plan this process knows: they were started here, or described with
+            :func:`streamstate.describe`. Whoever has it can make Spark read the input again.
 
     Returns:
         The running server.
@@ -241,7 +254,8 @@ def serve(
     tls = _certificate(tls_cert, tls_key)
     opened = store if isinstance(store, Store) else open_store(store)
     chosen = secrets.token_urlsafe(24) if token is None else token or None
-    server = Server(opened, host, port, chosen, origin=origin, tls=tls)
+    owner = secrets.token_urlsafe(24) if why else None
+    server = Server(opened, host, port, chosen, origin=origin, tls=tls, owner_token=owner)
     if open_browser:
         webbrowser.open(server.url)
     return server

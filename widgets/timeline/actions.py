@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamstate.widgets.address_fields import in_address
+
 WINDOWS = (100, 500)
 """How many of the newest epochs can be shown; the other choice is all."""
 ROWS = 20
@@ -17,15 +19,15 @@ ROWS = 20
 class TimelineSelection:
     """The state of the controls."""
 
-    window: int | None = WINDOWS[-1]
+    window: int | None = in_address(int, WINDOWS[-1], among=(*WINDOWS, None))
     """How many of the newest epochs are shown; None for all."""
     epoch: int | None = None
     """The chosen epoch; for an interval, its later end."""
     start: int | None = None
     """The earlier end of the chosen interval."""
-    table: bool = False
+    as_table: bool = in_address(bool, default=False)
     """Whether the numbers are shown as a table."""
-    page: int = 0
+    page: int = in_address(int, 0)
     """The page of the table; 0 has the newest epochs."""
     count: bool = False
     """Whether the state is read to count the rows that capture has not counted."""
@@ -49,7 +51,7 @@ def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[in
         case "window", int() | None if value in {*WINDOWS, None}:
             moved = replace(now, window=value)
         case "table", bool():
-            moved = replace(now, table=value, page=0)
+            moved = replace(now, as_table=value, page=0)
         case "page", int():
             moved = replace(now, page=max(0, value))
         case "count", bool():

@@ -22,7 +22,6 @@ _STILL_ROWS = 10
 """Epochs in the table of a saved notebook."""
 _NAMED = 3
 """Settings of shared variables that the caption names; the epochs of all are marked."""
-_HINT = "Open the notebook in JupyterLab with a running kernel for a timeline that follows the query."
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class TimelineDrawing:
             "selected": self.selected(),
             "uncounted": self.uncounted,
             "epochs": [self.every[0].first, self.every[-1].last],
-            "table": self._page() if self.selection.table else None,
+            "table": self._page() if self.selection.as_table else None,
         }
 
     def text(self) -> str:
@@ -91,7 +90,7 @@ class TimelineDrawing:
     def html(self) -> str:
         """The drawing as still pictures and a table of the newest epochs, without scripts."""
         body = "" if self.waiting else self._still_advice() + self._pictures() + self._still_table()
-        return frame(self.name, self._parts(), body, _HINT)
+        return frame(self.name, self._parts(), body)
 
     def facts(self) -> Iterator[str]:
         """What the head says about the whole query."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 import threading
-import uuid
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableConflictError, first_line
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
-from streamstate.widgets.live import hosts
-from streamstate.widgets.live.loop import Loop
-from streamstate.widgets.settings import refresh
+from streamstate.widgets.model import ViewModel
+from streamstate.widgets.still import frame
+from streamstate.widgets.variables.model import VariableSelection
 from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
+from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.variables.version_bytes import Entry
@@ -29,10 +27,133 @@ if TYPE_CHECKING:
 
 HOW = {"init": "declared", "merge": "merged"}
 _STEPS = 100
-"""About so many steps a slider has, if nobody says how wide they are."""
+"""The number of steps, roughly, if the step is not given."""
 
 
-class VariableSlider:
+@dataclass(frozen=True)
+class SliderDrawing:
+    """A slider: its ends, where it is, and what its value and its version are, in words."""
+
+    name: str
+    least: float
+    most: float
+    step: float
+    value: float
+    decimals: int
+    sentence: str
+
+    def message(self) -> dict[str, Any]:
+        """As JSON types."""
+        return dict(vars(self))
+
+    def text(self) -> str:
+        """The words."""
+        return self.sentence
+
+    def html(self) -> str:
+        """The words, and the value between the ends."""
+        least, most = (f"{end:,.{self.decimals}f}" for end in (self.least, self.most))
+        limits = f'min="{self.least}" max="{self.most}" value="{self.value}"'
+        meter = f'<meter aria-label="{escape(self.name)}" {limits}></meter>'
+        return frame(self.name, [], f"<p>{least} {meter} {most}</p><p>{escape(self.sentence)}</p>")
+
+
+class SliderModel(ViewModel[VariableSelection]):
+    """Follows a variable, and sets it."""
+
+    kind = "slider"
+    again = "to set it"
+
+    def __init__(
+        self, variable: SharedVariable, ends: tuple[float, float], step: float | None, query: FollowedQuery | None
+    ) -> None:
+        self.name = variable.name
+        self._variable = variable
+        # With a memory of its own for what it has shown, because that decides whether setting is a conflict.
+        self._own = SharedVariable(variable.declaration, variable.transport, variable.storage_options)
+        self._ends = ends
+        self._step = _step(variable, ends, step)
+        self._query = query
+        self._bound: BoundVersions | None = None
+        self._lock = threading.RLock()
+        self._entry: Entry | None = None
+        self._held_from: int | None = None
+        self._value: Any = None
+        self._refused = ""
+
+    @property
+    def value(self) -> float | None:
+        """The variable's newest value; None if it has none."""
+        with self._lock:
+            self._follow()
+            return number(self._value)
+
+    def newest(self) -> object:
+        """The newest version, the epoch that saw it first, and why nothing was set."""
+        with self._lock:
+            self._follow()
+            return self._entry, self._held_from, self._refused
+
+    def view(self, selection: VariableSelection) -> SliderDrawing:
+        """Where the slider is: at the value, or at the end next to it."""
+        with self._lock:
+            self._follow()
+            least, most = self._ends
+            value = number(self._value)
+            at = least if value is None else min(max(value, least), most)
+            decimals = 0 if isinstance(self._step, int) else max(0, -math.floor(math.log10(self._step)))
+            return SliderDrawing(self.name, least, most, self._step, at, decimals, self._sentence())
+
+    def acted(self, selection: VariableSelection, action: str, value: Any, kept: Any) -> VariableSelection:
+        """Set the variable; the selection stays the same."""
+        (least, most), fits = self._ends, isinstance(value, int | float) and not isinstance(value, bool)
+        if action == "set" and fits and least <= value <= most:
+            with self._lock:
+                self._set(type(least)(value))
+        return selection
+
+    def _set(self, value: float) -> None:
+        self._refused = ""
+        try:
+            self._own.set(value)
+            self._variable.get()  # so that setting it in a cell is no conflict with this
+        except VariableConflictError:
+            self._refused = "Not set: another had set it meanwhile. The slider shows that value now."
+        except Exception as problem:  # noqa: BLE001 (the line below the slider shows it)
+            self._refused = f"Not set: {first_line(problem)}"
+
+    def _follow(self) -> None:
+        """Read the newest version, and look for the first epoch that saw it."""
+        head = self._own.log.head()
+        if self._entry is None or head != self._entry.number:
+            self._value = self._own.get()
+            self._entry, self._held_from = self._own.log.entry(head), None
+        history = None if self._query is None else self._query.history()
+        if history is None or self._held_from is not None:
+            return
+        if self._bound is None:
+            self._bound = BoundVersions(history.recorded)
+        self._held_from = self._bound.held_from(self.name, self._entry.number)
+
+    def _sentence(self) -> str:
+        """The value, its version, and the epoch that saw it first."""
+        entry = self._entry
+        assert entry is not None
+        when = timestamp(entry.at)
+        how = f"set {when} by {entry.by}" if entry.kind == SET else f"{HOW.get(entry.kind, entry.kind)} {when}"
+        now = f"{self.name} = {cell(self._value).text}: version {entry.number}, {how}"
+        return " ".join(filter(None, [self._refused, " · ".join(filter(None, [now, self._seen()]))]))
+
+    def _seen(self) -> str:
+        """From which epoch on the query saw it."""
+        if self._query is None or not self._variable.declaration.is_bound:
+            return ""
+        if self._held_from is None:
+            return f"no captured epoch of {self._query.name} has seen it yet"
+        return f"{self._query.name} saw it from epoch {self._held_from} on"
+
+
+class VariableSlider(View[VariableSelection]):
     """A slider that sets a number, for the next epoch that begins.
 
     A line below it says which version that is and, for a query, from which epoch on it held. The slider follows what is
@@ -54,6 +175,8 @@ class VariableSlider:
         limit = 45.0: version 3, set 2026-03-01 12:00:00 +01:00 by ana@host:4711 · delays saw it from epoch 12 on
     """
 
+    model: SliderModel
+
     def __init__(
         self,
         variable: SharedVariable,
@@ -63,157 +186,15 @@ class VariableSlider:
         step: float | None = None,
         query: Query | None = None,
     ) -> None:
-        self._variable = variable
-        # With a memory of its own for what it has shown, because that decides whether setting is a conflict.
-        self._own = SharedVariable(variable.declaration, variable.transport, variable.storage_options)
-        self._ends = _checked_ends(variable, least, most)
-        self._query = None if query is None else FollowedQuery(query)
-        self._bound: BoundVersions | None = None
-        self._lock = threading.RLock()
-        self._entry: Entry | None = None
-        self._held_from: int | None = None
-        self._value: Any = None
-        self._shown = self._ends[0]
-        self._refused = ""
-        self._trouble = ""
-        self._closed = False
-        self._displays: list[str] = []
-        self._slider = _slider(variable, self._ends, step)
-        self._line = ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._slider, self._line])
-        self._context = contextvars.copy_context()
-        self._follow()
-        self._slider.observe(self._moved, names="value")
-        self._loop = Loop(self._turn, f"streamstate-slider-{variable.name}", interrupt=_nothing, ended=_nothing)
-        hosts.close_with_views(self)
-
-    @property
-    def widget(self) -> ipywidgets.VBox:
-        """The Jupyter widget, for layouts."""
-        return self._box
+        followed = None if query is None else FollowedQuery(query)
+        super().__init__(
+            SliderModel(variable, _checked_ends(variable, least, most), step, followed), VariableSelection()
+        )
 
     @property
     def value(self) -> float | None:
-        """The variable's value, as far as the slider knows; None if it has none."""
-        return number(self._value)
-
-    def __repr__(self) -> str:
-        return self._words()
-
-    def _ipython_display_(self) -> None:
-        """Display under an id, so that closing can replace the slider by its last words."""
-        from IPython.display import display
-
-        data: dict[str, Any] = {}
-        if not self._closed:
-            shown: Any = self._box._repr_mimebundle_()
-            data |= shown[0] if isinstance(shown, tuple) else shown
-        data |= self._still()
-        display_id = uuid.uuid4().hex
-        display(data, raw=True, display_id=display_id)
-        if not self._closed:
-            self._displays.append(display_id)
-
-    def close(self) -> None:
-        """Stop following, and leave the last words in the slider's place. Idempotent."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        hosts.forget(self)
-        self._loop.stop()
-        self._loop.join()
-        displays, self._displays = self._displays, []
-        if displays:
-            from IPython.display import update_display
-
-            for display_id in displays:
-                update_display(self._still(), raw=True, display_id=display_id)
-        for widget in (self._box, self._line, self._slider):
-            widget.close()
-
-    def _still(self) -> dict[str, str]:
-        return {"text/plain": self._words(), "text/html": f"<p>{escape(self._words())}</p>"}
-
-    def _moved(self, change: Mapping[str, Any]) -> None:
-        """Set what a person chose."""
-        with self._lock:
-            if change["new"] == self._shown or self._closed:
-                return  # it was moved by _show
-            self._context = contextvars.copy_context()
-            self._refused = ""
-            try:
-                self._own.set(change["new"])
-                self._variable.get()  # so that setting it in a cell is no conflict with this
-            except VariableConflictError:
-                self._refused = "Not set: another had set it meanwhile. The slider shows that value now."
-            except Exception as problem:  # noqa: BLE001 (the line below the slider says it)
-                self._refused = f"Not set: {first_line(problem)}"
-            self._shown = change["new"]
-            self._follow(moved=True)
-
-    def _turn(self) -> tuple[float, bool]:
-        """Follow what is set elsewhere; returns the seconds until the next turn, and that nothing was drawn."""
-        with self._lock:
-            if not self._closed:
-                self._context.copy().run(self._follow)
-        return refresh(), False
-
-    def _follow(self, *, moved: bool = False) -> None:
-        """Show the newest version, and the epoch that saw it first; ``moved``: the slider may stand elsewhere."""
-        try:
-            head = self._own.log.head()
-            if moved or self._entry is None or head != self._entry.number:
-                self._value = self._own.get()
-                self._entry, self._held_from = self._own.log.entry(head), None
-                self._show()
-            self._look_for_epoch()
-            self._trouble = ""
-        except Exception as problem:  # noqa: BLE001 (the line below the slider says it)
-            self._trouble = first_line(problem)
-        self._say()
-
-    def _show(self) -> None:
-        """Move the slider to the value, or to the end that is next to it."""
-        least, most = self._ends
-        value = number(self._value)
-        # Known before it moves: what the slider then reports by itself sets nothing.
-        self._shown = least if value is None else type(least)(min(max(value, least), most))
-        self._slider.value = self._shown
-
-    def _look_for_epoch(self) -> None:
-        history = None if self._query is None else self._query.history()
-        if history is None or self._entry is None or self._held_from is not None:
-            return
-        if self._bound is None:
-            self._bound = BoundVersions(history.recorded)
-        self._held_from = self._bound.held_from(self._variable.name, self._entry.number)
-
-    def _say(self) -> None:
-        said = f'<span role="status">{escape(self._words())}</span>'
-        if said != self._line.value:
-            self._line.value = said
-
-    def _words(self) -> str:
-        words, entry = [self._refused, self._trouble], self._entry
-        if entry is not None:
-            when = timestamp(entry.at)
-            how = f"set {when} by {entry.by}" if entry.kind == SET else f"{HOW.get(entry.kind, entry.kind)} {when}"
-            now = f"{self._variable.name} = {cell(self._value).text}: version {entry.number}, {how}"
-            words.append(f"{now} · {self._seen()}" if self._seen() else now)
-        return " ".join(filter(None, words))
-
-    def _seen(self) -> str:
-        """From which epoch on the query saw it."""
-        if self._query is None or not self._variable.declaration.is_bound:
-            return ""
-        if self._held_from is None:
-            return f"no captured epoch of {self._query.name} has seen it yet"
-        return f"{self._query.name} saw it from epoch {self._held_from} on"
-
-
-def _nothing() -> None:
-    pass
+        """The variable's newest value; None if it has none."""
+        return self.model.value
 
 
 def _checked_ends(variable: SharedVariable, least: float, most: float) -> tuple[float, float]:
@@ -233,26 +214,13 @@ def _checked_ends(variable: SharedVariable, least: float, most: float) -> tuple[
     return (math.ceil(least), math.floor(most)) if whole else (float(least), float(most))
 
 
-def _slider(variable: SharedVariable, ends: tuple[float, float], step: float | None) -> Any:
-    whole = pa.types.is_integer(variable.declaration.type.arrow)
-    make: Callable[..., Any] = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
+def _step(variable: SharedVariable, ends: tuple[float, float], step: float | None) -> float:
     width = step_of(ends[1] - ends[0]) if step is None else step
-    more = {} if whole else {"readout_format": f",.{max(0, -math.floor(math.log10(width)))}f"}
-    return make(
-        value=ends[0],
-        min=ends[0],
-        max=ends[1],
-        step=max(1, round(width)) if whole else width,
-        description=variable.name,
-        continuous_update=False,
-        style={"description_width": "initial"},
-        layout={"width": "min(100%, 36em)"},
-        **more,
-    )
+    return max(1, round(width)) if pa.types.is_integer(variable.declaration.type.arrow) else float(width)
 
 
 def step_of(extent: float) -> float:
-    """About a hundredth of a range: 1, 2 or 5 times a power of ten.
+    """A step that is about a hundredth of a range: 1, 2 or 5 times a power of ten.
 
     Example:
         >>> step_of(120), step_of(1), step_of(5000)

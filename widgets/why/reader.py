@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _KEPT = 8
 """Answers that are kept, the newest ones."""
 _SERVED = (
-    "A served page shows what the store holds. To see the input rows behind a change, open the query in a notebook:"
-    " history.why(epoch, key)."
+    "A served page shows what the store holds. The owner of a query sees the input rows behind a change:"
+    " streamstate serve STORE --code MODULE:FUNCTION, or history.why(epoch, key) in a notebook."
 )
 
 
