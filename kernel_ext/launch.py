@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
 from streamstate.snapshots.spark.output_modes import MODES, first_line, known_mode, mode_refusals
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Launch:
 
         return recorders_of(self.frame)
 
+    @lasting_jobs()
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException

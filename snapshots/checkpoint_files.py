@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamstate.errors import EpochGoneError, UntrustedCheckpointError
+from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint, PlannedEpoch
 from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
@@ -19,16 +19,21 @@ from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFiles
 from streamstate.snapshots.state_reader import no_state
 
-STORE_HINT = (
-    "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does"
-    " so by itself."
-)
-"""What can still be done with an epoch that the checkpoint no longer holds."""
 _NEAR = 10
 _ZIP_LISTS = (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName"))
 """The file lists in RocksDB's snapshots, the folder of each, and the field with a file's name in that folder."""
 _MOST_IN_ZIP = 64 << 20
 """Spark lists a few hundred bytes for each of RocksDB's files."""
+
+
+def store_hint() -> str:
+    """What can still be done with an epoch that the checkpoint no longer holds, in a line of its own."""
+    how = worded(
+        "ss.restore makes a checkpoint from it",
+        magic="%stream fork makes a checkpoint from it",
+        command="streamstate restore makes a checkpoint from it",
+    )
+    return f"\nIf the epoch was captured, the store still has it: {how}."
 
 
 def described(original: Checkpoint, files: Files, epoch: int) -> ForkContents:
@@ -306,5 +311,5 @@ def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError
     return EpochGoneError(
         f"The state of epoch {epoch} of {original.path} {why_unavailable(original, epoch)}.\n"
         f"{instead} spark.sql.streaming.minBatchesToRetain before the query starts, to keep more epochs."
-        f"{STORE_HINT}"
+        f"{store_hint()}"
     )

@@ -16,6 +16,7 @@ from streamstate.snapshots.capture import open_checkpoint
 from streamstate.snapshots.capture_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.progress_callback import long_call, report_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ _SINCE = (
 _LEVELS = ("problem", "warning", "note")
 
 
+@long_call("Nothing was changed.")
 def examine(
     checkpoint: str | os.PathLike[str],
     store: str | Path | None = None,
@@ -59,15 +61,18 @@ def examine(
         >>> print(examine("checkpoints/delays", "store"))  # doctest: +SKIP
     """
     interval = CaptureInterval.of(every)
+    report_progress("reading the checkpoint's logs")
     opened = open_checkpoint(checkpoint, spark, storage_options)
     query_id, committed = opened.query_id, opened.committed()
     newest = committed[-1] if committed else None
     planned = opened.planned(newest) if newest is not None else None
     conf = planned.conf if planned else {}
+    report_progress("looking at the state's files")
     tables, findings = _tables(opened, newest)
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None
     if store is not None:
+        report_progress("looking at the store")
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
     findings += retention_findings(committed, seconds, interval)

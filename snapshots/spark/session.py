@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import SessionError, require_extra
+from streamstate.snapshots.progress_callback import long_call, report_progress
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java
 
@@ -137,8 +138,10 @@ def session_in_use(spark: SparkSession | None) -> SparkSession:
     return spark
 
 
+@long_call("Spark was not started.", name="Spark's start")
 def _start(requested: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM."""
+    report_progress("starting Spark")
     require_java()
     from pyspark.sql import SparkSession
 
