@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 SHOW_AFTER = 0.5
-"""Seconds before progress is displayed: quick work shows none."""
+"""Seconds before the progress of a magic is displayed: quick work shows none."""
+
+SHOW_CALLS_AFTER = 2.0
+"""The same for functions, which are also called in loops, and where views load what they show."""
 
 PAUSE = 0.2
 """Seconds between two updates of the display."""
@@ -109,13 +112,13 @@ class Progress:
         self,
         make_bar: Callable[[], ProgressBar],
         *,
-        after: float | None = None,
+        after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make_bar = make_bar
         self._bar: ProgressBar | None = None
         self._clock = clock
-        self._due = clock() + (SHOW_AFTER if after is None else after)
+        self._due = clock() + after
         self._share: float | None = None
         self._drawing = threading.Lock()
         self.line = ""
@@ -176,7 +179,7 @@ def working(shell: InteractiveShell, *, stays: str, always: bool = False) -> Ite
     The last line is kept even if the work was quick, if it is to be there ``always``.
     """
     __tracebackhide__ = True
-    with _displayed(bar_of(shell), stays, always=always) as progress:
+    with _displayed(bar_of(shell), stays, after=SHOW_AFTER, always=always) as progress:
         yield progress
 
 
@@ -191,7 +194,9 @@ def shown_in_shell(call: str, interrupted: str) -> Iterator[ProgressCallback]:
         yield silent
         return
     began = time.monotonic()
-    with _displayed(lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"), cleared=True), interrupted) as progress:
+    with _displayed(
+        lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"), cleared=True), interrupted, after=SHOW_CALLS_AFTER
+    ) as progress:
         progress.say(call)
         yield progress.of()
         progress.line = f"{call} took {time.monotonic() - began:.1f} s."
@@ -200,15 +205,17 @@ def shown_in_shell(call: str, interrupted: str) -> Iterator[ProgressCallback]:
 @contextmanager
 def shown_in_terminal(call: str, interrupted: str) -> Iterator[ProgressCallback]:
     """The display of calls of a command; see ``ProgressDisplay``."""
-    with _displayed(lambda: ProgressBar(in_notebook=False, cleared=True), interrupted) as progress:
+    with _displayed(lambda: ProgressBar(in_notebook=False, cleared=True), interrupted, after=SHOW_AFTER) as progress:
         progress.say(call)
         yield progress.of()
 
 
 @contextmanager
-def _displayed(make_bar: Callable[[], ProgressBar], interrupted: str, *, always: bool = False) -> Iterator[Progress]:
+def _displayed(
+    make_bar: Callable[[], ProgressBar], interrupted: str, *, after: float, always: bool = False
+) -> Iterator[Progress]:
     __tracebackhide__ = True
-    progress = Progress(make_bar)
+    progress = Progress(make_bar, after=after)
     try:
         with own_interrupt(), reporting_to(progress.of()), progress.refreshed():
             yield progress
