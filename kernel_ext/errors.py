@@ -164,6 +164,27 @@ def worded(python: str, *, line: str | None = None, magic: str | None = None, co
     return next((text for text in words if text is not None), python)
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra, from where streamstate itself was installed.
+
+    pip records that in ``direct_url.json`` (PEP 610), unless it was a package index.
+    """
+    import json
+    from importlib.metadata import distributions
+    from urllib.parse import unquote, urlsplit
+
+    installed = (found for found in distributions(name="streamstate") if found.read_text("RECORD"))
+    text = next((found.read_text("direct_url.json") for found in installed), None)
+    if text is None:
+        return f"pip install 'streamstate[{extra}]'"
+    source = json.loads(text)
+    if "dir_info" in source:
+        editable = "--editable " if source["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{unquote(urlsplit(source['url']).path)}[{extra}]'"
+    system = f"{source['vcs_info']['vcs']}+" if "vcs_info" in source else ""
+    return f"pip install 'streamstate[{extra}] @ {system}{source['url']}'"
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, in one line; the name of its class if it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -487,7 +508,7 @@ class MissingDependencyError(StreamStateError, ImportError):
         """For the missing packages of an extra."""
         missing = list(packages)
         verb = "is" if len(missing) == 1 else "are"
-        return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: pip install 'streamstate[{extra}]'")
+        return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: {install_command(extra)}")
 
 
 def require_extra(extra: Literal["spark", "notebook", "sidecar", "variables"]) -> None:

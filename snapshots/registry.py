@@ -137,7 +137,7 @@ def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
     if newest > FORMAT:
         raise NewerStoreError(
             f"{layout.root} was written by a newer version of streamstate (store format {newest}; this one reads up to "
-            f"{FORMAT}).\nUpgrade with: pip install --upgrade streamstate"
+            f"{FORMAT}).\nUpgrade streamstate."
         )
     for row in rows:
         # It will be joined to the store's path.
