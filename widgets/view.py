@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
 from streamstate.widgets.live import hosts
 from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.model import Focus, S, ViewModel
-from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
-
-    from streamstate.snapshots.progress_callback import ProgressCallback
     from streamstate.widgets.live.widget import ViewWidget
 
 
@@ -171,6 +167,7 @@ class View(Generic[S]):
                 self._widget.close()
         return self._widget
 
+    @long_call("Nothing was saved.")
     def save(
         self,
         path: str | Path,
@@ -183,7 +180,7 @@ class View(Generic[S]):
         """Write the view to an HTML file that works without a kernel, including its slider.
 
         The file holds the view at up to 100 epochs and, as far as they fit, the next pages, sort orders and key
-        histories. An interrupt leaves no file, and an existing one as it was. In a notebook, a bar shows the progress.
+        histories. An interrupt leaves no file, and an existing one as it was.
 
         Args:
             path: the file.
@@ -193,7 +190,7 @@ class View(Generic[S]):
             budget: the largest size of the file, in bytes.
             overwrite: replace an existing file.
             progress: called with a message and the fraction of the work that is done, from 0 to 1: first for the
-                epochs, then for the rest; by default a notebook's cell shows a bar.
+                epochs, then for the rest.
 
         Returns:
             What the file holds, and what was left out and why. The file contains the same notes.
@@ -206,14 +203,7 @@ class View(Generic[S]):
             >>> print(browser.save("delays.html", epochs=range(10, 20)))  # doctest: +SKIP
             delays.html: 184,211 of 2,000,000 bytes · 10 epochs · 211 drawings
         """
-        shell = None if progress else _shell()
-        if shell is None:
-            return save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=progress)
-        with working(shell, stays="nothing was saved.") as shown:
-            say = shown.of("Saving")
-            report = save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=say)
-            shown.line = f"Saved {str(report).splitlines()[0]}"
-            return report
+        return save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=progress)
 
     @consistent_read()
     def _still(self, script: str = "") -> dict[str, str]:
@@ -247,15 +237,6 @@ class View(Generic[S]):
         self._listeners.clear()
         self._live.close(wait=wait)
         hosts.withdraw(self._live)
-
-
-def _shell() -> InteractiveShell | None:
-    """The shell of a notebook or a terminal, if the view is in one."""
-    if "IPython" not in sys.modules:
-        return None
-    from IPython.core.getipython import get_ipython
-
-    return get_ipython()
 
 
 def link(*views: View[Any]) -> None:
