@@ -11,7 +11,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +187,7 @@ def _start_java(settings: dict[str, Any]) -> None:
     if LOG not in settings:
         with tempfile.NamedTemporaryFile(prefix="streamstate-", suffix=".log", delete=False) as log:
             settings[LOG] = log.name
-    with Path(settings[LOG]).open("a+b") as output:
+    with Path(settings[LOG]).open("a+b") as output, _ended_by_an_interrupt():
         begin = output.seek(0, os.SEEK_END)
         conf = SparkConf().setAll([(key, str(value)) for key, value in settings.items()])
         try:
@@ -195,7 +195,27 @@ def _start_java(settings: dict[str, Any]) -> None:
         except PySparkRuntimeError as error:
             output.seek(begin)
             raise PySparkRuntimeError(_printed(output.read()) or str(error)) from error
-    SparkContext(conf=conf, gateway=gateway)
+        SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def _ended_by_an_interrupt() -> Iterator[None]:
+    """If the start in the block is interrupted, end the Java that it started: nobody else would."""
+    import psutil
+    from pyspark import SparkContext
+
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except KeyboardInterrupt:
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = (
+            None  # the next start is another
+        )
+        for started in set(psutil.Process().children()) - before:
+            with suppress(psutil.Error):  # it has ended
+                if any("spark" in part for part in started.cmdline()):
+                    started.kill()
+        raise
 
 
 def _printed(output: bytes) -> str:
