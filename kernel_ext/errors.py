@@ -58,8 +58,9 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 __all__ = [
     "CaptureError",
@@ -112,6 +113,9 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
+Surface: TypeAlias = Literal["python", "magic", "command"]
+"""What a person has typed into: Python, a magic's line, or a terminal."""
+
 _LISTED = 12
 
 # What an extra brings that cannot be done without: the module, and the name that users know.
@@ -128,6 +132,61 @@ _EXTRAS = {
     "sidecar": {"obstore": "obstore", "prometheus_client": "prometheus-client"},
     "variables": {"redis": "redis", "datasketches": "datasketches"},
 }
+
+
+_surface: Surface = "python"
+
+
+@contextmanager
+def wording(surface: Surface) -> Iterator[None]:
+    """Let :func:`worded` in the block be in the words of a magic or of a command."""
+    global _surface  # noqa: PLW0603 (a thread that works for the block advises in the same words)
+    before, _surface = _surface, surface
+    try:
+        yield
+    finally:
+        _surface = before
+
+
+def worded(python: str, *, line: str | None = None, magic: str | None = None, command: str | None = None) -> str:
+    """What to do next, in the words of what the person typed into.
+
+    Args:
+        python: in Python, and wherever there are no other words.
+        line: at a magic and in a terminal.
+        magic: at a magic, if that differs.
+        command: in a terminal, if that differs.
+
+    Example:
+        >>> worded("Pass table=….", line="Add --table NAME.")
+        'Pass table=….'
+        >>> with wording("command"):
+        ...     worded("Pass table=….", line="Add --table NAME.")
+        'Add --table NAME.'
+    """
+    words = {"python": (python,), "magic": (magic, line), "command": (command, line)}[_surface]
+    return next((text for text in words if text is not None), python)
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra, from where streamstate itself was installed.
+
+    pip records that in ``direct_url.json`` (PEP 610), unless it was a package index.
+    """
+    import json
+    from importlib.metadata import distributions
+    from urllib.parse import unquote, urlsplit
+
+    installed = (found for found in distributions(name="streamstate") if found.read_text("RECORD"))
+    text = next((found.read_text("direct_url.json") for found in installed), None)
+    if text is None:
+        return f"pip install 'streamstate[{extra}]'"
+    source = json.loads(text)
+    if "dir_info" in source:
+        editable = "--editable " if source["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{unquote(urlsplit(source['url']).path)}[{extra}]'"
+    system = f"{source['vcs_info']['vcs']}+" if "vcs_info" in source else ""
+    return f"pip install 'streamstate[{extra}] @ {system}{source['url']}'"
 
 
 def first_line(error: BaseException) -> str:
@@ -484,7 +543,7 @@ class MissingDependencyError(StreamStateError, ImportError):
         """For the missing packages of an extra."""
         missing = list(packages)
         verb = "is" if len(missing) == 1 else "are"
-        return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: pip install 'streamstate[{extra}]'")
+        return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: {install_command(extra)}")
 
 
 def require_extra(extra: Literal["spark", "notebook", "sidecar", "variables"]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
 from streamstate.snapshots.spark.keeping_state import keeps_state
 from streamstate.snapshots.spark.output_modes import first_line
 
@@ -113,6 +114,7 @@ class Launch:
 
         return recorders_of(self.frame)
 
+    @lasting_jobs()
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException

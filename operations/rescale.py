@@ -22,11 +22,12 @@ from streamstate.replay.repartition import check_repartitionable, repartition
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_comparison import StateAt, compare_states
 
 
+@long_call("The checkpoint is as it was before.")
 def rescale(
     checkpoint: str | Path,
     partitions: int,

@@ -19,7 +19,7 @@ from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import files_for, location
-from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
@@ -56,6 +56,7 @@ class Replay:
         return f"{self.steps._repr_html_()}{self.comparison._repr_html_()}"
 
 
+@long_call("The replay ended at its last complete epoch.")
 def replay(
     build_query: BuildQuery,
     checkpoint: str | os.PathLike[str],

@@ -1,14 +1,20 @@
-"""Run the tutorials, so that the documentation shows their outputs: ``python -m scripts.notebooks``.
+"""Run the tutorials: ``python -m scripts.notebooks``. The documentation shows their outputs, and tests check them.
 
-Each runs in a new kernel and an empty folder. A notebook is skipped if ``build/notebooks`` already has a run of the
-same code; ``--all`` runs it again.
+Each runs in a new kernel and in a folder of its own below ``build/notebooks``, two at a time. A notebook is skipped if
+there is a run of the same code; ``--all`` runs it again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import shutil
+import subprocess
 import sys
-import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -19,55 +25,112 @@ from scripts.typecheck import ROOT
 
 TUTORIALS = ROOT / "tutorials"
 RUNS = ROOT / "build" / "notebooks"
+PRODUCT = ("kernel_ext", "widgets", "operations", "replay", "state_inspect", "snapshots", "variables", "tutorials")
+"""The folders of the product."""
+
+_AT_ONCE = 2
+_KEY = "streamstate"
+"""Where a run's metadata says which product ran."""
 
 
-def is_current(notebook: nbformat.NotebookNode, kept: Path) -> bool:
-    """Whether a run has the code of the notebook; its prose may differ."""
-    return kept.exists() and _code(notebook) == _code(nbformat.read(kept, as_version=4))
+def latest_run(name: str) -> nbformat.NotebookNode:
+    """A notebook with its outputs, of today's code and product: the run that is kept, or a new one.
+
+    Raises:
+        CellExecutionError: a cell failed.
+    """
+    kept = _kept(name)
+    return kept if kept is not None and kept.metadata.get(_KEY) == product_digest() else run(name)
+
+
+def run(name: str) -> nbformat.NotebookNode:
+    """Run every cell of a notebook in a folder of its own, which stays, and keep the notebook with its outputs.
+
+    Raises:
+        CellExecutionError: a cell failed.
+    """
+    folder, kept = RUNS / name, RUNS / f"{name}.ipynb"
+    digest = product_digest()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    notebook = run_in(name, folder)
+    notebook.metadata[_KEY] = digest
+    part = kept.with_suffix(".part")
+    part.write_text(nbformat.writes(notebook).replace(f"{folder}/", ""), encoding="utf-8")
+    part.replace(kept)
+    return _read(kept)
+
+
+def run_in(name: str, folder: Path) -> nbformat.NotebookNode:
+    """Run every cell of a notebook in a folder, and return it with its outputs.
+
+    Raises:
+        CellExecutionError: a cell failed.
+    """
+    notebook = _read(TUTORIALS / f"{name}.ipynb")
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=1800, resources=resources, store_widget_state=False).execute()
+    return notebook
+
+
+@cache
+def product_digest() -> str:
+    """A digest of everything that runs in a notebook."""
+    digest = hashlib.sha256()
+    for file in sorted(file for folder in PRODUCT for file in (ROOT / folder).rglob("*")):
+        if file.suffix in (".py", ".js", ".css"):
+            digest.update(f"{file.relative_to(ROOT)}\n".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _kept(name: str) -> nbformat.NotebookNode | None:
+    """The kept run, if it has the notebook's code; its prose may differ."""
+    path = RUNS / f"{name}.ipynb"
+    if not path.exists():
+        return None
+    kept = _read(path)
+    return kept if _code(kept) == _code(_read(TUTORIALS / path.name)) else None
+
+
+def _read(path: Path) -> nbformat.NotebookNode:
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
+    return notebook
 
 
 def _code(notebook: nbformat.NotebookNode) -> list[str]:
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def run(name: str, folder: Path) -> nbformat.NotebookNode:
-    """Run every cell of a notebook in a folder, and keep the run for the documentation.
+def _in_processes(names: Sequence[str]) -> Iterator[str]:
+    """Run notebooks, each in a process of its own; yields those that failed."""
 
-    Args:
-        name: the notebook's name, without its suffix.
-        folder: where the kernel runs; its path is not kept.
+    def failed(name: str) -> bool:
+        began = time.monotonic()
+        print(f"Running {name}", flush=True)
+        status = subprocess.run([sys.executable, "-m", "scripts.notebooks", name], cwd=ROOT, check=False).returncode
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+        return status != 0
 
-    Returns:
-        The notebook with its outputs, without the state of widgets.
-
-    Raises:
-        CellExecutionError: a cell failed.
-    """
-    notebook: nbformat.NotebookNode = nbformat.read(TUTORIALS / f"{name}.ipynb", as_version=4)
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=1800, resources=resources, store_widget_state=False).execute()
-    RUNS.mkdir(parents=True, exist_ok=True)
-    (RUNS / f"{name}.ipynb").write_text(nbformat.writes(notebook).replace(f"{folder}/", ""), encoding="utf-8")
-    return notebook
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from (name for name, wrong in zip(names, pool.map(failed, names), strict=True) if wrong)
 
 
 def main(arguments: list[str]) -> int:
     """Run what changed; a notebook that fails does not keep the others from running."""
     parser = argparse.ArgumentParser(prog="python -m scripts.notebooks", description=__doc__)
+    parser.add_argument("name", nargs="?", help="run only this notebook, without its suffix")
     parser.add_argument("--all", action="store_true", help="run notebooks again that did not change")
-    again = parser.parse_args(arguments).all
-    failed = []
-    for source in sorted(TUTORIALS.glob("*.ipynb")):
-        notebook = nbformat.read(source, as_version=4)
-        if is_current(notebook, RUNS / source.name) and not again:
-            continue
-        print(f"Running {source.name}", flush=True)
+    given = parser.parse_args(arguments)
+    if given.name is not None:
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                run(source.stem, Path(folder))
+            run(given.name)
         except CellExecutionError as error:
-            print(error, file=sys.stderr)
-            failed.append(source.name)
+            print(f"{given.name} failed:\n{error}", file=sys.stderr)
+            return 1
+        return 0
+    names = sorted(path.stem for path in TUTORIALS.glob("*.ipynb"))
+    failed = [*_in_processes([name for name in names if given.all or _kept(name) is None])]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -68,13 +68,16 @@ SETTLED = 1500
 
 
 def run_until_captured(lab: Lab) -> Shown:
-    """The tutorial's cells up to the one that waits for the query; the browser that they show."""
+    """The tutorial's cells up to the one that waits for the query, and the browser once all files are captured."""
     shutil.copy(NOTEBOOK, lab.server.folder)
     lab.open(NOTEBOOK.name)
     for at, source in lab.code_cells():
         lab.run_cell(at, timeout=300)
         if source.startswith("%stream wait"):
             break
+    last = lab.code_cells()[-1][0]
+    lab.set_source(last, "%stream wait delays --epoch 29")
+    lab.run_cell(last, timeout=300)
     return Shown(lab.page.locator(".streamstate-live"))
 
 

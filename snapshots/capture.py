@@ -16,6 +16,7 @@ from streamstate.snapshots.filesystem import local_path, location
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.object_files import ObjectFiles, in_object_store
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.registry import check_store
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.session import running_session, session
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@long_call("The epochs captured so far are complete.")
 def capture(
     checkpoint: str | os.PathLike[str],
     store: str | Path,
@@ -32,6 +34,7 @@ def capture(
     verify: Verify = "first",
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,  # noqa: ARG001 (long_call takes it)
 ) -> CaptureReport:
     """Bring a store up to date with a query's checkpoint, once.
 
@@ -53,6 +56,7 @@ def capture(
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
 
     Returns:
         The epochs captured now, the gaps, and the number of change rows written.
@@ -90,9 +94,11 @@ def catch_up(capturer: Capturer) -> CaptureReport:
     committed = capturer.checkpoint.committed()
     newest = max(committed, default=-1)
     report = CaptureReport(capturer.name, capturer.layout.root, committed=newest if committed else None)
+    report_progress(f"capturing {capturer.name} up to epoch {newest}")
     with _same_pool_afterwards():
         while (latest := capturer.run(upto=newest)).epochs:
             report += latest
+            report_progress(f"captured {capturer.name} up to epoch {latest.epochs[-1]} of {newest}")
     return report
 
 

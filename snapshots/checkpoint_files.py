@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamstate.errors import EpochGoneError, UntrustedCheckpointError
+from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.damage.damage import Damage
@@ -23,14 +23,19 @@ from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, data_file
 from streamstate.snapshots.state_reader import no_state
 from streamstate.snapshots.state_stores import may_be_store, numbers, state_stores
 
-STORE_HINT = (
-    "\nIf the epoch was captured, the store still has it: ss.restore makes a checkpoint from it, and %stream fork does"
-    " so by itself."
-)
-"""What can still be done with an epoch that the checkpoint no longer holds."""
 _NEAR = 10
 _MOST_IN_ZIP = 64 << 20
 """Spark lists a few hundred bytes for each of RocksDB's files."""
+
+
+def store_hint() -> str:
+    """What can still be done with an epoch that the checkpoint no longer holds, in a line of its own."""
+    how = worded(
+        "ss.restore makes a checkpoint from it",
+        magic="%stream fork makes a checkpoint from it",
+        command="streamstate restore makes a checkpoint from it",
+    )
+    return f"\nIf the epoch was captured, the store still has it: {how}."
 
 
 def described(original: Checkpoint, files: Files, epoch: int) -> ForkContents:
@@ -273,5 +278,5 @@ def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError
     advice = ", or ".join(ways)
     return EpochGoneError(
         f"The state of epoch {epoch} of {original.path} {why_unavailable(original, epoch)}.\n"
-        f"{advice[0].upper()}{advice[1:]}.{STORE_HINT}"
+        f"{advice[0].upper()}{advice[1:]}.{store_hint()}"
     )

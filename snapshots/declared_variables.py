@@ -89,7 +89,7 @@ class DeclaredVariables:
             if row["format"] > FORMAT:
                 raise NewerStoreError(
                     f"{row['name']!r} of {self._layout.root} was declared by a newer version of streamstate.\n"
-                    "Upgrade with: pip install --upgrade streamstate"
+                    "Upgrade streamstate."
                 )
             if not is_name(row["name"]):
                 raise UntrustedStoreError.name(self._layout.variables, "variable", row["name"])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, worded
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})", re.ASCII)
@@ -100,6 +100,6 @@ def epoch_span(epochs: range | tuple[int, int] | str, available: Sequence[int]) 
 
 
 def _invalid(epochs: object, also: str = "a list such as '3,5,10..20' or [3, 5]") -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"Invalid epochs {epochs!r}: expected '40..60' (both ends included), '40..', '..60', range(40, 61), or {also}."
-    )
+    in_python = f"'40..60' (both ends included), '40..', '..60', range(40, 61), or {also}"
+    expected = worded(in_python, line="40..60 (both ends included), 40.., ..60, or a list such as 3,5,10..20")
+    return InvalidArgumentError(f"Invalid epochs {epochs!r}: expected {expected}.")

@@ -25,6 +25,7 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownTableError,
     choices,
+    worded,
 )
 from streamstate.snapshots.change_log import check_generation, folded, key_columns, value_columns
 from streamstate.snapshots.delta import Place, commit_once, open_table
@@ -40,7 +41,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.operators import EPOCH
 from streamstate.snapshots.outside_checkpoints import check_outside
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.registry import required_query
 
 _APPLICATION = "streamstate/export"
@@ -107,6 +108,7 @@ class _Source:
         return [entry for entry in self.manifest.entries if entry.captured and self.table in entry.tables]
 
 
+@long_call("The versions written so far are complete. Export again to continue.")
 def export(
     store: str | Path,
     name: str,
@@ -167,7 +169,8 @@ def _source(layout: Layout, name: str, table: str | None) -> _Source:
     manifest.refresh()
     tables = list(dict.fromkeys(name for entry in manifest.entries for name in entry.tables))
     if table is None and len(tables) > 1:
-        raise InvalidArgumentError(f"{name} has {len(tables)} state tables. Pass table=…: {choices(tables)}.")
+        how = worded("Pass table=…", line="Choose one with --table")
+        raise InvalidArgumentError(f"{name} has {len(tables)} state tables. {how}: {choices(tables)}.")
     chosen = table if table is not None else next(iter(tables), None)
     if chosen is None:
         raise UnknownEpochError(f"No epoch of {name} has been captured yet.\nCapture one, or wait for the first.")

@@ -1,8 +1,16 @@
-"""The callback through which a long call reports its progress."""
+"""Progress of long calls: the callback that receives it, and the display for calls that were given none."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ProgressCallback(Protocol):
@@ -25,5 +33,76 @@ class ProgressCallback(Protocol):
         """
 
 
+class ProgressDisplay(Protocol):
+    """Displays the progress of one call until the block ends, and makes an interrupt end the call in a line or two."""
+
+    def __call__(self, call: str, interrupted: str, /) -> AbstractContextManager[ProgressCallback]:
+        """Return a block that provides the call's callback.
+
+        Args:
+            call: the name of the called function.
+            interrupted: what an interrupt leaves behind, in a sentence.
+        """
+
+
 def silent(_message: str, _share: float | None, /) -> None:
-    """The default callback: reports nothing."""
+    """The callback that reports nothing."""
+
+
+_display: ProgressDisplay | None = None
+_current: ContextVar[ProgressCallback | None] = ContextVar("streamstate_progress", default=None)
+
+
+def set_progress_display(display: ProgressDisplay | None) -> ProgressDisplay | None:
+    """Set the display for calls without ``progress=``, and return the previous one. None: they report nothing."""
+    global _display
+    before, _display = _display, display
+    return before
+
+
+@contextmanager
+def reporting_to(callback: ProgressCallback) -> Iterator[None]:
+    """Let the long calls in the block be parts of one that reports to this callback, without displays of their own."""
+    token = _current.set(callback)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def report_progress(message: str, share: float | None = None) -> None:
+    """Report to the long call that this thread is in, if there is one."""
+    (_current.get() or silent)(message, share)
+
+
+def long_call(interrupted: str, *, name: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Mark a function that may take seconds: called without ``progress=``, it shows its progress on the display.
+
+    A long call inside another one is a part of it. In other threads, :func:`report_progress` reports nothing.
+
+    Args:
+        interrupted: what an interrupt leaves behind, in a sentence.
+        name: what the display calls it; by default the function's name.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        takes_callback = "progress" in inspect.signature(function).parameters
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            __tracebackhide__ = True
+            given: Any = kwargs.get("progress") if takes_callback else None
+            if given is not None:
+                block: AbstractContextManager[ProgressCallback] = nullcontext(given)
+            elif _display is not None and _current.get() is None:
+                block = _display(name or function.__name__, interrupted)
+            else:
+                return function(*args, **kwargs)
+            with block as callback, reporting_to(callback):
+                if takes_callback:
+                    kwargs["progress"] = callback
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -17,6 +17,7 @@ from streamstate.errors import (
     UnknownQueryError,
     UntrustedStoreError,
     choices,
+    worded,
 )
 from streamstate.snapshots.bindings import SHARED
 from streamstate.snapshots.consistent_read import read_once
@@ -59,7 +60,8 @@ def require_store(layout: Layout) -> DeltaTable:
         found = "the path does not exist" if local is not None and not local.exists() else "it has no _queries table"
         raise NotAStoreError(
             f"{layout.root} is not a store: {found}.\n"
-            "A store is the folder given to streamstate.capture, streamstate.follow or %%stream --store."
+            "A store is the folder given to "
+            + worded("streamstate.capture, streamstate.follow or %%stream --store.", command="streamstate capture.")
         )
     read_queries(table, layout)
     return table
@@ -153,7 +155,7 @@ def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
     if newest > FORMAT:
         raise NewerStoreError(
             f"{layout.root} was written by a newer version of streamstate (store format {newest}; this one reads up to "
-            f"{FORMAT}).\nUpgrade with: pip install --upgrade streamstate"
+            f"{FORMAT}).\nUpgrade streamstate."
         )
     for row in rows:
         # It will be joined to the store's path.

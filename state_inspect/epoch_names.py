@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from streamstate.errors import InvalidArgumentError, NaiveTimestampError
+from streamstate.errors import InvalidArgumentError, NaiveTimestampError, worded
 
 _LIVE = re.compile(r"live(?:\s*[-−]\s*(?P<back>\d+))?", re.IGNORECASE)
 
@@ -78,7 +78,8 @@ def aware(timestamp: datetime | str) -> datetime:
     if timestamp.tzinfo is None or timestamp.utcoffset() is None:
         raise NaiveTimestampError(
             f"The timestamp {timestamp.isoformat(' ')} has no time zone, so it is ambiguous.\n"
-            f"Add an offset, such as '{timestamp.isoformat(' ')}+00:00', or in Python tzinfo=datetime.UTC."
+            f"Add an offset, such as '{timestamp.isoformat(' ')}+00:00'"
+            f"{worded(', or tzinfo=datetime.UTC', line='')}."
         )
     return timestamp
 

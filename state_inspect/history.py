@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError, choices
+from streamstate.errors import InvalidArgumentError, choices, worded
 from streamstate.snapshots.bindings import binding_in_manifest
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.consistent_read import consistent_read
 from streamstate.snapshots.epoch_range import epoch_list
 from streamstate.snapshots.layout import MANIFEST
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.registry import ForkPoint
 from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.advice.advise import advice_on
@@ -52,7 +53,6 @@ from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snap
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.progress_callback import ProgressCallback
     from streamstate.state_inspect.inputs.inputs import InputRows
 
 
@@ -183,7 +183,8 @@ class History:
             return snapshot_at(self, named.epoch(self.live().epoch))
         if isinstance(epoch, bool) or not isinstance(epoch, int):
             raise InvalidArgumentError(
-                f"Invalid epoch {epoch!r}: expected an integer or 'live - 10'; for a point in time use at(timestamp=…)."
+                f"Invalid epoch {epoch!r}: expected an integer such as 12, or live-10 for the tenth epoch before the"
+                f" newest{worded('; for a point in time use at(timestamp=…)', line='')}."
             )
         return snapshot_at(self, epoch)
 
@@ -400,6 +401,7 @@ class History:
         names = self._recorded.columns(chosen).key_columns
         return to_pandas(busy_keys(self._recorded.parts(chosen, after), self._recorded.index, names, n))
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
         """The first captured epoch at which any row, or any row of a key, met a condition; None if none ever did.
@@ -424,6 +426,7 @@ class History:
         condition = condition_on(self._recorded, predicate, chosen, key)
         return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def when(self, predicate: str, /, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
         """The spans of epochs in which any row, or each key, met a condition.
@@ -518,6 +521,7 @@ class History:
 
         return inputs(self._recorded, self.at(epoch).epoch, source)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def why(self, epoch: int | str, /, *, table: str | None = None, **key: Any) -> Why:
         """Why a key changed in an epoch: the input rows that fell on it, its values before and after, and the cause.
@@ -549,6 +553,7 @@ class History:
         """
         return explained(self._recorded, self.at, self.at(epoch).epoch, table or next(iter(self.results()), None), key)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def late(self, epoch: int | str, table: str | None = None) -> Late:
         """The rows that an operator dropped in an epoch, because the watermark had passed them, read again.
@@ -572,6 +577,7 @@ class History:
         """
         return dropped(self._recorded, self.at(epoch).epoch, table)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def late_rows(
         self,
@@ -606,6 +612,7 @@ class History:
         """
         return late_rows(self._recorded, epochs, table, progress)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def fingerprints(
         self, tables: str | Sequence[str] | None = None, epochs: Iterable[int] | str | None = None
@@ -637,6 +644,7 @@ class History:
         chosen = names if given is None else [choose_table(name, self.tables() or names, self.name) for name in given]
         return fingerprint_frame(snapshots, chosen)
 
+    @long_call("Nothing was changed.")
     @consistent_read()
     def compare(
         self, other: QueryHistory, epochs: Iterable[int] | str | None = None, tables: str | Sequence[str] | None = None

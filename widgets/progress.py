@@ -1,9 +1,8 @@
-"""The progress of long work in a cell's output (a bar, then one plain line), and interrupts that end only that work."""
+"""The progress of long work: a bar in a cell's output or in a terminal, and interrupts that end only that work."""
 
 from __future__ import annotations
 
 import io
-import signal
 import sys
 import threading
 import time
@@ -14,41 +13,49 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.std import tqdm
 
-from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
+from streamstate.snapshots.progress_callback import ProgressCallback, reporting_to, silent
+from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from IPython.core.interactiveshell import InteractiveShell
 
-    from streamstate.snapshots.progress_callback import ProgressCallback
-
 SHOW_AFTER = 0.5
-"""Seconds before progress is displayed: quick work shows none."""
+"""Seconds before the progress of a magic is displayed: quick work shows none."""
+
+SHOW_CALLS_AFTER = 2.0
+"""The same for functions, which are also called in loops, and where views load what they show."""
 
 PAUSE = 0.2
 """Seconds between two updates of the display."""
 
 _STOP = "interrupt the kernel (■) to stop"
+_TICK = 1.0
+"""Seconds between two updates of a display whose message does not change: only the time does."""
 
 
 class ProgressBar(tqdm):  # type: ignore[misc]
     """tqdm's bar, with a message that changes.
 
     In a notebook it is one display that is updated in place: HTML without widgets, so that a saved notebook keeps
-    only the last line. In a terminal it is tqdm's own line. Output that is neither, such as a file, gets only the
-    last line.
+    only the last line. In a terminal it is tqdm's own line. Output that is neither, such as a file, gets only the last
+    line.
+
+    Args:
+        in_notebook: whether the output is that of a notebook's cell.
+        cleared: whether a terminal shows no last line, because the result of the call or the command follows. The bar
+            then goes to standard error: the result may be for a program.
     """
 
-    monitor_interval = 0  # no thread that refreshes the bar: every message does
+    monitor_interval = 0  # no thread that refreshes every bar of the process
 
-    def __init__(self, *, in_notebook: bool) -> None:
+    def __init__(self, *, in_notebook: bool, cleared: bool = False) -> None:
         self._display: Any = None  # IPython is not typed
         self._in_notebook = in_notebook
+        self._cleared = cleared
         self._share: float | None = None
         super().__init__(
             total=1.0,
-            file=io.StringIO() if in_notebook else sys.stdout,
+            file=io.StringIO() if in_notebook else sys.stderr if cleared else sys.stdout,
             leave=False,
             delay=1e-9,  # do not draw before the first message
             dynamic_ncols=not in_notebook,
@@ -72,9 +79,10 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         if not msg and msg is not None:  # tqdm clears the bar when it is closed; finish() replaces it
             return True
         value = "" if self._share is None else f' value="{self._share:.3f}"'
+        elapsed = tqdm.format_interval(self.format_dict["elapsed"])
         html = (
             f'<progress aria-label="progress" max="1"{value} style="vertical-align:middle"></progress> '
-            f'{escape(self.desc)} <span style="opacity:.7">{_STOP}</span>'
+            f'{escape(self.desc)} <span style="opacity:.7">{elapsed} · {_STOP}</span>'
         )
         self._update({"text/plain": str(self), "text/html": html})
         return True
@@ -84,7 +92,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         self.close()
         if self._in_notebook:
             self._update({"text/plain": line, "text/html": f"<p>{escape(line)}</p>"})
-        else:
+        elif not self._cleared:
             print(line)
 
     def _update(self, data: dict[str, str]) -> None:
@@ -104,30 +112,45 @@ class Progress:
         self,
         make_bar: Callable[[], ProgressBar],
         *,
-        after: float | None = None,
+        after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make_bar = make_bar
         self._bar: ProgressBar | None = None
         self._clock = clock
-        self._due = clock() + (SHOW_AFTER if after is None else after)
+        self._due = clock() + after
+        self._share: float | None = None
+        self._drawing = threading.Lock()
         self.line = ""
         """The last message."""
 
     def say(self, line: str, done: float | None = None, total: float | None = None) -> None:
         """Report what is being done, and how much of the total, in any unit; None or 0 if that is unknown."""
         self.line = line
-        now = self._clock()
-        if now < self._due:
-            return
-        self._due = now + PAUSE
-        self._bar = self._bar or self._make_bar()
-        self._bar.show(line, None if done is None or not total else min(max(done / total, 0.0), 1.0))
+        self._share = None if done is None or not total else min(max(done / total, 0.0), 1.0)
+        self._draw(PAUSE)
 
     def of(self, name: str = "") -> ProgressCallback:
         """A function to pass as ``progress=``; its messages are prefixed with a name."""
         prefix = f"{name}: " if name else ""
         return lambda message, share: self.say(f"{prefix}{message}", share, None if share is None else 1)
+
+    @contextmanager
+    def refreshed(self) -> Iterator[None]:
+        """Keep the time on display going in the block, also where nothing is reported for long."""
+        over = threading.Event()
+
+        def refresh() -> None:
+            while not over.wait(PAUSE or _TICK):
+                self._draw(_TICK)
+
+        thread = threading.Thread(target=refresh, name="streamstate-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def finish(self, line: str | None = None, *, always: bool = False) -> None:
         """Replace the bar with a line, by default the last message; without a bar, print it only if ``always``."""
@@ -138,6 +161,16 @@ class Progress:
             print(last)
         self._bar = None
 
+    def _draw(self, pause: float) -> None:
+        """Draw the bar if it is due, and not again before a pause."""
+        with self._drawing:
+            now = self._clock()
+            if now < self._due or not self.line:
+                return
+            self._due = now + pause
+            self._bar = self._bar or self._make_bar()
+            self._bar.show(self.line, self._share)
+
 
 @contextmanager
 def working(shell: InteractiveShell, *, stays: str, always: bool = False) -> Iterator[Progress]:
@@ -146,13 +179,49 @@ def working(shell: InteractiveShell, *, stays: str, always: bool = False) -> Ite
     The last line is kept even if the work was quick, if it is to be there ``always``.
     """
     __tracebackhide__ = True
-    progress = Progress(bar_of(shell))
+    with _displayed(bar_of(shell), stays, after=SHOW_AFTER, always=always) as progress:
+        yield progress
+
+
+@contextmanager
+def shown_in_shell(call: str, interrupted: str) -> Iterator[ProgressCallback]:
+    """The display of calls in a notebook, or in IPython's terminal; see ``ProgressDisplay``."""
+    __tracebackhide__ = True
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None or threading.current_thread() is not threading.main_thread():
+        yield silent
+        return
+    began = time.monotonic()
+    with _displayed(
+        lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"), cleared=True), interrupted, after=SHOW_CALLS_AFTER
+    ) as progress:
+        progress.say(call)
+        yield progress.of()
+        progress.line = f"{call} took {time.monotonic() - began:.1f} s."
+
+
+@contextmanager
+def shown_in_terminal(call: str, interrupted: str) -> Iterator[ProgressCallback]:
+    """The display of calls of a command; see ``ProgressDisplay``."""
+    with _displayed(lambda: ProgressBar(in_notebook=False, cleared=True), interrupted, after=SHOW_AFTER) as progress:
+        progress.say(call)
+        yield progress.of()
+
+
+@contextmanager
+def _displayed(
+    make_bar: Callable[[], ProgressBar], interrupted: str, *, after: float, always: bool = False
+) -> Iterator[Progress]:
+    __tracebackhide__ = True
+    progress = Progress(make_bar, after=after)
     try:
-        with own_interrupt():
+        with own_interrupt(), reporting_to(progress.of()), progress.refreshed():
             yield progress
     except KeyboardInterrupt as interrupt:
         progress.finish(f"Interrupted. {progress.line}".rstrip())
-        raise brief_interrupt(interrupt, stays).with_traceback(None) from None
+        raise brief_interrupt(interrupt, interrupted).with_traceback(None) from None
     except BaseException:
         progress.finish()
         raise
@@ -164,37 +233,9 @@ def bar_of(shell: InteractiveShell) -> Callable[[], ProgressBar]:
     return lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"))
 
 
-@contextmanager
-def own_interrupt() -> Iterator[None]:
-    """Make an interrupt end the block with KeyboardInterrupt, and do nothing else.
-
-    PySpark's own handler first cancels every job of the session, which would fail the running queries. An error that
-    an engine raises because it was interrupted is replaced by the interrupt.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    spare_other_calls()
-    interrupted = False
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    except BaseException:
-        if interrupted:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def brief_interrupt(interrupt: KeyboardInterrupt, line: str) -> KeyboardInterrupt:
     """The interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
     shown: dict[str, Any] = interrupt.__dict__
     shown["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {line}"]
+    interrupt.args = (line,)
     return interrupt

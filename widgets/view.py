@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets import still
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
@@ -19,12 +19,8 @@ from streamstate.widgets.live import hosts
 from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.live.outputs import StillOutputs
 from streamstate.widgets.model import Drawing, Focus, S, ViewModel
-from streamstate.widgets.progress import working
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
-
-    from streamstate.snapshots.progress_callback import ProgressCallback
     from streamstate.widgets.live.widget import ViewWidget
 
 
@@ -180,6 +176,7 @@ class View(Generic[S]):
                 self._widget.close()
         return self._widget
 
+    @long_call("Nothing was saved.")
     def save(
         self,
         path: str | Path,
@@ -192,7 +189,7 @@ class View(Generic[S]):
         """Write the view to an HTML file that works without a kernel, including its slider.
 
         The file holds the view at up to 100 epochs and, as far as they fit, the next pages, sort orders and key
-        histories. An interrupt leaves no file, and an existing one as it was. In a notebook, a bar shows the progress.
+        histories. An interrupt leaves no file, and an existing one as it was.
 
         Args:
             path: the file.
@@ -202,7 +199,7 @@ class View(Generic[S]):
             budget: the largest size of the file, in bytes.
             overwrite: replace an existing file.
             progress: called with a message and the fraction of the work that is done, from 0 to 1: first for the
-                epochs, then for the rest; by default a notebook's cell shows a bar.
+                epochs, then for the rest.
 
         Returns:
             What the file holds, and what was left out and why. The file contains the same notes.
@@ -215,14 +212,7 @@ class View(Generic[S]):
             >>> print(browser.save("delays.html", epochs=range(10, 20)))  # doctest: +SKIP
             delays.html: 184,211 of 2,000,000 bytes · 10 epochs · 211 drawings
         """
-        shell = None if progress else _shell()
-        if shell is None:
-            return save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=progress)
-        with working(shell, stays="nothing was saved.") as shown:
-            say = shown.of("Saving")
-            report = save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=say)
-            shown.line = f"Saved {str(report).splitlines()[0]}"
-            return report
+        return save(self.model, self.selection, path, epochs, budget, overwrite=overwrite, progress=progress)
 
     @consistent_read()
     def _still(self, drawing: Drawing) -> dict[str, str]:
@@ -256,15 +246,6 @@ class View(Generic[S]):
         self._listeners.clear()
         self._live.close(wait=wait)
         hosts.withdraw(self._live)
-
-
-def _shell() -> InteractiveShell | None:
-    """The shell of a notebook or a terminal, if the view is in one."""
-    if "IPython" not in sys.modules:
-        return None
-    from IPython.core.getipython import get_ipython
-
-    return get_ipython()
 
 
 def link(*views: View[Any]) -> None:

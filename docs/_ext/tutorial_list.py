@@ -1,8 +1,8 @@
 """Puts the tutorials on the site: a page that lists them, and a page for each notebook.
 
-A notebook is shown with its outputs if ``build/notebooks`` has a run of the same code. ``make notebooks`` and the tests
-of the tutorials write their runs there. Without a run the page shows the cells alone, and says so: running notebooks
-takes several minutes, too long for a build of the documentation.
+A notebook is shown with the outputs of its run in ``build/notebooks``, where ``make notebooks`` and the tests of the
+tutorials keep their runs; or with its own outputs, if it was run and saved. Without either, the page shows the cells
+alone, and says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ run all of them.
 """
 _NOT_RUN = """
 ```{note}
-This page was built without the notebook's outputs. `make notebooks docs` runs the notebooks and shows them.
+This page was built without the notebook's outputs. `make docs` runs the notebooks and shows them.
 ```
 """
 
@@ -57,13 +57,14 @@ def generate(app: Sphinx) -> None:
 
 
 def with_outputs(notebook: Notebook, path: Path) -> Notebook:
-    """A notebook with the outputs of a run, or with a note if there is no run of the same code."""
+    """A notebook with the outputs of a run of the same code, or with its own; with a note if there are none."""
     run = _code(_read(path)) if path.exists() else []
     if [_source(cell) for cell in run] != [_source(cell) for cell in _code(notebook)]:
-        first, *rest = notebook["cells"]
-        return notebook | {"cells": [first | {"source": _source(first) + "\n" + _NOT_RUN}, *rest]}
+        run = _code(notebook)
     outputs = (list(map(_still, cell["outputs"])) for cell in run)
     cells = [cell | {"outputs": next(outputs)} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
+    if not any(cell["outputs"] for cell in run):
+        cells[0] = cells[0] | {"source": _source(cells[0]) + "\n" + _NOT_RUN}
     return notebook | {"cells": cells}
 
 

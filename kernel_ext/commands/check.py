@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.commands.arguments import add_checkpoint, add_json
 from streamstate.commands.command import FAILED, FINE, Command
-from streamstate.commands.output import print_json, progress
+from streamstate.commands.output import print_json
 from streamstate.commands.user_code import add_code, loaded
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
     build = loaded(*given.code)
-    report = ss.check(
-        build, given.checkpoint, mode=given.mode, store=given.store, replay=given.replay, progress=progress()
-    )
+    report = ss.check(build, given.checkpoint, mode=given.mode, store=given.store, replay=given.replay)
     if given.json:
         print_json(_as_json(report))
     else:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json, progress
+from streamstate.commands.output import print_json
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,6 @@ def _run(given: argparse.Namespace) -> int:
         table=given.table,
         epochs=given.epochs,
         storage_options=storage_options(given),
-        progress=progress(),
     )
     if given.json:
         print_json(asdict(report))

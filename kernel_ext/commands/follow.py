@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.commands.arguments import add_capture, add_json, capture_options
+from streamstate.commands.arguments import add_capture, add_json, capture_options, storage_options
 from streamstate.commands.arguments import port as port_number
 from streamstate.commands.capture import pass_line
 from streamstate.commands.command import FINE, Command
@@ -90,6 +90,10 @@ def _run(given: argparse.Namespace) -> int:
             metrics.attach(capture)
         stopping.watch_signals()  # Spark has taken Ctrl+C for itself
         try:
+            if not (given.quiet or given.json):
+                print(
+                    f"{_now()} {capture.name}: following {capture.checkpoint}: {_standing(given, capture)}", flush=True
+                )
             while (outcome := stopping.outcomes.get()) is not None:
                 _show(given, capture, outcome)
         finally:
@@ -177,18 +181,37 @@ def _check_exists(checkpoint: str) -> None:
 
 def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None:
     """Print what a pass did; raise the error that ended the capture."""
-    status, now = capture.status, datetime.now(UTC)
+    status = capture.status
     if isinstance(outcome, Exception):
         if status.state == "failed":
             raise outcome
         if given.json:
-            print_json({"error": str(outcome), "time": now})
+            print_json({"error": str(outcome), "time": datetime.now(UTC)})
         print(f"streamstate: {first_line(outcome)} (trying again)", file=sys.stderr, flush=True)
     elif given.json:
-        print_json({**asdict(outcome), "time": now, "behind": status.behind})
+        print_json({**asdict(outcome), "time": datetime.now(UTC), "behind": status.behind})
     elif not given.quiet:
         behind = f", {status.behind} behind" if status.behind else ""
-        print("\n".join([f"{now:%Y-%m-%dT%H:%M:%SZ} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
+        print("\n".join([f"{_now()} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
+
+
+def _standing(given: argparse.Namespace, capture: Capture) -> str:
+    """How far the store has come, before the first pass."""
+    from streamstate.snapshots.layout import Layout
+    from streamstate.snapshots.manifest import Manifest
+
+    manifest = Manifest(Layout.at(given.store, storage_options(given)), capture.name)
+    manifest.refresh()
+    committed, captured = capture.committed(), manifest.newest
+    if captured is not None and captured.epoch >= committed:
+        return f"up to date at epoch {captured.epoch}"
+    if committed < 0:
+        return "no epoch is committed yet"
+    return f"committed up to epoch {committed}, captured {'nothing' if captured is None else f'up to {captured.epoch}'}"
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 FOLLOW = Command(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from streamstate.commands.arguments import add_json, add_query, add_store, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json, progress
+from streamstate.commands.output import print_json
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import count
 
@@ -41,7 +41,6 @@ def _run(given: argparse.Namespace) -> int:
         **policy,
         dry_run=given.dry_run,
         storage_options=storage_options(given),
-        progress=progress(),
     )
     if given.json:
         print_json(asdict(report))

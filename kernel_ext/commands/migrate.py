@@ -9,7 +9,7 @@ from typing import Any
 
 from streamstate.commands.arguments import add_checkpoint, read_text
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json, progress
+from streamstate.commands.output import print_json
 from streamstate.commands.user_code import add_code, loaded
 from streamstate.errors import InvalidArgumentError
 
@@ -33,11 +33,7 @@ def _run(given: argparse.Namespace) -> int:
 
     build, mapping = loaded(*given.code), None if given.mapping is None else _mapping(given.mapping)
     if given.to is not None:
-        print(
-            ss.migrate(
-                given.checkpoint, build, given.to, mapping, mode=given.mode, store=given.store, progress=progress()
-            )
-        )
+        print(ss.migrate(given.checkpoint, build, given.to, mapping, mode=given.mode, store=given.store))
         return FINE
     proposals = ss.propose_mapping(given.checkpoint, build, mode=given.mode, store=given.store, rows=0)
     proposals.check()

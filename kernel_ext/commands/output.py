@@ -1,11 +1,11 @@
-"""What commands print: aligned tables for people, JSON for programs, progress for a terminal."""
+"""What commands print: aligned tables for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,6 @@ from streamstate.summary_table import SummaryTable, TableCell
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_CLEAR = "\r\033[K"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -95,16 +93,3 @@ def _cell(value: Any) -> TableCell:
 def _printable(text: str) -> str:
     """The text without line breaks and codes that a terminal would obey: a store may come from strangers."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def progress() -> Callable[[str, float | None], None]:
-    """A progress callback that keeps one line of a terminal up to date; it prints nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return lambda _message, _share: None
-
-    def show(message: str, share: float | None) -> None:
-        done = "" if share is None else f"{share:4.0%} "
-        last = share is not None and share >= 1
-        print(_CLEAR if last else f"{_CLEAR}{done}{message}", end="", file=sys.stderr, flush=True)
-
-    return show

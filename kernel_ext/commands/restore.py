@@ -6,7 +6,6 @@ import argparse
 
 from streamstate.commands.arguments import add_query, add_store, epoch, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import progress
 from streamstate.commands.user_code import add_code, loaded
 
 
@@ -31,7 +30,7 @@ def _run(given: argparse.Namespace) -> int:
     history = ss.open_store(given.store, storage_options=storage_options(given))[given.name]
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
-    print(ss.restore(history.at(given.at), given.to, build, offsets=offsets, mode=given.mode, progress=progress()))
+    print(ss.restore(history.at(given.at), given.to, build, offsets=offsets, mode=given.mode))
     return FINE
 
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import inspect
 import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, first_line
+from streamstate.errors import InvalidArgumentError, StreamStateError, choices, first_line
 from streamstate.snapshots.spark.output_modes import MODES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def add_code(
@@ -39,20 +47,76 @@ def place_of(text: str) -> tuple[str, str]:
     return module, function
 
 
-def loaded(module: str, function: str) -> Any:
-    """The function, from a module on the path or in the current folder, or from a file."""
+def loaded(module: str, function: str) -> Callable[[], DataFrame]:
+    """The function, from a module on the path or in the current folder, or from a file.
+
+    What its code raises is raised as an InvalidArgumentError that names the line.
+    """
     from pyspark import cloudpickle
 
     try:
         loaded = _of_file(Path(module)) if module.endswith(".py") else _of_name(module)
     except Exception as error:
-        raise InvalidArgumentError(f"{module} cannot be imported: {first_line(error)}") from error
+        raise InvalidArgumentError(f"{module} cannot be imported: {_in_user_code(error)}") from error
     # Spark's Python workers cannot import it from here.
     cloudpickle.register_pickle_by_value(loaded)  # type: ignore[no-untyped-call]
-    if not hasattr(loaded, function):
-        known = ", ".join(name for name, value in vars(loaded).items() if callable(value) and not name.startswith("_"))
-        raise InvalidArgumentError(f"{module} has no {function}.\nIt has: {known or 'no functions'}.")
-    return getattr(loaded, function)
+    if not callable(getattr(loaded, function, None)):
+        functions = {name: value for name, value in vars(loaded).items() if inspect.isfunction(value)}
+        own = [name for name, value in functions.items() if value.__module__ == loaded.__name__ and name[0] != "_"]
+        raise InvalidArgumentError(f"{module} has no function {function}.\nIt has: {choices(own)}.")
+    return _checked(getattr(loaded, function), f"{module}:{function}")
+
+
+def _checked(build: Callable[[], Any], name: str) -> Callable[[], DataFrame]:
+    """The function, with errors for people who do not see a traceback."""
+    try:
+        inspect.signature(build).bind()
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"{name} cannot be called without arguments: {error}.\n"
+            "It has to make everything that it needs, starting with spark = SparkSession.builder.getOrCreate()."
+        ) from error
+
+    @wraps(build)
+    def call() -> DataFrame:
+        try:
+            frame: DataFrame = build()
+        except StreamStateError:
+            raise
+        except Exception as error:
+            raise InvalidArgumentError(f"{name} failed: {_in_user_code(error)}") from error
+        if getattr(frame, "isStreaming", False) is not True:
+            what = "a DataFrame that is not streaming" if hasattr(frame, "isStreaming") else repr(frame)
+            raise InvalidArgumentError(
+                f"{name} returned {what}.\n"
+                "It has to return the query's streaming DataFrame, made from spark.readStream and not started."
+            )
+        return frame
+
+    return call
+
+
+def _in_user_code(error: Exception) -> str:
+    """What an error says, and the innermost line of the user's own code that it came through."""
+    says = first_line(error)
+    said = says if says == type(error).__name__ else f"{type(error).__name__}: {says}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{said}\n  {error.filename}, line {error.lineno}: {(error.text or '').strip()}"
+    own = traceback.StackSummary.extract(
+        (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_own(frame)
+    )
+    return f"{said}\n  {own[-1].filename}, line {own[-1].lineno}, in {own[-1].name}: {own[-1].line}" if own else said
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether the user wrote the code of a frame: neither Python, nor an installed package, nor streamstate."""
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+    installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return not (
+        file.startswith("<")
+        or module.partition(".")[0] == "streamstate"
+        or any(Path(file).is_relative_to(folder) for folder in installed)
+    )
 
 
 def _of_name(name: str) -> ModuleType:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from IPython.core.magic import no_var_expand
 
-from streamstate.errors import StreamStateError
+from streamstate.errors import StreamStateError, wording
 from streamstate.magics.arguments import HelpShown, MagicParser
 from streamstate.magics.notebook_context import NotebookContext
 
@@ -35,8 +35,9 @@ def as_function(magic: Magic, notebook: NotebookContext) -> Callable[..., Any]:
     def function(line: str, cell: str = "") -> Any:
         __tracebackhide__ = True
         try:
-            args = magic.parser.parse_line(line, notebook.expand)
-            return args.verb.run(notebook, args) if args.verb else magic.run(notebook, args, cell)
+            with wording("magic"):
+                args = magic.parser.parse_line(line, notebook.expand)
+                return args.verb.run(notebook, args) if args.verb else magic.run(notebook, args, cell)
         except HelpShown:
             return None
         except StreamStateError as error:

@@ -1,9 +1,8 @@
-"""The progress of magics: what loads into the index, what is captured, and statements that an interrupt cancels."""
+"""The progress of magics: what loads into the index, what is captured, and what a statement does in Spark."""
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from streamstate.query_status import status_line
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-    from pyspark.sql import SparkSession
 
     from streamstate.query_status import QueryStatus
     from streamstate.widgets.progress import Progress
@@ -64,19 +62,14 @@ class CaptureProgress:
 
 
 @contextmanager
-def cancelling(spark: SparkSession) -> Iterator[None]:
-    """Make an interrupt cancel the Spark jobs of the block, and no others."""
-    from streamstate.widgets.progress import brief_interrupt, own_interrupt
+def in_spark(shell: InteractiveShell) -> Iterator[None]:
+    """Display how long a statement takes in Spark; an interrupt cancels its jobs."""
+    __tracebackhide__ = True
+    from streamstate.widgets.progress import working
 
-    tag = f"streamstate-{uuid.uuid4().hex}"
-    spark.addTag(tag)
-    try:
-        with own_interrupt():
-            yield
-    except KeyboardInterrupt as interrupt:
-        spark.interruptTag(tag)
-        raise brief_interrupt(
-            interrupt, "the statement's Spark jobs were cancelled. Streaming queries go on."
-        ) from None
-    finally:
-        spark.removeTag(tag)
+    began = time.monotonic()
+    stays = "the statement's Spark jobs were cancelled. Streaming queries go on."
+    with working(shell, stays=stays) as progress:
+        progress.say("Spark runs the statement")
+        yield
+        progress.line = f"Spark ran the statement in {time.monotonic() - began:.1f} s."

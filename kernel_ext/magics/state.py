@@ -12,7 +12,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, add_store, count, past_epoch, port
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
-from streamstate.magics.progress import cancelling, loading
+from streamstate.magics.progress import loading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,10 +214,7 @@ def _late_over_epochs(notebook: NotebookContext, args: argparse.Namespace, histo
     from streamstate.widgets.number_text import amount
 
     epochs = None if args.late is True else args.late
-    with (
-        cancelling(notebook.spark()),
-        notebook.working(stays="nothing was changed. Name fewer epochs, such as --late 40..49.") as progress,
-    ):
+    with notebook.working(stays="nothing was changed. Name fewer epochs, such as --late 40..49.") as progress:
         rows = history.late_rows(epochs, table, progress=progress.of())
         progress.line = f"Read the input of {amount(len(rows), 'epoch')} again."
     return rows if args.output else widgets.LateRowsView(rows, query=history.name)

@@ -9,7 +9,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store, identifier
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
-from streamstate.magics.progress import cancelling, loading
+from streamstate.magics.progress import in_spark, loading
 
 _EXAMPLE = "SELECT * FROM delays VERSION AS OF 12 LIMIT 5"
 
@@ -54,7 +54,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Any:
     store = notebook.open(args.store, options=args.storage_options)
     frames = _frames(notebook, query, store.queries(), args.frames or [])
     spark = notebook.spark() if args.engine == "spark" else None
-    with loading(notebook.shell) if spark is None else cancelling(spark):
+    with loading(notebook.shell) if spark is None else in_spark(notebook.shell):
         result = store.sql(query, at=args.at, frames=frames, engine=args.engine, spark=spark).to_pandas()
     shown = ShownFrame.of(result)
     notebook.assign(args.output, shown)

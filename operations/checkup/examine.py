@@ -20,6 +20,7 @@ from streamstate.snapshots.changelog.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.damage.next_start import next_start
 from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.progress_callback import long_call, report_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ _SINCE = (
 _LEVELS = ("problem", "warning", "note")
 
 
+@long_call("Nothing was changed.")
 def examine(
     checkpoint: str | os.PathLike[str],
     store: str | Path | None = None,
@@ -63,17 +65,20 @@ def examine(
         >>> print(examine("checkpoints/delays", "store"))  # doctest: +SKIP
     """
     interval = CaptureInterval.of(every)
+    report_progress("reading the checkpoint's logs")
     opened = open_checkpoint(checkpoint, spark, storage_options)
     query_id, committed = _query_id(opened), opened.committed()
     start = next_start(opened)
     described = opened.newest_readable()
     planned = opened.readable_plan(described) if described is not None else None
     conf = planned.conf if planned else {}
+    report_progress("looking at the state's files")
     tables, findings = _tables(opened, described, committed)
     whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None
     if store is not None and query_id is not None:
+        report_progress("looking at the store")
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
     findings += damage_findings(opened, start, there)

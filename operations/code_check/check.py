@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError
+from streamstate.errors import CheckpointError, worded
 from streamstate.operations.code_check.damaged_files import damage_findings
 from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
 from streamstate.operations.code_check.rehearsal import Rehearsal
@@ -26,7 +26,7 @@ from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.damage.next_start import next_start
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ORDER: tuple[Level, ...] = ("refused", "changed", "note")
 
 
+@long_call("The query is unchanged.")
 def check(
     build_query: Callable[[], DataFrame] | DataFrame,
     checkpoint: str | os.PathLike[str],
@@ -160,8 +161,9 @@ class _Checking:
         yield from code_note(plan)
         if self.recorded is None:
             effect = "Changed expressions and conditions leave no trace in a checkpoint, so they are not compared."
-            advice = "Pass store=…, or rehearse the change: replay=3."
-            yield Finding("no_recorded_plan", "There is no recorded plan to compare with.", effect, advice)
+            store, replay = worded("store=…", command="--store STORE"), worded("replay=3", line="--replay 3")
+            change = "There is no recorded plan to compare with."
+            yield Finding("no_recorded_plan", change, effect, f"Pass {store}, or rehearse the change: {replay}.")
             return
         yield from plan_findings(self.recorded, plan)
         yield from recorded_setting_findings(frame, self.recorded, plan)

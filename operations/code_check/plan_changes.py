@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from streamstate.operations.code_check.report import Finding
+from streamstate.errors import worded
+from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import SchemaChange
 from streamstate.operations.code_check.spark_verdict import SparkVerdict, sentences
 from streamstate.snapshots.query_plans.plan_record import QueryPlan, StateInput
 
 _MIXED = "Rows from before and after are merged as if they were alike."
-_MIGRATE = "If it is meant, ss.migrate can convert the old state, or start over with another checkpoint."
 _WINDOW = re.compile(
     r"named_struct\('start', knownnullable\(precisetimestamp.* % (?P<slide>\d+)L\) .*\+ (?P<width>\d+)L\)\)\)$",
     re.DOTALL,
@@ -20,6 +20,10 @@ _LONGEST = 200
 _OPAQUE = (
     "FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark",
 )  # fmt: skip
+
+
+def _if_meant() -> str:
+    return f"If it is meant, {migrate_call()} can convert the old state, or start over with another checkpoint."
 
 
 def name_findings(verdict: SparkVerdict, *, explained: bool) -> Iterator[Finding]:
@@ -36,7 +40,7 @@ def name_findings(verdict: SparkVerdict, *, explained: bool) -> Iterator[Finding
             advice = "Nothing, unless another finding says that the expressions differ."
             yield Finding("names_only", sentences([change]), "Spark finds columns by their place, not by name.", advice)
         else:
-            yield Finding(f"{change.part}_names", sentences([change]), _effect(change), _MIGRATE)
+            yield Finding(f"{change.part}_names", sentences([change]), _effect(change), _if_meant())
     yield from _variables(verdict)
 
 
@@ -74,7 +78,8 @@ def plan_findings(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
     if recorded.watermarks != plan.watermarks:
         texts = ["; ".join(watermarks) or "no watermark" for watermarks in (recorded.watermarks, plan.watermarks)]
         effect = "Other rows count as late, and state is removed at another time; results of append mode come then too."
-        advice = "If it is meant, nothing: the state itself fits. To compare first, rehearse it: replay=3."
+        rehearse = worded("replay=3", line="--replay 3")
+        advice = f"If it is meant, nothing: the state itself fits. To compare first, rehearse it: {rehearse}."
         yield Finding("watermark", f"The watermark was {texts[0]}; now it is {texts[1]}.", effect, advice)
     yield from _results(recorded, plan)
 
@@ -82,7 +87,8 @@ def plan_findings(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
 def _mode(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
     if recorded.mode != plan.mode:
         effect = "The sink receives other rows, and complete mode never removes state."
-        advice = f"Pass mode={recorded.mode!r} if the query starts with it; else check that the sink expects this."
+        mode = worded(f"mode={recorded.mode!r}", line=f"--mode {recorded.mode}")
+        advice = f"Pass {mode} if the query starts with it; else check that the sink expects this."
         yield Finding("mode", f"The output mode was {recorded.mode}; now it is {plan.mode}.", effect, advice)
 
 
@@ -91,16 +97,17 @@ def _inputs(table: str, before: StateInput, after: StateInput) -> Iterator[Findi
         change = (
             f"The key of {table} was made of {_only(before.keys, after.keys)}; now of {_only(after.keys, before.keys)}."
         )
-        yield Finding("key_expression", change, f"The same key means something else. {_MIXED}", _MIGRATE)
+        yield Finding("key_expression", change, f"The same key means something else. {_MIXED}", _if_meant())
     if before.values != after.values:
         old, new = before.values, after.values
         change = f"The state of {table} was made of {_only(old, new)}; now of {_only(new, old)}."
-        yield Finding("value_expression", change, f"Spark starts, and goes on from the old values. {_MIXED}", _MIGRATE)
+        effect = f"Spark starts, and goes on from the old values. {_MIXED}"
+        yield Finding("value_expression", change, effect, _if_meant())
     if before.conditions != after.conditions:
         old, new = before.conditions, after.conditions
         change = f"What reaches {table} was decided by {_only(old, new)}; now by {_only(new, old)}."
         effect = "The state holds rows by the old rule and from now on by the new one."
-        yield Finding("condition", change, effect, _MIGRATE)
+        yield Finding("condition", change, effect, _if_meant())
 
 
 def _only(texts: Sequence[str], others: Iterable[str]) -> str:

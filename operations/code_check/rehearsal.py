@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line
-from streamstate.operations.code_check.report import Finding
+from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line, worded
+from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.forks.fork import fork_for_now
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step import step
@@ -84,6 +84,7 @@ class Rehearsal:
                 f"The state of epoch {epoch} of {self._checkpoint.path} cannot be read: {innermost(error)}\n"
                 "Check without replay; streamstate doctor says what is damaged."
             ) from error
+        fork = worded("ss.fork", magic="%stream fork")
         for difference in differences:
             rows = [f"was {row}" for row in difference.of_one] + [f"now {row}" for row in difference.of_other]
             examples = f" For example: {'; '.join(rows)}." if rows else ""
@@ -91,5 +92,5 @@ class Rehearsal:
                 "replay_differs",
                 f"In epoch {epoch}, run again with this code, {difference.table} differs: {difference.why}.",
                 f"From the same input the code makes another state.{examples}",
-                "If it is meant, ss.migrate can convert the old state; ss.fork keeps both apart.",
+                f"If it is meant, {migrate_call()} can convert the old state; {fork} keeps both apart.",
             )

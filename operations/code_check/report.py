@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streamstate.errors import worded
 from streamstate.operations.report_html import ColumnPair, columns_html, element, report
 
 Level = Literal["refused", "changed", "note"]
@@ -53,6 +54,11 @@ KINDS: Mapping[str, Level] = {
 """The level of each kind of finding."""
 
 _MARKS = {"refused": "✗", "changed": "±", "note": "·"}
+
+
+def migrate_call() -> str:
+    """The name of :func:`streamstate.migrate` where the person is who reads a finding."""
+    return worded("ss.migrate", magic="%stream migrate", command="streamstate migrate")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import worded
 from streamstate.operations.checkup.examine import spark_of
-from streamstate.operations.code_check.report import Finding
+from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS
 from streamstate.snapshots.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.spark.catalyst import each, walk
@@ -28,10 +29,11 @@ def pinned_findings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[Fi
             continue
         change = f"{name} is {_short(here)} in the session; the checkpoint has {_short(value)}."
         if name == SHUFFLE_PARTITIONS:
-            yield Finding("partitions_pinned", change, _PINNED, f"To change it: ss.rescale(checkpoint, {here}).")
+            rescale = worded(f"ss.rescale(checkpoint, {here})", magic=f"%stream rescale NAME --partitions {here}")
+            yield Finding("partitions_pinned", change, _PINNED, f"To change it: {rescale}.")
         elif name == _PROVIDER:
-            advice = "Nothing. To change it, ss.migrate carries the state over."
-            yield Finding("provider_pinned", change, _PINNED, advice)
+            carry_over = f"Nothing. To change it, {migrate_call()} carries the state over."
+            yield Finding("provider_pinned", change, _PINNED, carry_over)
         else:
             yield Finding("setting_pinned", change, _PINNED, "Nothing.")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.operations.code_check.empty_batches import with_empty_batches
-from streamstate.operations.code_check.report import Finding
+from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import (
     SchemaChange,
     StateSchemas,
@@ -32,7 +32,6 @@ from streamstate.snapshots.temporary_folder import temporary_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MIGRATE = "ss.migrate carries the state over into a new checkpoint; or start over with another one."
 _RESTORE = "Change the code, or start over with another checkpoint."
 _BRACKETED = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 _OF_CLASS = {
@@ -149,19 +148,23 @@ def refusal(verdict: SparkVerdict) -> Finding | None:
     kind = _OF_CLASS.get(_condition(verdict.error), "refused_by_spark")
     changes = [change for change in verdict.changes if kind.startswith(change.part)]
     if kind == "operators":
-        advice = f"Keep the stateful operators and their order. Otherwise {_MIGRATE}"
+        advice = f"Keep the stateful operators and their order. Otherwise {_migrate()}"
         return Finding(
             kind, _operators(verdict), "Spark does not start: each operator has to find its own state.", advice
         )
     if changes and all(change.kind == "nullability" for change in changes):
-        advice = "ss.migrate carries the state over into a new checkpoint, without a mapping."
+        advice = f"{migrate_call()} carries the state over into a new checkpoint, without a mapping."
         return Finding(
             "nullability", sentences(changes), f"Spark does not start, although all rows fit. {says}", advice
         )
     change = sentences(changes) if changes else says
     effect = "Spark does not start." if change == says else f"Spark does not start. {says}"
-    advice = _RESTORE if kind == "refused_by_spark" else _MIGRATE
+    advice = _RESTORE if kind == "refused_by_spark" else _migrate()
     return Finding(kind, change, effect, advice)
+
+
+def _migrate() -> str:
+    return f"{migrate_call()} carries the state over into a new checkpoint; or start over with another one."
 
 
 def sentences(changes: Sequence[object]) -> str:

@@ -15,7 +15,7 @@ from streamstate.operations.drill.scratch import Scratch, scratch, spark_setting
 from streamstate.operations.drill.task import BuildQuery, Event, Task, pickled
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.connect import refuse_connect
 from streamstate.snapshots.state_comparison import TableDifference
 
@@ -25,6 +25,7 @@ _RECOVERING = "recovering, running to the end, and comparing"
 _KILLED = {"query": "the whole query (Java and Python)", "executor": "one executor"}
 
 
+@long_call("The drill's processes were ended.")
 def drill(
     build_query: BuildQuery,
     *,

@@ -20,13 +20,14 @@ from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, location
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.incremental import EpochClock
 
 if TYPE_CHECKING:
     from streamstate.snapshots.filesystem import Files
 
 
+@long_call("No checkpoint was made.")
 def bootstrap(
     build_query: BuildQuery,
     to: str | Path,

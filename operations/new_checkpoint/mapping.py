@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamstate.errors import StateWriteError, choices
+from streamstate.errors import StateWriteError, choices, worded
 from streamstate.operations.new_checkpoint.aggregates import Aggregates, base_name
 from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
 from streamstate.operations.new_checkpoint.proposal import Proposal
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
 """For Spark's names of buffers: the function that merges several of them into one."""
-
-_WITHOUT_A_PLAN = "and without a recorded plan (store=…) nothing says which function an old column belongs to"
 
 Inputs = Mapping[str, "StateInput"]
 """By state table: what goes into it."""
@@ -71,7 +69,7 @@ def _old_table(name: str, new: Mapping[str, TargetTable], old: Mapping[str, Targ
         return next(iter(old.values()))
     raise StateWriteError(
         f"It is not obvious what the new state table {name} follows from: the old ones are {choices(old)}.\n"
-        f"Pass mapping={{'{name}': 'SELECT … FROM {next(iter(old), 'op0')}', …}}."
+        f"{_pass_a_mapping(name, next(iter(old), 'op0'))}"
     )
 
 
@@ -107,12 +105,12 @@ def _by_name(new: TargetTable, old: TargetTable, own: Aggregates | None, *, lost
         # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.
         several = sorted(_several(values) | _several(old_values))
         if several:
-            raise _not_obvious(new, old, f"there are several columns named {choices(several)}, {_WITHOUT_A_PLAN}")
+            raise _not_obvious(new, old, f"there are several columns named {choices(several)}, {_without_a_plan()}")
     renamed = _renamed(values, old_values, new.types, old.types)
     sources = {name: name for name in values if name in old_values} | renamed
     for text, columns in (own.columns if own else {}).items():
         if 0 < len(known := [name for name in columns if name in sources]) < len(columns):
-            raise _not_obvious(new, old, f"{text} needs more than {choices(known)}, {_WITHOUT_A_PLAN}")
+            raise _not_obvious(new, old, f"{text} needs more than {choices(known)}, {_without_a_plan()}")
     return sources
 
 
@@ -184,10 +182,25 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
 
 
+def _without_a_plan() -> str:
+    store = worded("store=…", command="--store")
+    return f"and without a recorded plan ({store}) nothing says which function an old column belongs to"
+
+
+def _pass_a_mapping(table: str, old: str) -> str:
+    sql = f"'{table}': 'SELECT … FROM {old}'"
+    in_file = "{" + sql.replace("'", '"') + "}"
+    return worded(
+        f"Pass mapping={{{sql}}}.",
+        magic=f"Pass a variable with --mapping: {{{sql}}}.",
+        command=f"Write it to a file, {in_file}, and pass that with --mapping FILE.",
+    )
+
+
 def _not_obvious(new: TargetTable, old: TargetTable, why: str) -> StateWriteError:
     table = new.source.table
     return StateWriteError(
         f"It is not obvious how {table} follows from the old state: {why}.\n"
         f"It has the columns {choices(new.types)}; the old {old.source.table} has {choices(old.types)}.\n"
-        f"Pass mapping={{'{table}': 'SELECT … FROM {old.source.table}'}}."
+        f"{_pass_a_mapping(table, old.source.table)}"
     )

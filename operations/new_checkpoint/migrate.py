@@ -19,7 +19,7 @@ from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, location
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect import Store
 
 
+@long_call("No checkpoint was made.")
 def migrate(
     checkpoint: str | os.PathLike[str],
     build_query: BuildQuery,

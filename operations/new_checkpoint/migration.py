@@ -17,6 +17,7 @@ from streamstate.errors import (
     UnknownTableError,
     choices,
     first_line,
+    worded,
 )
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
 from streamstate.operations.new_checkpoint.mapping import Inputs, propose
@@ -183,7 +184,8 @@ def carried_sources(
     if sources is None and len(now) != count:
         raise StateWriteError(
             f"The changed query has {len(now)} sources ({names}), the checkpoint {count}.\n"
-            "Say which of the old ones each goes on from: sources=[0, None], by their numbers from 0; None: it is new."
+            f"Say which of the old ones each goes on from{worded('', line=', in Python with ss.migrate')}:"
+            " sources=[0, None], by their numbers from 0; None: it is new."
         )
     chosen = [*range(count)] if sources is None else [*sources]
     known = [number for number in chosen if number is not None]

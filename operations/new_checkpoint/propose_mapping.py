@@ -19,12 +19,14 @@ from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import LocalFiles
+from streamstate.snapshots.progress_callback import long_call
 from streamstate.snapshots.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Store
 
 
+@long_call("Nothing was written.")
 def propose_mapping(
     checkpoint: str | os.PathLike[str],
     build_query: BuildQuery,

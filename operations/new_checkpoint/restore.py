@@ -21,6 +21,7 @@ from streamstate.errors import (
     NotACheckpointError,
     UnsupportedStateError,
     choices,
+    worded,
 )
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
@@ -35,11 +36,12 @@ from streamstate.snapshots.checkpoint_files import ForkContents
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.filesystem import Files, files_for, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import History, Snapshot
 
 
+@long_call("No checkpoint was made.")
 def restore(
     snapshot: Snapshot | History,
     to: str | Path,
@@ -108,7 +110,8 @@ def restore(
             )
     else:
         if offsets is not None:
-            raise InvalidArgumentError("offsets needs build_query: without it, the query's checkpoint has them.")
+            needs = worded("offsets needs build_query", command="--files needs --code")
+            raise InvalidArgumentError(f"{needs}: without the query's code, its checkpoint says which files were read.")
         spark = given_session(spark)
         original = _original(record, taken, spark)
         files = files_for(spark, original.path, target)
@@ -130,7 +133,7 @@ def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Ch
         NotACheckpointError, CheckpointReplacedError: it no longer exists.
     """
     original = Checkpoint(record.parent, spark)
-    hint = "If it is gone, pass the query's code: restore(snapshot, to, build_query)."
+    hint = f"If it is gone, {_with_the_code()}."
     try:
         same = original.query_id == record.parent_id
     except NotACheckpointError as error:
@@ -143,6 +146,13 @@ def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Ch
         )
     refuse_links_out(original.path)
     return original
+
+
+def _with_the_code() -> str:
+    """How to restore without the query's checkpoint."""
+    return "pass the code that the query had: " + worded(
+        "restore(snapshot, to, build_query)", command="--code MODULE:FUNCTION"
+    )
 
 
 def _describe(original: Checkpoint, record: ForkRecord, captured: CapturedEpoch, folder: str, files: Files) -> str:
@@ -165,7 +175,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
         differing = sorted(name for name in {*described, *had} if described.get(name) != had.get(name))
         raise UnsupportedStateError(
             f"The state of {captured} had another schema than its checkpoint describes now: {choices(differing)}.\n"
-            "Restore a later epoch, or pass the code that the query had: restore(snapshot, to, build_query)."
+            f"Restore a later epoch, or {_with_the_code()}."
         )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, StateWriteError, UnsupportedStateError, choices
+from streamstate.errors import InvalidArgumentError, StateWriteError, UnsupportedStateError, choices, worded
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
 from streamstate.operations.new_checkpoint.source_offsets import (
     READ,
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.query_sources import QuerySource
     from streamstate.snapshots.filesystem import Files
     from streamstate.snapshots.progress_callback import ProgressCallback
-
-_HOW_TO_SAY = (
-    "Say which they are: offsets=[['flights/2026-01-*.parquet']], for each source a list of paths or patterns, or None."
-)
 
 
 def restore_by_code(
@@ -73,6 +69,15 @@ def restore_by_code(
     report("running an epoch of a copy", 0.7)
     try_an_epoch(query, folder, files)
     return counts
+
+
+def _how_to_say() -> str:
+    """How to name the files that an epoch had read."""
+    how = worded(
+        "offsets=[['flights/2026-01-*.parquet']], for each source a list of paths or patterns, or None",
+        command="--files 'flights/2026-01-*.parquet', a path or a pattern; for several sources, restore in Python",
+    )
+    return f"Say which they are: {how}."
 
 
 def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
@@ -135,13 +140,13 @@ def _found(
         StateWriteError: they are not found, or the store says nothing.
     """
     if facts.get("kind") != FILES:
-        raise StateWriteError(f"The store does not say which files {captured} had read.\n{_HOW_TO_SAY}")
+        raise StateWriteError(f"The store does not say which files {captured} had read.\n{_how_to_say()}")
     there = listed_files(spark, [source.path], source.option("pathGlobFilter"))
     read = first_read(facts, [(file["path"], file["timestamp"]) for file in there])
     if read is None:
         raise StateWriteError(
             f"The {facts['files']:,} files that {captured} had read are not the oldest of the {len(there):,} in"
-            f" {source.path}: some are gone, were moved or were written again.\n{_HOW_TO_SAY}"
+            f" {source.path}: some are gone, were moved or were written again.\n{_how_to_say()}"
         )
     return [file for file in there if (file["path"], file["timestamp"]) in read]
 

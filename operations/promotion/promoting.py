@@ -23,12 +23,13 @@ from streamstate.replay.stepping.next_epoch import with_own_conf
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import files_for, location
 from streamstate.snapshots.fork_record import FORK_FILE
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.promotion_record import PromotionRecord
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_comparison import StateAt, StateComparison, compare_states
 
 
+@long_call("Either the promotion is complete, or the query is as it was before.")
 def promote(
     fork: str | os.PathLike[str],
     *,

@@ -30,7 +30,7 @@ from streamstate.snapshots.checkpoint_files import nearest_epochs, why_unavailab
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.epoch_range import epoch_span
 from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.state_reader import no_state
 from streamstate.snapshots.temporary_folder import temporary_folder
@@ -46,6 +46,7 @@ _RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _MAX_KEYS = 100
 
 
+@long_call("The query is unchanged, and the replays were deleted.")
 def audit(
     build_query: BuildQuery,
     checkpoint: str | os.PathLike[str],

@@ -24,7 +24,7 @@ from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import location
 from streamstate.snapshots.names import check_name, name_from
 from streamstate.snapshots.plan_graph import PlanGraph
-from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.temporary_folder import temporary_folder
 from streamstate.state_inspect import History
@@ -102,6 +102,7 @@ class DebugSession:
         with self._lock:
             return None if self._last is None else self._last.plan
 
+    @long_call("The session is at its last complete epoch.")
     def step(self, n: int = 1, *, until: Until = None, progress: ProgressCallback | None = None) -> StepReport:
         """Run the next epochs; on a new branch, if the session has gone back.
 
@@ -163,6 +164,7 @@ class DebugSession:
         with self._lock:
             return self.goto(self._epoch - n)
 
+    @long_call("The session is at its last complete epoch.")
     def goto(self, epoch: int, *, progress: ProgressCallback | None = None) -> int:
         """Go to an epoch: back, or forward on the branch; epochs after its newest are run first.
 

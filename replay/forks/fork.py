@@ -31,16 +31,17 @@ from streamstate.snapshots.bindings import binding_in
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import (
-    STORE_HINT,
     ForkContents,
     epoch_gone,
     is_state_file,
     state_files_at,
+    store_hint,
     why_unavailable,
 )
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import Files, Volume, files_for, local_path, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.recording.trimming import pin_inputs
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.spark.session import given_session
@@ -86,6 +87,7 @@ class Fork(os.PathLike[str]):
         return self.checkpoint
 
 
+@long_call("No fork was made.")
 def fork(
     checkpoint: str | os.PathLike[str],
     new_checkpoint: str | os.PathLike[str],
@@ -96,6 +98,7 @@ def fork(
     shared: Sequence[SharedVariable] = (),
     verify: str = "files",
     spark: SparkSession | None = None,
+    progress: ProgressCallback | None = None,  # noqa: ARG001 (long_call takes it)
 ) -> Fork:
     """Make a checkpoint that stands exactly where another one stood at one of its epochs.
 
@@ -122,6 +125,7 @@ def fork(
             same contents, make up its state. ``"rows"``: Spark's state reader also finds the same rows in both.
         spark: the session for checkpoints that are not on the local disk, and for ``verify="rows"``; by default the
             running one, or an embedded one.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
 
     Returns:
         The fork; it can be passed wherever a checkpoint's path can.
@@ -303,7 +307,7 @@ class ForkBuilder:
         if at in committed and not self.original.skipped(at):
             return at
         why = why_unavailable(self.original, at)
-        raise EpochGoneError(f"Epoch {at} of {self.original.path} {why}.\n{_nearest(committed, at)}{STORE_HINT}")
+        raise EpochGoneError(f"Epoch {at} of {self.original.path} {why}.\n{_nearest(committed, at)}{store_hint()}")
 
     def _planned_rewrite(self, epoch: int) -> RewrittenState | None:
         """The part of the state that Spark has to rewrite; None: nothing."""
@@ -330,12 +334,15 @@ class ForkBuilder:
 
     def _fill(self, contents: ForkContents, epoch: int) -> Volume:
         """Bring over what stays as it is, and have Spark write the rest, whose rows are compared later."""
+        report_progress(f"forking at epoch {epoch}: linking or copying {len(contents.linked):,} files")
         if self._rewritten is None:
             volume = self._bring(contents, epoch)
+            report_progress(f"forking at epoch {epoch}: comparing {len(contents.linked):,} files")
             self._verify_files(contents, epoch)
             return volume
         early, late = self._rewritten.phases(contents)
         volume = self._bring(early, epoch)
+        report_progress(f"forking at epoch {epoch}: rewriting the state")
         self._rewritten.write(self.target)
         written = Volume(copied=self._rewritten.written_bytes(self.target, self.files))
         return volume + written + self._bring(late, epoch)
@@ -355,6 +362,7 @@ class ForkBuilder:
 
     def _verify_rows(self, epoch: int) -> None:
         assert self.spark is not None
+        report_progress(f"forking at epoch {epoch}: comparing the state row by row")
         fork = StateAt(self.target, epoch)
         if self._rewritten is None:
             differences = state_differences(self.spark, StateAt(self.original.path, epoch), fork)

@@ -24,10 +24,11 @@ from streamstate.replay.stepping.run_batch import ForkSink
 from streamstate.replay.stepping.step_report import EpochRun, StepReport, Stopped
 from streamstate.snapshots.checks import whole_number
 from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.spark.session import given_session
 
 
+@long_call("The fork is at its last complete epoch.")
 def step(
     build_query: BuildQuery,
     checkpoint: str | os.PathLike[str],

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamstate.errors import install_command
 from streamstate.snapshots.changelog.failures import (
     DamagedChangelogError,
     MissingChangelogError,
@@ -142,7 +143,7 @@ def _opened(folder: str, path: str) -> Iterator[Rdict]:
     except ImportError as error:
         raise UnsupportedChangelogError(
             f"The snapshot {path} is a RocksDB database, and the package rocksdict, which reads it, is not installed"
-            " (pip install 'streamstate[sidecar]')."
+            f" ({install_command('sidecar')})."
         ) from error
     with _damage(path):
         database = Rdict(folder, access_type=AccessType.read_only())

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from streamstate.errors import StoreError
+from streamstate.errors import StoreError, worded
 from streamstate.snapshots.delta.data_files import DataFile, delete_files, write_file
 from streamstate.snapshots.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
@@ -90,7 +90,7 @@ def _check_still_there(place: Place, version: int) -> None:
     if folder is not None and not entry_of(folder, version).exists():
         raise StoreError(
             f"{place} was removed or replaced while it was open.\n"
-            "Put it back, or open the store again with ss.open_store(…)."
+            f"Put it back, or {worded('open the store again with ss.open_store(…)', command='run the command again')}."
         )
 
 

@@ -17,12 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streamstate.errors import (
-    InvalidArgumentError,
-    NaiveTimestampError,
-    OvertakenError,
-    StoreError,
-)
+from streamstate.errors import InvalidArgumentError, NaiveTimestampError, OvertakenError, StoreError, worded
 from streamstate.snapshots.checks import duration, positive_duration, whole_number
 from streamstate.snapshots.delta import Place, commit_once, open_table
 from streamstate.snapshots.delta.commits import remember_removed
@@ -33,7 +28,7 @@ from streamstate.snapshots.entries import Entries, Entry, as_rows
 from streamstate.snapshots.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.recording.trimming import trim_inputs
 from streamstate.snapshots.registry import required_query
 from streamstate.snapshots.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
@@ -69,6 +64,7 @@ class RetentionReport:
         return f"{self.query}: {verb} {len(self.dropped):,} epochs, {self.kept:,} kept; {freed}"
 
 
+@long_call("The store is intact. Run it again to continue.")
 def keep(
     store: str | Path,
     name: str,
@@ -267,17 +263,21 @@ def _policy(last: int | None, since: datetime | timedelta | str | None, one_in: 
     return Policy(last, None if since is None else _moment(since), one_in)
 
 
+def _option(since: object) -> str:
+    return worded(f"since={since!r}", line=f"--since {since}")
+
+
 def _moment(since: datetime | timedelta | str) -> datetime:
     """The time since which epochs are kept."""
     span = duration(since) if isinstance(since, str) else since
     if isinstance(span, timedelta):
-        return datetime.now(UTC) - positive_duration(span, f"since={since!r}")
+        return datetime.now(UTC) - positive_duration(span, _option(since))
     if isinstance(since, str):
         try:
             since = datetime.fromisoformat(since.strip())
         except ValueError as error:
             raise InvalidArgumentError(
-                f"Invalid since={since!r}: expected a duration such as 2d, 3h or 90m, or a timestamp such as"
+                f"Invalid {_option(since)}: expected a duration such as 2d, 3h or 90m, or a timestamp such as"
                 " 2026-03-01T12:00:00+01:00."
             ) from error
     if not isinstance(since, datetime):
@@ -285,6 +285,6 @@ def _moment(since: datetime | timedelta | str) -> datetime:
     if since.utcoffset() is None:
         raise NaiveTimestampError(
             f"The timestamp {since.isoformat()} has no time zone, so it is ambiguous.\n"
-            f"Add an offset, such as '{since.isoformat()}+00:00', or in Python tzinfo=datetime.UTC."
+            f"Add an offset, such as {since.isoformat()}+00:00{worded(', or tzinfo=datetime.UTC', line='')}."
         )
     return since

@@ -15,7 +15,7 @@ from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
 from streamstate.snapshots.merging import merge_log, sort_log
 from streamstate.snapshots.operators import EPOCH
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.registry import required_query
 
 
@@ -33,6 +33,7 @@ class CompactedTable:
     """Files deleted from disk: those of failed commits, and those past their grace period."""
 
 
+@long_call("The store is intact. Run it again to continue.")
 def compact(
     store: str | Path,
     name: str,

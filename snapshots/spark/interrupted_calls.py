@@ -1,4 +1,4 @@
-"""An interrupt ends the call into the JVM that it strikes, and nothing else.
+"""Interrupts that end the work of one call, its Spark jobs included, and nothing else.
 
 py4j 0.10.9.9 reacts to an interrupt by closing every connection to the JVM's port, on both sides, which is all of them
 (https://github.com/py4j/py4j/pull/538). The next call may then fail with "Answer from Java side is empty", so may a
@@ -11,9 +11,114 @@ the client of a session that :func:`streamstate.session` starts, or that a magic
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from types import FrameType
 from typing import Any
+
+_LONGEST_CANCEL = 1.0
+"""Seconds that an interrupt waits for Spark to take the order to cancel jobs."""
+
+
+class _OwnInterrupt:
+    """The block of :func:`own_interrupt` that the main thread is in."""
+
+    current: _OwnInterrupt | None = None
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self.tag = f"streamstate-{uuid.uuid4().hex}"
+        self._before: Any = None
+
+    def begin(self) -> None:
+        """Handle SIGINT, and tag the Spark jobs that this thread starts; again once Spark has started."""
+        handler = signal.signal(signal.SIGINT, self._interrupt)
+        if handler != self._interrupt:
+            self._before = handler or signal.default_int_handler  # PySpark's, if Spark has just started
+        if (context := _running_context()) is not None:
+            context.addJobTag(self.tag)
+
+    def end(self) -> None:
+        """Handle SIGINT as before."""
+        signal.signal(signal.SIGINT, self._before)
+        with suppress(Exception):  # without Java the tag is gone anyway, and the block's own error counts
+            if (context := _running_context()) is not None:
+                context.removeJobTag(self.tag)
+
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            # The interrupted thread may be in a call into the JVM, so another one makes this call.
+            cancelling = threading.Thread(target=self._cancel_jobs, name="streamstate-cancel", daemon=True)
+            cancelling.start()
+            cancelling.join(_LONGEST_CANCEL)
+        raise KeyboardInterrupt
+
+    def _cancel_jobs(self) -> None:
+        if (context := _running_context()) is not None:
+            context.cancelJobsWithTag(self.tag)
+
+
+@contextmanager
+def own_interrupt() -> Iterator[None]:
+    """Make an interrupt end the block with KeyboardInterrupt, cancel the Spark jobs that it waits for, and no others.
+
+    PySpark's own handler cancels every job of the session, which would fail the running queries. An error that an
+    engine raises because it was interrupted is replaced by the interrupt. Outside the main thread nothing changes.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    outer = _OwnInterrupt.current
+    block = _OwnInterrupt.current = outer or _OwnInterrupt()
+    try:
+        if outer is None:
+            block.begin()
+            spare_other_calls()
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        if block.interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        _OwnInterrupt.current = outer
+        if outer is None:
+            block.end()
+
+
+@contextmanager
+def lasting_jobs() -> Iterator[None]:
+    """Start in the block what outlives the call, such as a streaming query: an interrupt does not cancel its jobs."""
+    block, context = _OwnInterrupt.current, _running_context()
+    if block is None or context is None or not _in_main_thread():
+        yield
+        return
+    context.removeJobTag(block.tag)
+    try:
+        yield
+    finally:
+        context.addJobTag(block.tag)
+
+
+def _in_main_thread() -> bool:
+    """Whether signals are handled in this thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _running_context() -> Any:
+    """Spark's context, untyped; None if Spark does not run."""
+    if sys.modules.get("pyspark") is None:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context  # getOrCreate would start one
 
 
 class _Interrupted(BaseException):
@@ -23,8 +128,8 @@ class _Interrupted(BaseException):
 def spare_other_calls() -> None:
     """Make an interrupted call of this process's Spark close only its own connection; the next call opens another.
 
-    What the call started in the JVM goes on there; stopping it is up to the caller. If Spark does not run, or uses
-    py4j's other threading model, nothing happens.
+    What the call started in the JVM goes on there; stopping it is up to the caller, or to :func:`own_interrupt`. If
+    Spark does not run, or uses py4j's other threading model, nothing happens.
     """
     if sys.modules.get("pyspark") is None:
         return
@@ -35,6 +140,8 @@ def spare_other_calls() -> None:
     client = getattr(gateway, "_gateway_client", None)
     if type(client) is JavaClient:
         client.__class__ = _client_class()
+    if _OwnInterrupt.current is not None and _in_main_thread():
+        _OwnInterrupt.current.begin()  # PySpark has installed a handler of its own
 
 
 @cache

@@ -11,11 +11,12 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import SessionError, require_extra
+from streamstate.snapshots.progress_callback import long_call, report_progress
 from streamstate.snapshots.spark.connect import connect_session, refuse_connect, require_classic, uses_connect
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java
@@ -157,9 +158,11 @@ def given_session(spark: SparkSession | None) -> SparkSession:
     return spark or session()
 
 
+@long_call("Spark was not started.", name="Spark's start")
 def _start(requested: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM."""
     refuse_connect()
+    report_progress("starting Spark")
     require_java()
     from pyspark.sql import SparkSession
 
@@ -205,7 +208,7 @@ def _start_java(settings: dict[str, Any]) -> None:
     if LOG not in settings:
         with tempfile.NamedTemporaryFile(prefix="streamstate-", suffix=".log", delete=False) as log:
             settings[LOG] = log.name
-    with Path(settings[LOG]).open("a+b") as output:
+    with Path(settings[LOG]).open("a+b") as output, _ended_by_an_interrupt():
         begin = output.seek(0, os.SEEK_END)
         conf = SparkConf().setAll([(key, str(value)) for key, value in settings.items()])
         try:
@@ -213,7 +216,26 @@ def _start_java(settings: dict[str, Any]) -> None:
         except PySparkRuntimeError as error:
             output.seek(begin)
             raise PySparkRuntimeError(_printed(output.read()) or str(error)) from error
-    SparkContext(conf=conf, gateway=gateway)
+        SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def _ended_by_an_interrupt() -> Iterator[None]:
+    """If the start in the block is interrupted, end the Java that it started: nobody else would."""
+    import psutil
+    from pyspark import SparkContext
+
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except KeyboardInterrupt:
+        for name in ("_active_spark_context", "_gateway", "_jvm"):
+            setattr(SparkContext, name, None)  # so that the next start is another
+        for started in set(psutil.Process().children()) - before:
+            with suppress(psutil.Error):  # it has ended
+                if any("spark" in part for part in started.cmdline()):
+                    started.kill()
+        raise
 
 
 def _printed(output: bytes) -> str:

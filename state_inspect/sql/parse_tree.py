@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,10 +35,22 @@ def nodes(part: Any) -> Iterator[dict[str, Any]]:
             left.extend(node)
 
 
+# What sqlglot says in its own classes, and the same in words.
+_IN_WORDS = (
+    (re.compile(r" but got <Token.*"), ""),
+    (re.compile(r"Required keyword: .* missing for <class .*"), "Something is missing"),
+    (re.compile(r"Invalid expression / Unexpected token"), "Unexpected token"),
+)
+
+
 def first_error(error: SqlglotError) -> str:
-    """Sqlglot's first message in one line, without terminal colours."""
+    """Sqlglot's first message in one line, without terminal colours and names of classes."""
     details = getattr(error, "errors", None)
-    if details:
-        first = details[0]
-        return f"{first.get('description', 'not valid SQL')} (line {first.get('line')}, column {first.get('col')})"
-    return str(error).splitlines()[0] if str(error) else "not valid SQL"
+    if not details:
+        return str(error).splitlines()[0] if str(error) else "not valid SQL"
+    first = details[0]
+    text = str(first.get("description") or "not valid SQL")
+    for pattern, words in _IN_WORDS:
+        text = pattern.sub(words, text)
+    near = f" near {first['highlight']}" if first.get("highlight") else ""
+    return f"{text}{near} (line {first.get('line')}, column {first.get('col')})"

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.duckdb_sql import embedded
+from streamstate.snapshots.progress_callback import long_call
 from streamstate.snapshots.spark.fetching import fetched
 from streamstate.state_inspect.inputs.inputs import kept_with
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
@@ -60,6 +61,7 @@ class SparkEngine:
         with spark_errors():
             return self.frame.count()
 
+    @long_call("The statement's Spark jobs were cancelled.", name="The statement")
     def _collected(self, frame: DataFrame) -> pa.Table:
         with spark_errors():
             return fetched(frame)

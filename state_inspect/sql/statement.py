@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from streamstate.errors import InvalidArgumentError, InvalidSQLError, choices
+from streamstate.errors import InvalidArgumentError, InvalidSQLError, choices, worded
 from streamstate.state_inspect.sql.parse_tree import first_error
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -73,7 +73,10 @@ def _check_parameters(marks: Mapping[str, object], values: Mapping[str, object])
     if missing:
         raise InvalidArgumentError(
             f"The statement's parameters need values: {choices(missing)}.\n"
-            "Pass params=[…] for ? in order, or params={'name': …} for $name."
+            + worded(
+                "Pass params=[…] for ? in order, or params={'name': …} for $name.",
+                line="Only Python can pass them: store.sql(…, params=[…]). Write the values into the statement.",
+            )
         )
     unused = [f"${name}" for name in values if name not in marks]
     if unused:

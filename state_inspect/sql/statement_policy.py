@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from streamstate.errors import InvalidSQLError
+from streamstate.errors import InvalidSQLError, worded
 from streamstate.state_inspect.sql.allowed_functions import (
     DUCKDB_FUNCTIONS,
     ROWS_FROM_ARGUMENTS,
@@ -146,6 +146,11 @@ def function_not_allowed(function: str, allowed: Collection[str]) -> InvalidSQLE
     hint = f" Did you mean {near[0]}()?" if near and near[0] != function else ""
     return InvalidSQLError(
         f"{function}() is not allowed: only functions that depend on their arguments alone are.{hint}\n"
-        "SQL over snapshots reads state tables, not files or settings."
-        " Pass your own data as sql(…, frames={'name': frame_or_path}); allow SQL to read files with allow_files=True."
+        "SQL over snapshots reads state tables, not files or settings. "
+        + worded(
+            "Pass your own data as sql(…, frames={'name': frame_or_path}); allow SQL to read files with"
+            " allow_files=True.",
+            magic="Name a variable that holds your own data or its path with --frame.",
+            command="Allow it to read files with --files.",
+        )
     )

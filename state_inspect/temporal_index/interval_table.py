@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streamstate.errors import IndexFullError, StoreError
+from streamstate.errors import IndexFullError, StoreError, worded
 from streamstate.snapshots.change_log import (
     DELETE,
     beginnings,
@@ -35,11 +35,14 @@ from streamstate.snapshots.entries import Entries, TableFacts
 from streamstate.snapshots.key_scan import KeyScan
 from streamstate.snapshots.keyframes import keyframes_in, marked_rows
 from streamstate.snapshots.operators import HASH, PARTITION
+from streamstate.snapshots.progress_callback import long_call
 from streamstate.state_inspect.key_text import as_parameter
 from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
+
+_loads = long_call("What was loaded before is kept.", name="Loading")
 
 # Unsorted rows that can be scanned in a few milliseconds.
 _UNSORTED = 2_000_000
@@ -149,6 +152,7 @@ class IntervalTable:
         begins = self.low is not None and (self.low <= first or (self._whole and first < 0))
         return not self._unsure and begins and self.high >= last
 
+    @_loads
     def cover(self, entries: Entries, first: int, *, opened: bool = False) -> None:
         """Load the epochs from ``first`` on that the index lacks.
 
@@ -230,7 +234,8 @@ class IntervalTable:
             self._roll_back()
             raise IndexFullError(
                 f"The index of {self._version.place} needs more memory or more space for temporary files.\n"
-                f"Raise the limit: ss.open_store(…, memory_limit='4GB'). DuckDB says: {first_line(error)}"
+                f"Raise the limit: ss.open_store(…, memory_limit='4GB'){worded('', command=' in Python')}."
+                f" DuckDB says: {first_line(error)}"
             ) from error
         except duckdb.Error as error:
             self._roll_back()
@@ -256,6 +261,7 @@ class IntervalTable:
         self._expected = facts.changes_between(part.low - 1, part.high) + self._rows_at_keyframe(facts, part.low)
         return part
 
+    @_loads
     def load(self, part: Part) -> None:
         """Load some epochs, once and for all."""
         self.starts = part.starts
@@ -265,6 +271,7 @@ class IntervalTable:
         self.low, self.high = part.low, part.high
         self._unsure = False
 
+    @_loads
     def load_one(self, epoch: int, keyframe: int | None) -> None:
         """Load a single epoch from the current changelog."""
         with self._all_or_nothing():

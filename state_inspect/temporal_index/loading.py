@@ -1,4 +1,4 @@
-"""Reports the progress of loading state tables into an index."""
+"""Reports the progress of loading state tables into an index: to a listener, or else to the call that loads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from contextvars import ContextVar
 
 import pyarrow as pa
 
+from streamstate.snapshots.progress_callback import report_progress
+
 LoadingProgress = Callable[[str, int, int], None]
 """Called with the relation's name, the changelog rows read so far, and roughly how many there are to read."""
 
-_listener: ContextVar[LoadingProgress | None] = ContextVar("streamstate_loading", default=None)
+
+def _report_to_call(name: str, read: int, expected: int) -> None:
+    rows = f"{read:,} of {expected:,} rows" if read < expected else f"sorting {read:,} rows"
+    report_progress(f"loading {name.replace('/', '.')}: {rows}", min(read / max(expected, 1), 1.0))
+
+
+_listener: ContextVar[LoadingProgress] = ContextVar("streamstate_loading", default=_report_to_call)
 
 
 @contextmanager
@@ -42,43 +50,34 @@ def loading_part(read: int, expected: int) -> Iterator[None]:
         expected: roughly how many there are in all parts.
     """
     listener = _listener.get()
-    if listener is None:
-        yield
-        return
     with loading_progress(lambda name, more, _: listener(name, read + more, max(expected, read + more))):
         yield
 
 
 def report(name: str, read: int, expected: int) -> None:
-    """Tell the listener, if there is one, how many rows were read of about how many."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(name, read, max(expected, read))
+    """Report how many rows were read, of about how many."""
+    _listener.get()(name, read, max(expected, read))
 
 
 def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
-    """The rows, reported to the listener as they are read; without a listener, the rows as they are."""
-    listener = _listener.get()
-    if listener is None:
-        return rows
-    return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, listener))
+    """The rows, reported as they are read."""
+    return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, _listener.get()))
 
 
 def counted_files(
     name: str, schema: pa.Schema, files: Iterator[tuple[pa.Table, int]], expected: int
 ) -> pa.RecordBatchReader:
-    """The rows found in files, each with its number of rows, all of which the listener hears of."""
+    """The rows found in files, each with its number of rows, all of which are reported."""
     return pa.RecordBatchReader.from_batches(schema, _counted_files(name, files, expected, _listener.get()))
 
 
 def _counted_files(
-    name: str, files: Iterator[tuple[pa.Table, int]], expected: int, listener: LoadingProgress | None
+    name: str, files: Iterator[tuple[pa.Table, int]], expected: int, listener: LoadingProgress
 ) -> Iterator[pa.RecordBatch]:
     read = 0
     for rows, size in files:
         read += size
-        if listener is not None:
-            listener(name, min(read, expected), max(expected, read))
+        listener(name, min(read, expected), max(expected, read))
         yield from rows.to_batches()
 
 

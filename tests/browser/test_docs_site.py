@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -100,6 +101,28 @@ def test_the_search_works_without_a_server(opened: OpenedSite) -> None:
     expect(opened.page.locator("h1")).to_contain_text("History")
     assert opened.external_requests == []
     assert opened.messages == []
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("late rows vanish", "Symptoms"),
+        ("install on a cluster", "Install"),
+        ("state grows", "Symptoms"),
+        ("number doubled", "Symptoms"),
+        ("cannot restart", "Symptoms"),
+        ("unknown key", "Symptoms"),
+        ("capture is slow", "Symptoms"),
+    ],
+)
+def test_a_symptom_finds_what_to_do_about_it(chrome: Browser, site: Path, words: str, title: str) -> None:
+    """The first page that the search lists, before the tutorials and what is for contributors."""
+    context = chrome.new_context()
+    opened = OpenedSite(context.new_page(), site)
+    opened.go(f"search.html?q={words.replace(' ', '+')}")
+    expect(opened.page.locator("#search-results ul.search a").first).to_have_text(re.compile(f"^{title}"))
+    assert opened.messages == []
+    context.close()
 
 
 def test_the_screenshots_match_the_theme(opened: OpenedSite) -> None:

@@ -22,11 +22,10 @@ PROCESSES = """import os, psutil
 print(os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True)))"""
 
 
-def run_all(lab: Lab, name: str) -> None:
-    """Open a tutorial and run all of its cells."""
+def opened(lab: Lab, name: str) -> None:
+    """Open a tutorial."""
     shutil.copy(TUTORIALS / f"{name}.ipynb", lab.server.folder)
     lab.open(f"{name}.ipynb")
-    lab.run_all(LIMIT)
 
 
 def views(lab: Lab, kind: str) -> Locator:
@@ -35,12 +34,23 @@ def views(lab: Lab, kind: str) -> Locator:
 
 
 def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
-    """The browser works as the text describes; unloading stops it, and ending the kernel ends all its processes."""
-    run_all(lab, "00_quickstart")
+    """Where JupyterLab leaves the reader, the state moves while the query runs, and works as the text describes.
+
+    Unloading stops it, and ending the kernel ends all its processes.
+    """
+    opened(lab, "00_quickstart")
+    lab.run("notebook:run-all-cells")
+    expect(views(lab, "browser").last).to_be_in_viewport(ratio=0.8, timeout=LIMIT * 1000)
+    epochs = Shown(views(lab, "browser").last).seen()
+    wait_until(lambda: len(epochs()) > 2, "the state to move")
+    lab.wait_idle(LIMIT)
+    assert lab.failures() == []
+    lab.scroll_through()
     expect(lab.page.locator(".streamstate-live")).to_have_count(4)
     expect(views(lab, "key-life").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
-    shown = Shown(views(lab, "browser"))
+    wait_until(lambda: history.captured()[-1] == 29, "all files to be captured", LIMIT)
+    shown = Shown(views(lab, "browser").last)
     shown.at(29)
     shown.expect_rows(history.live().result().head(10))
     shown.go(2)
@@ -52,7 +62,7 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     started = processes(lab)
     assert len(started) > 1
     run_at_the_end(lab, "%unload_ext streamstate")
-    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2")).to_be_visible()
+    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2", exact=True)).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
     lab.server.end_kernels()
     wait_until(lambda: not any(map(alive, started)), "the kernel and what it started to end", 60)
@@ -114,7 +124,8 @@ def alive(pid: int) -> bool:
 @pytest.mark.exhaustive
 def test_after_run_all_of_watching_a_stream_its_views_follow_each_other(lab: Lab) -> None:
     """All seven views are live; an epoch selected in the state browser is marked in the linked timeline."""
-    run_all(lab, "03_watching_a_stream")
+    opened(lab, "03_watching_a_stream")
+    lab.run_all(LIMIT)
     expect(lab.page.locator(".streamstate-live")).to_have_count(7)
     browser, timeline = Shown(views(lab, "browser")), views(lab, "timeline").first
     browser.wait()

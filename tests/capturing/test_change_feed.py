@@ -16,7 +16,7 @@ from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
 from capturing.without_spark import captured_without_spark
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, install_command
 from streamstate.snapshots import change_feed
 from streamstate.snapshots.change_feed import Verify, first_difference
 from streamstate.snapshots.changelog import reader, whole_state
@@ -135,8 +135,8 @@ def test_the_error_says_what_to_install(tmp_path: Path) -> None:
     assert followed[0] == "failed"
     for text in (report[1], followed[1]):
         assert "Spark has to read op0" in text
-    assert "pip install 'streamstate[sidecar]'" in report[1]
-    assert "pip install 'streamstate[spark]'" in report[1]
+    assert install_command("sidecar") in report[1]
+    assert install_command("spark") in report[1]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, install_command
 from streamstate.operations.capture_metrics import CaptureMetrics
 from streamstate.snapshots.epoch_commit import CaptureReport
 from streamstate.snapshots.follow import CaptureLag, CaptureStatus
@@ -104,5 +104,5 @@ from streamstate.command_line import main
 sys.exit(main(["follow", "none", "--store", "store", "--metrics", "0"]))
 """
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    lines = "prometheus-client is not installed.\nInstall with: pip install 'streamstate[sidecar]'\n"
+    lines = f"prometheus-client is not installed.\nInstall with: {install_command('sidecar')}\n"
     assert (ran.returncode, ran.stderr) == (1, f"streamstate: {lines}")

@@ -85,6 +85,19 @@ print(status, sorted({{"pandas", "pyspark", "py4j"}} & set(sys.modules)))
     assert ss.open_store(tmp_path / "store")["q"].captured() == [0, 1, 2, 3]
 
 
+def test_follow_says_first_where_it_stands(checkpoint: Path, tmp_path: Path) -> None:
+    """Also if the store is up to date, so that no pass follows."""
+    copy = shutil.copytree(checkpoint, tmp_path / "copy")
+    ss.capture(copy, tmp_path / "store", "q", verify="never")
+    with following(copy, tmp_path / "store") as process:
+        line = line_with(process.stdout, "q: ")
+    assert re.match(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z q: following {copy}: up to date at epoch 3$", line)
+    with following(copy, tmp_path / "new", "--every", 50) as process:
+        assert line_with(process.stdout, "copy: ").endswith(
+            f"following {copy}: committed up to epoch 3, captured up to none\n"
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_follow_runs_until_a_signal(checkpoint: Path, tmp_path: Path, number: signal.Signals) -> None:

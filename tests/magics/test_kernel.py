@@ -107,7 +107,7 @@ def test_stopping_captures_all_committed_epochs(notebook: tuple[Kernel, Path]) -
     """The table has the last epoch, with nothing left to capture."""
     kernel, folder = notebook
     add(folder, 1)
-    until(kernel, "handle.query.lastProgress and handle.query.lastProgress['batchId'] >= 1")
+    until(kernel, "any(p['batchId'] >= 1 and p['numInputRows'] for p in handle.query.recentProgress)")
     result = kernel.works("%stream stop counts -o ended")
     assert "■ stopped" in result.outputs()[-1]["text/plain"]
     assert kernel.value("ended[['epoch', 'behind']].values.tolist()") == "[[1, 0]]"

@@ -229,7 +229,7 @@ def test_a_store_of_a_newer_version_is_not_written(
     row = dict.fromkeys(QUERIES.names) | {"name": "later", "query_id": "x", "format": FORMAT + 1}
     write_deltalake(tmp_path / "newer" / "_queries", pa.Table.from_pylist([row], schema=QUERIES))
     before = sorted(tmp_path.rglob("newer/**/*"))
-    assert "pip install --upgrade" in shell.fails("%%stream counts --store newer\ncounted", NewerStoreError)
+    assert "Upgrade streamstate." in shell.fails("%%stream counts --store newer\ncounted", NewerStoreError)
     assert sorted(tmp_path.rglob("newer/**/*")) == before
     assert nothing_started(shell, spark, tmp_path)
 

@@ -19,7 +19,7 @@ from streamstate.errors import (
 )
 from streamstate.operations.restart_policy import in_one_line
 from streamstate.running import Running
-from streamstate.widgets.progress import own_interrupt
+from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 
 @pytest.fixture

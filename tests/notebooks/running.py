@@ -1,4 +1,7 @@
-"""Runs the tutorials as a reader would: from top to bottom, in a new kernel."""
+"""The tutorials as a reader runs them, from top to bottom in a new kernel, and what they show then.
+
+``make notebooks`` has run them already, if nothing has changed since.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from pathlib import Path
 import nbformat
 
 from scripts import notebooks
+from scripts.notebooks import RUNS
+
+__all__ = ["RUNS", "TUTORIALS", "Shown", "first_row", "latest_run", "output_of", "run_again", "shows_no_noise"]
 
 TUTORIALS = Path(__file__).resolve().parents[2] / "tutorials"
 
@@ -16,12 +22,17 @@ Shown = list[tuple[str, str]]
 _NOISE = ("WARN", "Warning", "ERROR", "incubator", "Exception")
 
 
-def run(name: str, folder: Path) -> Shown:
-    """Run a notebook in a folder."""
-    return shown_in(notebooks.run(name, folder))  # also keeps the executed notebook for the documentation
+def latest_run(name: str) -> Shown:
+    """What a notebook shows; what it wrote is in its folder in :data:`RUNS`."""
+    return _shown_in(notebooks.latest_run(name))
 
 
-def shown_in(notebook: nbformat.NotebookNode) -> Shown:
+def run_again(name: str, folder: Path) -> Shown:
+    """What a notebook shows when it runs in a folder of an earlier run."""
+    return _shown_in(notebooks.run_in(name, folder))
+
+
+def _shown_in(notebook: nbformat.NotebookNode) -> Shown:
     """What the cells of a notebook that ran show."""
     return [(cell.source, _text(cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -6,21 +6,20 @@ import pandas as pd
 import pytest
 
 import streamstate as ss
-from notebooks.running import output_of, run, shows_no_noise
+from notebooks.running import RUNS, latest_run, output_of, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
-def test_the_notebook_on_changing_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_notebook_on_changing_code() -> None:
     """It shows what the text says, and its last result is that of the departures' own files."""
-    folder = tmp_path_factory.mktemp("changes")
-    shown = run("07_change_the_code", folder)
+    shown = latest_run("07_change_the_code")
     assert "refused (value_schema)" in output_of(shown, "%stream check")
     assert "min is dropped." in output_of(shown, "%stream migrate delays leaner")
     assert "The rows that differ only in origin become one." in output_of(shown, "%stream migrate leaner")
     assert "max was int and is bigint." in output_of(shown, "%stream migrate carriers")
     assert shows_no_noise(shown)
-    changes = folder / "streamstate-data" / "changes"
+    changes = RUNS / "07_change_the_code" / "streamstate-data" / "changes"
     feed = sorted((changes / "arriving" / "flights").glob("*.parquet"))[:7]
     by_carrier = pd.concat([pd.read_parquet(file) for file in feed]).groupby("carrier")
     expected = pd.DataFrame(

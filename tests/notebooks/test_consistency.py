@@ -7,24 +7,23 @@ from pathlib import Path
 import pytest
 
 import streamstate as ss
-from notebooks.running import Shown, output_of, run, shows_no_noise
+from notebooks.running import RUNS, Shown, latest_run, output_of, run_again, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
-
-
-@pytest.fixture(scope="module")
-def consistency_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the notebook on consistency runs."""
-    return tmp_path_factory.mktemp("consistency")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
 @pytest.fixture(scope="module")
-def consistency(consistency_folder: Path) -> Shown:
+def consistency() -> Shown:
     """The outputs of the notebook on consistency."""
-    return run("01_epochs_and_consistency", consistency_folder)
+    return latest_run("01_epochs_and_consistency")
 
 
-@pytest.mark.exhaustive
+@pytest.fixture(scope="module")
+def consistency_folder(consistency: Shown) -> Path:
+    """Where the notebook on consistency ran."""
+    return RUNS / "01_epochs_and_consistency"
+
+
 def test_reads_of_the_newest_state_are_torn_and_snapshots_are_not(consistency: Shown, consistency_folder: Path) -> None:
     """Two reads of Spark's newest state disagree by a file; the reopened store balances at every epoch."""
     assert output_of(consistency, "at_first = passed()") == "{'operator 1': 7900, 'operator 0': 10452}"
@@ -34,7 +33,6 @@ def test_reads_of_the_newest_state_are_torn_and_snapshots_are_not(consistency: S
         assert snapshot.table("op1").count() == sum(snapshot.table("op0").to_arrow()["count"].to_pylist())
 
 
-@pytest.mark.exhaustive
 def test_the_epochs_that_spark_purged_are_gaps(consistency: Shown, consistency_folder: Path) -> None:
     """Capture starts too late for epochs 6 and 7, reports them by number, and continues with a keyframe at 8."""
     assert "Epoch 6 of departures was gone" in output_of(consistency, "report.gaps[0]")
@@ -43,7 +41,6 @@ def test_the_epochs_that_spark_purged_are_gaps(consistency: Shown, consistency_f
     assert epochs.set_index("epoch")["keyframes"][8] == {"op0": 8, "op1": 8}
 
 
-@pytest.mark.exhaustive
 def test_a_power_cut_leaves_one_log_ahead_and_nothing_visible(consistency: Shown) -> None:
     """As the text says: torn on disk after the first attempt, invisible until the third."""
     shown = output_of(consistency, "power_cut(after=1)").splitlines()
@@ -53,7 +50,6 @@ def test_a_power_cut_leaves_one_log_ahead_and_nothing_visible(consistency: Shown
     assert [number == "0" for number in numbers["books in the logs differ by"]] == [False, True, True]
 
 
-@pytest.mark.exhaustive
 def test_the_notebook_on_consistency_shows_no_noise(consistency: Shown) -> None:
     """There is no output of Spark or Java, and no local path."""
     assert shows_no_noise(consistency)
@@ -63,7 +59,7 @@ def test_the_notebook_on_consistency_shows_no_noise(consistency: Shown) -> None:
 def test_the_notebook_on_consistency_can_run_again_in_its_folder(consistency: Shown, consistency_folder: Path) -> None:
     """It removes only what it created; the second run shows the same as the first."""
     left = consistency_folder / "streamstate-data" / "other"
-    left.mkdir()
-    again = run("01_epochs_and_consistency", consistency_folder)
+    left.mkdir(exist_ok=True)
+    again = run_again("01_epochs_and_consistency", consistency_folder)
     assert output_of(again, "power_cut(after=1)") == output_of(consistency, "power_cut(after=1)")
     assert left.is_dir()

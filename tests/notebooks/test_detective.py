@@ -8,21 +8,21 @@ import pandas as pd
 import pytest
 
 import streamstate as ss
-from notebooks.running import Shown, first_row, output_of, run, shows_no_noise
+from notebooks.running import RUNS, Shown, first_row, latest_run, output_of, run_again, shows_no_noise
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(5400)]  # the first test runs all of it
-
-
-@pytest.fixture(scope="module")
-def detective_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the detective story runs."""
-    return tmp_path_factory.mktemp("detective")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
 @pytest.fixture(scope="module")
-def detective(detective_folder: Path) -> Shown:
+def detective() -> Shown:
     """The outputs of the detective story."""
-    return run("02_state_as_a_database", detective_folder)
+    return latest_run("02_state_as_a_database")
+
+
+@pytest.fixture(scope="module")
+def detective_folder(detective: Shown) -> Path:
+    """Where the detective story ran."""
+    return RUNS / "02_state_as_a_database"
 
 
 def test_the_detective_finds_the_flight_and_its_life(detective: Shown, detective_folder: Path) -> None:
@@ -58,5 +58,5 @@ def test_the_detective_story_shows_no_noise(detective: Shown) -> None:
 @pytest.mark.exhaustive
 def test_the_detective_story_can_run_again_in_its_folder(detective: Shown, detective_folder: Path) -> None:
     """It starts over, whatever an earlier run left."""
-    again = run("02_state_as_a_database", detective_folder)
+    again = run_again("02_state_as_a_database", detective_folder)
     assert output_of(again, "untouched = history") == output_of(detective, "untouched = history")

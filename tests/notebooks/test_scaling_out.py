@@ -8,22 +8,22 @@ import pandas as pd
 import pytest
 
 import streamstate as ss
-from notebooks.running import Shown, output_of, run, shows_no_noise
+from notebooks.running import RUNS, Shown, latest_run, output_of, shows_no_noise
 from streamstate.tutorials.medians import median_of
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(5400)]  # the first test runs all of it
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
 @pytest.fixture(scope="module")
-def scaling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the notebook on scaling out and recovery runs."""
-    return tmp_path_factory.mktemp("scaling")
-
-
-@pytest.fixture(scope="module")
-def scaling(scaling_folder: Path) -> Shown:
+def scaling() -> Shown:
     """The outputs of the notebook on scaling out and recovery."""
-    return run("05_scale_out_and_recovery", scaling_folder)
+    return latest_run("05_scale_out_and_recovery")
+
+
+@pytest.fixture(scope="module")
+def scaling_folder(scaling: Shown) -> Path:
+    """Where the notebook on scaling out and recovery ran."""
+    return RUNS / "05_scale_out_and_recovery"
 
 
 def test_the_heaviest_key_matches_the_feed(scaling: Shown, scaling_folder: Path) -> None:

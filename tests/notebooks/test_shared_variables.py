@@ -8,24 +8,23 @@ import pandas as pd
 import pytest
 
 import streamstate as ss
-from notebooks.running import Shown, output_of, run, shows_no_noise
+from notebooks.running import RUNS, Shown, latest_run, output_of, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
-
-
-@pytest.fixture(scope="module")
-def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the notebook on shared variables runs."""
-    return tmp_path_factory.mktemp("shared")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
 @pytest.fixture(scope="module")
-def shared(shared_folder: Path) -> Shown:
+def shared() -> Shown:
     """The outputs of the notebook on shared variables."""
-    return run("06_shared_variables", shared_folder)
+    return latest_run("06_shared_variables")
 
 
-@pytest.mark.exhaustive
+@pytest.fixture(scope="module")
+def shared_folder(shared: Shown) -> Path:
+    """Where the notebook on shared variables ran."""
+    return RUNS / "06_shared_variables"
+
+
 def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: Shown, shared_folder: Path) -> None:
     """Each file's departures, counted with the limit of its epoch; and those that are four hours late, once each."""
     store = ss.open_store(shared_folder / "streamstate-data" / "shared" / "store")
@@ -41,21 +40,18 @@ def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: S
     assert len(ss.shared(store.path, "alerts").get()) == late > 0
 
 
-@pytest.mark.exhaustive
 def test_the_timeline_marks_the_limit(shared: Shown) -> None:
     """From the first epoch that saw it, as the text says."""
     assert "limit = 15" not in output_of(shared, "timeline = Timeline")
     assert output_of(shared, "%shared limit --slider").startswith("limit = 60: version 0")
 
 
-@pytest.mark.exhaustive
 def test_the_model_was_trained_by_four_tasks(shared: Shown) -> None:
     """Its coefficients are those of all flights of the feed together."""
     assert "line is [" in output_of(shared, "VariableView(line")
     assert "arrivals saw it from epoch" in output_of(shared, "VariableView(line")
 
 
-@pytest.mark.exhaustive
 def test_the_notebook_on_shared_variables_shows_no_noise(shared: Shown) -> None:
     """There is no output of Spark or Java, and no local path."""
     assert shows_no_noise(shared)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from notebooks.running import Shown, output_of, run
+from notebooks.running import Shown, latest_run, output_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test runs all of it
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
 
 @pytest.fixture(scope="module")
-def watching(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def watching() -> Shown:
     """The outputs of the notebook on watching a stream."""
-    return run("03_watching_a_stream", tmp_path_factory.mktemp("watching"))
+    return latest_run("03_watching_a_stream")
 
 
-@pytest.mark.exhaustive
 def test_watching_reveals_a_file_that_arrives_twice(watching: Shown) -> None:
     """The diff has only changes, the key's life has the step, and the notebook serves a page and saves a report."""
     assert "+0 ~65 −0" in output_of(watching, "change = history.diff(15, 16)")

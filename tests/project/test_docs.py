@@ -160,8 +160,18 @@ def test_a_tutorial_shows_the_outputs_of_a_run_of_the_same_code(tmp_path: Path) 
         tutorial_list.with_outputs(notebook("2"), run)["cells"],
         tutorial_list.with_outputs(notebook("1"), tmp_path / "none.ipynb")["cells"],
     ):
-        assert "make notebooks docs" in cells[0]["source"]
+        assert "make docs" in cells[0]["source"]
         assert cells[1]["outputs"] == []
+
+
+def test_a_notebook_that_was_run_and_saved_is_shown_as_it_was(tmp_path: Path) -> None:
+    """Without what needs a kernel: Sphinx warns about forms of output that it does not know."""
+    live = {"text/html": "<b>1</b>", "text/plain": "1", "application/vnd.holoviews_exec.v0+json": ""}
+    saved = notebook("1", outputs=[{"output_type": "display_data", "data": live, "metadata": {}}])
+    cells = extension("tutorial_list").with_outputs(saved, tmp_path / "none.ipynb")["cells"]
+    (output,) = cells[1]["outputs"]
+    assert output["data"] == {"text/html": "<b>1</b>", "text/plain": "1"}
+    assert "make docs" not in cells[0]["source"]
 
 
 # Links and resources.

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import synthetic
 
+from streamstate.errors import install_command
+
 SPARK = ("pyspark", "py4j", "psutil")
-NO_PANEL = "Panel is not installed.\nInstall with: pip install 'streamstate[notebook]'\n"
+NO_PANEL = f"Panel is not installed.\nInstall with: {install_command('notebook')}\n"
 NOTEBOOK = ("IPython", "ipywidgets", "traitlets", "panel", "bokeh", "tornado", "anywidget", "vl_convert")
 
 
@@ -83,7 +85,7 @@ SPARK_CALLS = [
 @pytest.mark.parametrize("statement", SPARK_CALLS)
 def test_a_call_that_needs_spark_names_its_extra(folder: Path, statement: str) -> None:
     """The message has the command that installs it."""
-    message = "Spark is not installed.\nInstall with: pip install 'streamstate[spark]'\n"
+    message = f"Spark is not installed.\nInstall with: {install_command('spark')}\n"
     assert error_without(("pyspark", "py4j"), statement, folder) == message
 
 
@@ -104,6 +106,38 @@ def test_the_command_names_its_extra(folder: Path) -> None:
         print(main(["serve", "store"]))
     """
     assert run_without(("panel",), program, folder) == f"streamstate: {NO_PANEL}1\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        (None, "pip install 'streamstate[sidecar]'"),
+        ('{"url": "file:///a%20b", "dir_info": {"editable": true}}', "pip install --editable '/a b[sidecar]'"),
+        ('{"url": "file:///clone", "dir_info": {}}', "pip install '/clone[sidecar]'"),
+        (
+            '{"url": "https://host/a.git", "vcs_info": {"vcs": "git", "commit_id": "1"}}',
+            "pip install 'streamstate[sidecar] @ git+https://host/a.git'",
+        ),
+        (
+            '{"url": "file:///a.whl", "archive_info": {}}',
+            "pip install 'streamstate[sidecar] @ file:///a.whl'",
+        ),
+    ],
+    ids=["an index", "an editable clone", "a clone", "git", "a wheel"],
+)
+def test_the_command_installs_from_where_streamstate_came(tmp_path: Path, source: str | None, command: str) -> None:
+    """As pip has recorded it: streamstate need not be on an index."""
+    installed = tmp_path / "streamstate-0.1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: streamstate\nVersion: 0.1.0\n")
+    (installed / "RECORD").write_text("streamstate/__init__.py,,\n")
+    if source is not None:
+        (installed / "direct_url.json").write_text(source)
+    program = f"""
+    sys.path.insert(0, {str(tmp_path)!r})
+    print(ss.errors.install_command("sidecar"))
+    """
+    assert run_without((), program, tmp_path) == f"{command}\n"
 
 
 def test_several_missing_packages_are_named_together(folder: Path) -> None:

