@@ -6,7 +6,6 @@ generated from that tree. So nothing runs that was not checked, and no bracket i
 
 from __future__ import annotations
 
-import atexit
 import json
 from collections.abc import Sequence
 from functools import cache
@@ -15,7 +14,6 @@ from typing import Any
 import duckdb
 
 from streamstate.errors import InvalidSQLError, UnknownColumnError
-from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.state_inspect.sql.allowed_functions import (
     CONCATENATING,
     CONDITION_FUNCTIONS,
@@ -23,7 +21,7 @@ from streamstate.state_inspect.sql.allowed_functions import (
     CONDITION_VALUES,
     READ_AT_PATH,
 )
-from streamstate.state_inspect.sql.parse_tree import nodes, serialized, syntax_error
+from streamstate.state_inspect.sql.parse_tree import nodes, parser, serialized, syntax_error
 
 _LONGEST = 4_000
 """Characters of a condition."""
@@ -54,7 +52,7 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
         '((upper("key") = \'A\') AND ("value" > 1))'
     """
     _check_size(text)
-    cursor = _parser().cursor()
+    cursor = parser().cursor()
     try:
         tree = _serialized(cursor, f"SELECT (\n{text}\n)")
         _check(_expression(_parsed(tree, text, columns), text, table), columns, table)
@@ -62,19 +60,6 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
     finally:
         cursor.close()
     return str(found[0] if found else "").removeprefix("SELECT ")
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A DuckDB that only parses: it holds no data."""
-    database = embedded()
-    atexit.register(_close)  # what is still open when Python exits is reported as leaked
-    return database
-
-
-def _close() -> None:
-    _parser().close()
-    _parser.cache_clear()
 
 
 def _check_size(text: str) -> None:
@@ -190,7 +175,7 @@ def _many_rows(function: str) -> InvalidSQLError:
 
 @cache
 def _aggregates() -> frozenset[str]:
-    with _parser().cursor() as cursor:
+    with parser().cursor() as cursor:
         found = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
         return frozenset(str(row[0]).casefold() for row in found.fetchall())
 
