@@ -1,4 +1,4 @@
-"""The most memory that this process holds while a block runs, and how long the block takes."""
+"""The most memory that this process holds while a block runs, and the processor time that it takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Cost:
     """What a block took.
 
     Attributes:
-        seconds: its time.
+        seconds: of the processor, so that it does not matter what else the machine does.
         megabytes: the most by which the process's memory exceeded what it held before; 0 where the system cannot say.
     """
 
@@ -29,11 +29,11 @@ def measured() -> Iterator[Cost]:
     """Measure a block, also if it raises."""
     cost = Cost()
     known = _reset()
-    before, began = _kilobytes("VmRSS") if known else 0.0, time.monotonic()
+    before, began = _kilobytes("VmRSS") if known else 0.0, time.process_time()
     try:
         yield cost
     finally:
-        cost.seconds = time.monotonic() - began
+        cost.seconds = time.process_time() - began
         if known:
             cost.megabytes = (_kilobytes("VmHWM") - before) / 1024
 
