@@ -88,13 +88,13 @@ java: | $(DONE)/venv
 $(DONE)/spark.jsa: $(DONE)/dev | java
 	@$(PY) scripts/spark_classes.py $@
 
-$(DONE)/biome: package.json $(DONE)/dev
+$(DONE)/biome: package.json package-lock.json $(DONE)/dev
 	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \
 		$(BIOME) --version >/dev/null || { \
 			echo "STREAMSTATE_NO_INSTALL is set, so nothing was installed." >&2; \
-			echo "Install by hand: npm install --no-package-lock" >&2; exit 1; }; \
+			echo "Install by hand: npm ci" >&2; exit 1; }; \
 	else \
-		$(NPM) install --no-package-lock --no-audit --no-fund --loglevel=error; \
+		$(NPM) ci --no-audit --no-fund --loglevel=error; \
 	fi
 	@touch $@
 

@@ -294,7 +294,8 @@ class Filters:
             end: what comes after the FROM.
             check: raises for a column that the rows do not have.
         """
-        condition = checked_condition(self.where, self.columns, self.table) if (self.where or "").strip() else None
+        where = (self.where or "").strip()
+        condition = checked_condition(where, self.columns, self.table) if where else None
         meets = [f"({condition.sql})"] if condition else []
         for name in self.contains or {}:
             check(name)

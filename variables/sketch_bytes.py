@@ -106,4 +106,5 @@ def _items_at(depth: int) -> int:
 
 
 def _two_thirds(k: int, times: int) -> int:
-    return ((k << 1 << times) // 3**times + 1) >> 1
+    found: int = ((k << 1 << times) // 3**times + 1) >> 1
+    return found

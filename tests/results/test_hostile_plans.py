@@ -240,7 +240,23 @@ def _places(part: Any) -> Any:
             yield from _places(part[at])
 
 
-_ODD = [None, True, -1, 10**30, 1e308, float("nan"), "", "x" * 3_000, [], {}, "\x00", '"', "'", "1e9999", "\ud800"]
+_ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    10**30,
+    1e308,
+    float("nan"),
+    "",
+    "x" * 3_000,
+    [],
+    {},
+    "\x00",
+    '"',
+    "'",
+    "1e9999",
+    "\ud800",
+]
 _TYPES = ["long", "double", "string", "boolean", "decimal(38,38)", "decimal(5,2)", "timestamp", "date", "void", "byte"]
 _KINDS = [
     *("Sqrt", "Round", "Divide", "Multiply", "Add", "Subtract", "If", "CaseWhen", "Coalesce", "IsNull", "Not", "And"),

@@ -35,13 +35,14 @@ def main(folder: Path, temporary: Path) -> None:
     @F.udf("boolean")
     def above(value: int) -> bool:
         seen.add(1)
-        return value >= limit.get()
+        return bool(value >= limit.get())
 
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2).load()
     frame = rows.where(above("value")).groupBy((F.col("value") % 2).alias("k")).count()
     running = ss.start(frame, "q", folder / "store", shared=(limit, seen), trigger="100ms")
     running.wait(1, timeout=400)
     assert seen.get() >= 10, seen.get()
+    assert running.query is not None
     texts = kept(spark, running.query)
     running.stop()
     spark.stop()
@@ -71,9 +72,6 @@ def kept(spark: SparkSession, query: StreamingQuery) -> dict[str, str]:
         "property": str(context.getLocalProperty(RUN)),
         "plan": str(execution.toString()),
         "plan as JSON": str(execution.analyzed().toJSON()) + str(execution.executedPlan().toJSON()),
-        "explained": str(
-            execution.explainString(spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("extended"))
-        ),
     }
     page = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
     for part in ("environment", "jobs", "stages?details=true", "sql?details=true&planDescription=true", "executors"):

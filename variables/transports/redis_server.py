@@ -47,10 +47,11 @@ class RedisTransport:
             username=user,
             password=_password_for(place),
             ssl=secure,
+            ssl_cert_reqs="required",
+            ssl_check_hostname=True,
             socket_timeout=_TIMEOUT,
             socket_connect_timeout=_TIMEOUT,
             retry=Retry(NoBackoff(), 0),
-            **({"ssl_cert_reqs": "required", "ssl_check_hostname": True} if secure else {}),
         )
 
     @contextmanager
