@@ -9,6 +9,7 @@ import threading
 import urllib.parse
 from pathlib import Path
 
+from streamstate.errors import VariableError
 from streamstate.variables.transports.transport import MAX_BYTES, check_group, unreachable
 
 _numbers = itertools.count()
@@ -106,7 +107,10 @@ class FilesTransport:
         if folder is None:
             folder = f"{self.address}/{check_group(group)}"
             if Path(folder).resolve() != Path(self.address).resolve() / group:
-                raise unreachable(self.address, f"{group} is a link, which could lead out of it")
+                raise VariableError(
+                    f"{group} in {self.address} is a link, which could lead out of it.\n"
+                    "Copy what it leads to in its place, if you trust who made it."
+                )
             self._folders[group] = folder
         return folder
 
