@@ -26,7 +26,7 @@ _META = b"streamstate"
 _SEAL, _MARK = struct.Struct(">4sQ32s"), b"SSV1"
 _UNREADABLE = (
     *(pa.ArrowException, struct.error, LookupError, ValueError, TypeError),
-    *(OSError, OverflowError, RecursionError),
+    *(OSError, OverflowError, RecursionError, StopIteration),
 )
 _HEADER: dict[str, type | types.UnionType] = {
     "kind": str,
@@ -179,18 +179,18 @@ def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.Reco
     found = memoryview(data)[_SEAL.size :]
     if len(found) != length or hashlib.sha256(found).digest() != digest:
         raise ValueError("its bytes are not those that were written")
-    messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(found))
-    described = pa.ipc.read_schema(messages.read_next_message())
-    if not described.equals(schema):
-        raise ValueError("it has another type than the variable")
-    message = messages.read_next_message()
-    if _is_compressed(message.metadata.to_pybytes()):
-        raise ValueError("it is compressed")  # 16 MiB could become gigabytes
-    batch = pa.ipc.read_record_batch(message, schema)
+    with pa.ipc.open_stream(found) as reader:
+        if not reader.schema.equals(schema):
+            raise ValueError("it has another type than the variable")
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(found))
+        messages.read_next_message()
+        if _is_compressed(messages.read_next_message().metadata.to_pybytes()):
+            raise ValueError("it is compressed")  # 16 MiB could become gigabytes
+        batch = reader.read_next_batch()
     batch.validate(full=True)
     if batch.num_rows != 1:
         raise ValueError(f"it has {batch.num_rows} rows instead of one")
-    return described.metadata or {}, batch
+    return reader.schema.metadata or {}, batch
 
 
 def _is_compressed(message: bytes) -> bool:

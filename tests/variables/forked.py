@@ -22,8 +22,8 @@ def survives(run: Callable[[Any], object], inputs: Iterable[Any]) -> str:
     """
     given = list(inputs)
     for at in range(0, len(given), 100):
-        if _ended(run, given[at : at + 100]):
-            return next((f"{how}: {one!r:.2000}" for one in given[at : at + 100] if (how := _ended(run, [one]))), "?")
+        if group := _ended(run, given[at : at + 100]):
+            return next((f"{how}: {one!r:.2000}" for one in given[at : at + 100] if (how := _ended(run, [one]))), group)
     return ""
 
 
