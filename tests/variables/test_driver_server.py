@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,21 @@ def test_a_link_cannot_lead_out_of_the_transport(server: FlightServer, tmp_path:
         with pytest.raises(VariableError):
             transport.put(GROUP, "new", b"")
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
+
+
+def test_only_files_are_read(tmp_path: Path) -> None:
+    """A link in a file's place is not followed, a pipe is not waited for, and no file is read beyond the limit."""
+    transport = FilesTransport(tmp_path)
+    transport.put(GROUP, "0", b"x")
+    (tmp_path / GROUP / "1").symlink_to(tmp_path / GROUP / "0")
+    os.mkfifo(tmp_path / GROUP / "2")
+    with (tmp_path / GROUP / "3").open("wb") as file:
+        file.truncate(10 * 2**30)
+    for name in ("1", "3"):
+        with measured() as cost, pytest.raises(TransportError):
+            transport.get(GROUP, name)
+        assert cost.megabytes < 50
+    assert transport.get(GROUP, "2") == b""
 
 
 def test_another_drivers_key_is_no_key(server: FlightServer, other_key: driver_key.DriverKey, tmp_path: Path) -> None:
