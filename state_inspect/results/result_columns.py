@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +28,7 @@ _WITH_SPARK = (
 _DAMAGED = "its record is damaged"
 _MOST_COLUMNS = 2_000
 """Columns and conditions of a result."""
-_MOST_SQL = 300_000
+_MOST_SQL = 60_000
 """Characters of all its expressions."""
 _MOST_TEXTS, _TEXTS_OF_A_COLUMN = 100, 4
 """How many texts a row of a result copies at most, and how many more for each column of the state."""
@@ -157,14 +158,20 @@ class _Translated:
 
     def _check_bound(self, sql: str, kind: pa.DataType) -> None:
         """Raise unless DuckDB accepts an expression, and gives it the type that the record says."""
-        with parser().cursor() as cursor:
-            cursor.register("state", self._state.empty_table())
-            try:
-                found = cursor.sql(f"SELECT {sql} AS made FROM state").to_arrow_table().schema.field("made").type
-            except duckdb.Error:
-                raise UntranslatableError(_DAMAGED) from None
-        if found != kind and not (pa.types.is_nested(kind) and pa.types.is_nested(found)):
+        found = _bound_type(sql, self._state)
+        if found is None or (found != kind and not (pa.types.is_nested(kind) and pa.types.is_nested(found))):
             raise UntranslatableError(_DAMAGED)
+
+
+@lru_cache(maxsize=1_000)
+def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
+    """The type that DuckDB gives an expression over columns; None if it does not accept it."""
+    with parser().cursor() as cursor:
+        cursor.register("state", state.empty_table())
+        try:
+            return cursor.sql(f"SELECT {sql} AS made FROM state").to_arrow_table().schema.field("made").type
+        except duckdb.Error:
+            return None
 
 
 def _texts(tree: Expression) -> int:

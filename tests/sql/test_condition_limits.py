@@ -57,7 +57,9 @@ def test_conditions_that_make_too_much_are_refused(name: str) -> None:
         checked_condition(REFUSED[name], COLUMNS, "op0")
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "splits" else [pytest.mark.slow]) for name in SLOW]
+)
 def test_a_slow_condition_ends_soon_after_its_limit(long_rows: ss.StateTable, name: str) -> None:
     """Also within the rows that DuckDB takes at once, and in little memory."""
     with measured() as cost:

@@ -65,7 +65,7 @@ def read(declaration: Declaration, data: bytes) -> Any:
     return entry, declaration.merging.value(entry.state)
 
 
-FLIPS = [200, pytest.param(6_000, marks=pytest.mark.exhaustive)]
+FLIPS = [100, pytest.param(6_000, marks=pytest.mark.exhaustive)]
 
 
 @pytest.mark.parametrize("flips", FLIPS)
