@@ -294,7 +294,7 @@ _SEED_PLANS = [
 ]
 
 
-@pytest.mark.parametrize("size", [20, pytest.param(5_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("size", [10, pytest.param(5_000, marks=pytest.mark.exhaustive)])
 def test_mutated_plans(size: int, tmp_path: Path) -> None:
     """Each is read like a good one, or refused with an error of the library, quickly."""
     chance = random.Random(46)
