@@ -89,13 +89,13 @@ java: | $(DONE)/venv
 $(DONE)/spark.jsa: pyproject.toml | java
 	@$(PY) scripts/spark_classes.py $@ || echo "Spark's classes are in no archive, so it starts more slowly." >&2
 
-$(DONE)/biome: package.json $(DONE)/dev
+$(DONE)/biome: package.json package-lock.json $(DONE)/dev
 	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \
 		$(BIOME) --version >/dev/null || { \
 			echo "STREAMSTATE_NO_INSTALL is set, so nothing was installed." >&2; \
-			echo "Install by hand: npm install --no-package-lock" >&2; exit 1; }; \
+			echo "Install by hand: npm ci" >&2; exit 1; }; \
 	else \
-		$(NPM) install --no-package-lock --no-audit --no-fund --loglevel=error; \
+		$(NPM) ci --no-audit --no-fund --loglevel=error; \
 	fi
 	@touch $@
 

@@ -130,7 +130,7 @@ _EXTRAS = {
         "vl_convert": "vl-convert",
     },
     "sidecar": {"obstore": "obstore", "prometheus_client": "prometheus-client"},
-    "variables": {"redis": "redis", "datasketches": "datasketches"},
+    "variables": {"cryptography": "cryptography", "redis": "redis", "datasketches": "datasketches"},
 }
 
 

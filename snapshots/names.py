@@ -36,6 +36,19 @@ def name_from(text: str) -> str:
     return check_name(re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:100] or "query")
 
 
+def distinct(names: Iterable[str]) -> list[str]:
+    """Names of which those that are taken by an earlier one get a suffix, as by :func:`unused`."""
+    found: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    for name in names:
+        free, base = name, name.casefold()
+        while free.casefold() in found:
+            numbers[base] = numbers.get(base, 1) + 1
+            free = f"{name}_{numbers[base]}"
+        found[free.casefold()] = free
+    return [*found.values()]
+
+
 def unused(name: str, taken: Iterable[str]) -> str:
     """``name``, or ``name_2``, ``name_3``, … if it is taken (ignoring case, as in SQL)."""
     used = {existing.casefold() for existing in taken}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,9 +19,9 @@ from streamstate.state_inspect.frames import to_pandas, to_polars
 from streamstate.state_inspect.keys import Keys, rows_of
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition
 from streamstate.state_inspect.table_key import TableKey
-from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.index import Index, as_arrow
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
@@ -94,8 +95,7 @@ class StateTable:
         """
         if where is None and not contains:
             return rows_at(self._index, self._table, self.epoch)
-        condition, parameters = self._filter(where, contains)
-        found = self._query(f"SELECT count(*) AS n FROM ({self.rows_sql()}){condition}", parameters)
+        found = self._filtered(where, contains, "SELECT count(*) AS n")
         return int(found["n"][0].as_py())
 
     def head(self, n: int = 10) -> pd.DataFrame:
@@ -146,10 +146,9 @@ class StateTable:
         """As :meth:`page`, with the column types on disk."""
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
-        condition, parameters = self._filter(where, contains)
         order = order_sql(self._sorted_by, order_by, self._check_column, descending=descending)
-        sql = f"SELECT * FROM ({self.rows_sql()}){condition} ORDER BY {order} LIMIT {limit} OFFSET {offset}"
-        return self._typed(self._query(sql, parameters))
+        found = self._filtered(where, contains, "SELECT *", f"ORDER BY {order} LIMIT {limit} OFFSET {offset}")
+        return self._typed(found)
 
     def lookup(self, /, **key: Any) -> dict[str, Any] | None:
         """The row of one key as a dict; None if the key is not in the state at this epoch.
@@ -294,8 +293,9 @@ class StateTable:
         where = f"in {self.name} at epoch {self.epoch}" + (f"; it exists from epoch {begins} on" if begins else "")
         raise UnknownColumnError.among("column", name, self.schema.names, where=where)
 
-    def _filter(self, where: str | None, contains: Mapping[str, str] | None) -> tuple[str, list[Any]]:
-        return filter_sql(where, contains, self.schema.names, self.name, self._check_column)
+    def _filtered(self, where: str | None, contains: Mapping[str, str] | None, select: str, end: str = "") -> pa.Table:
+        filters = Filters(where, contains, self.schema.names, self.name)
+        return filters.query(self._index, self.rows_sql(), select, end, self._check_column)
 
     def _query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         return run_filtered(self._index, sql, parameters or [])
@@ -305,15 +305,54 @@ CheckColumn = Callable[[str], None]
 """Raises for a column that the table does not have."""
 
 
-def filter_sql(
-    where: str | None, contains: Mapping[str, str] | None, columns: Sequence[str], table: str, check: CheckColumn
-) -> tuple[str, list[Any]]:
-    """The WHERE clause for a condition and for text that columns contain, ignoring case, and its parameters."""
-    parts = [f"({predicate_sql(where, columns, table)})"] if where and where.strip() else []
-    for name in contains or {}:
-        check(name)
-        parts.append(f"contains(lower({quoted(name)}::VARCHAR), lower(?))")
-    return (f" WHERE {' AND '.join(parts)}" if parts else ""), [*(contains or {}).values()]
+@dataclass(frozen=True)
+class Filters:
+    """Filters of the rows of a table: a condition, and text that columns contain, ignoring case."""
+
+    where: str | None
+    contains: Mapping[str, str] | None
+    columns: Sequence[str]
+    table: str
+
+    def query(self, index: Index, rows: str, select: str, end: str, check: CheckColumn) -> pa.Table:
+        """Run a statement over the rows that meet the filters.
+
+        Args:
+            index: has the rows.
+            rows: the rows as SQL.
+            select: how the statement begins, until its FROM.
+            end: what comes after the FROM.
+            check: raises for a column that the rows do not have.
+        """
+        where = (self.where or "").strip()
+        condition = checked_condition(where, self.columns, self.table) if where else None
+        meets = [f"({condition.sql})"] if condition else []
+        for name in self.contains or {}:
+            check(name)
+            meets.append(f"contains(lower({quoted(name)}::VARCHAR), lower(?))")
+        parameters = [*(self.contains or {}).values()]
+        where = " AND ".join(meets)
+        parts = 1 if condition is None or condition.is_small else condition.parts(self._size(index, rows, condition))
+        if parts == 1:
+            filtered = f"(SELECT * FROM ({rows}) WHERE {where})" if meets else f"({rows})"
+            return run_filtered(index, f"{select} FROM {filtered} {end}", parameters)
+        part = f"hash({listed(self.columns)}) % {parts}"
+        try:
+            with index.connection() as cursor:
+                cursor.execute(f"CREATE TEMP TABLE _rows AS {rows}")
+                for at in range(parts):
+                    into = "INSERT INTO _met" if at else "CREATE TEMP TABLE _met AS"
+                    cursor.execute(f"{into} FROM _rows WHERE CASE WHEN {part} = {at} THEN {where} END", parameters)
+                return as_arrow(cursor.sql(f"{select} FROM _met {end}"))
+        except duckdb.Error as error:
+            raise condition_failed(error) from error
+
+    def _size(self, index: Index, rows: str, condition: CheckedCondition) -> int:
+        """The bytes in the columns that a condition uses."""
+        used = {name.casefold() for name in condition.columns}
+        lengths = [f"coalesce(strlen({quoted(name)}::VARCHAR), 0)" for name in self.columns if name.casefold() in used]
+        size = run_filtered(index, f"SELECT sum({' + '.join(lengths) or '0'}) AS n FROM ({rows})", [])["n"][0].as_py()
+        return int(size or 0)
 
 
 def order_sql(keys: Sequence[str], order_by: str | None, check: CheckColumn, *, descending: bool) -> str:
@@ -330,4 +369,9 @@ def run_filtered(index: Index, sql: str, parameters: list[Any]) -> pa.Table:
     try:
         return index.query(sql, parameters)
     except duckdb.Error as error:
-        raise InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}") from error
+        raise condition_failed(error) from error
+
+
+def condition_failed(error: duckdb.Error) -> InvalidSQLError:
+    """The error for a statement with a user's condition that failed."""
+    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")

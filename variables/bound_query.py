@@ -19,7 +19,7 @@ from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import Run
+from streamstate.variables.in_tasks import Run, is_local
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCHES,
@@ -78,7 +78,7 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
         BRANCHES: json.dumps(branches_of([variable.name for variable in variables], checkpoint, spark)),
         PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
-        SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark),
+        SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark, checkpoint),
         DECLARED: declared_option([variable.declaration for variable in variables]),
         _NAMES: json.dumps({variable.name: variable.declaration.key for variable in variables}),
     }
@@ -127,16 +127,12 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
         )
 
 
-def _served(transport: str, spark: SparkSession) -> str:
+def _served(transport: str, spark: SparkSession, checkpoint: str) -> str:
     from streamstate.variables.transports.flight import served_to_executors
 
-    return served_to_executors(transport_at(transport), spark)
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether a session's tasks run on the driver's machine, in its own process."""
-    master = str(spark.sparkContext.master)
-    return master == "local" or master.startswith("local[")
+    parent = _parent(checkpoint, spark).partition("/")[2]
+    known = [_plain(checkpoint), checkpoint, *filter(None, [parent])]
+    return served_to_executors(transport_at(transport), spark, known)
 
 
 @contextmanager
@@ -153,10 +149,10 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     query = _query_id(checkpoint, spark)
     committed = max(Checkpoint(checkpoint, spark).committed(), default=-1)
     run = begin_run(transport, query, committed)
-    near = is_local(spark)
-    reached = address if near or "://" in address else _served(address, spark)
-    bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark)
     context = spark.sparkContext
+    near = is_local(context)
+    reached = address if near or "://" in address else _served(address, spark, checkpoint)
+    bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark, checkpoint)
     before = context.getLocalProperty(RUN)
     told = Run(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
     context.setLocalProperty(RUN, told.text())

@@ -7,6 +7,7 @@ the run that committed the epoch. An attempt that is not a task's first says so,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,13 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from streamstate.errors import VariableError
-from streamstate.variables.transports.transport import Transport
+from streamstate.variables.transports.transport import Transport, number_in, numbers
 from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
 
 RETRIED = "-"
 """What stands for the operator where an attempt says that those before it do not count."""
+_STAGED = re.compile(r"(\d+)\.(\d+)\.([^.]+)" + r"\.(-?\d+)" * 4, re.ASCII)
 # Runs that are long over are forgotten. With ``bounded(k)``, contributions of many runs may wait to be merged.
 _RUNS = 1000
 
@@ -54,9 +56,12 @@ class Staged:
         return f"{self.epoch}.{self.run}.{self.operator}.{task}"
 
     @classmethod
-    def of(cls, name: str) -> Staged:
-        """Who staged what has a name."""
-        epoch, run, operator, *task = name.split(".")
+    def of(cls, name: str) -> Staged | None:
+        """Who staged what has a name; None if it is no name of a contribution."""
+        found = _STAGED.fullmatch(name)
+        if found is None:
+            return None
+        epoch, run, operator, *task = found.groups()
         return cls(int(epoch), int(run), operator, *map(int, task))
 
 
@@ -79,7 +84,7 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
     """
     group = _runs_group(query)
     while True:
-        known = sorted(int(name) for name in transport.names(group))
+        known = sorted(numbers(transport.names(group)))
         run = (known[-1] if known else -1) + 1
         if transport.add(group, str(run), str(committed).encode()):
             # A run that committed nothing is not asked for.
@@ -91,10 +96,9 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
 def run_of(transport: Transport, query: str, epoch: int) -> int:
     """The run that committed an epoch: the last one that began before the epoch was committed."""
     group = _runs_group(query)
-    runs = sorted((int(name) for name in transport.names(group)), reverse=True)
-    for run in runs:
+    for run in sorted(numbers(transport.names(group)), reverse=True):
         began_after = transport.get(group, str(run))
-        if began_after is not None and int(began_after) < epoch:
+        if began_after is not None and number_in(began_after, transport, f"the run {run} of a query") < epoch:
             return run
     return 0
 
@@ -107,7 +111,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
     """
     transport, group = log.transport, stage_group(log.declaration.key, query)
     names = transport.names(group)
-    staged = [made for made in map(Staged.of, names) if made.epoch <= committed]
+    staged = [made for made in map(Staged.of, names) if made is not None and made.epoch <= committed]
     if not staged:
         return
     for epoch in sorted({made.epoch for made in staged}):

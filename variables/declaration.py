@@ -172,7 +172,7 @@ class Declaration:
             made = cls(**known, function=function, store=store)
             check_variable_name(made.name)
             check_variable_name(f"v{made.identity}")  # both are parts of a folder's name
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise VariableError(
                 f"A declaration of a shared variable in {store or 'the store'} is damaged: {text[:80]!r}.\n"
                 "Restore the store's table _variables/_declarations from a backup."

@@ -29,6 +29,7 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_LONGEST = 10_000
 _SPELLED = "double, bigint, string, struct<n: bigint, mean: double>, list<string>, set<string>, map<string, double>"
 
 
@@ -124,6 +125,8 @@ def declared_type(given: Any) -> DeclaredType:
     if not isinstance(text, str) or not text.strip():
         raise InvalidArgumentError(f"Invalid type {given!r}.\nExpected a type such as {_SPELLED}.")
     text = text.strip()
+    if len(text) > _LONGEST:
+        raise InvalidArgumentError(f"A type has at most {_LONGEST:,} characters, not {len(text):,}.")
     if outer := re.fullmatch(r"(?i)(set|list)\s*<(.*)>", text, re.DOTALL):
         element, is_set = _parsed(outer[2]), outer[1].lower() == "set"
         return DeclaredType(f"{outer[1].lower()}<{element[0]}>", pa.list_(element[1]), is_set)

@@ -88,7 +88,7 @@ def shared(
     if found is None:
         address = _address(path, transport)
         # Both raise before anything is written: if it cannot be reached, and if the value is too large.
-        transport_at(address).names("log")
+        transport_at(address).names(f"log/{made.key}")
         encoded_contribution(made.first_state, made)
         declare(layout, DeclaredVariable(name, made.text(), "" if transport is None else address))
         found = DeclaredVariables(layout).all()[name]

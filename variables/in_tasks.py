@@ -25,6 +25,7 @@ from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.transports.driver_key import DriverKey, learned_key, own_key
 from streamstate.variables.transports.transport import BINDINGS
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import VersionLog
@@ -125,6 +126,18 @@ def here() -> Here | None:
         return None
     text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
     return None if not text or not epoch else Here(Run.of(text), int(epoch))
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether a session's tasks run on the driver's machine, in its own process."""
+    master = str(context.master)
+    return master == "local" or master.startswith("local[")
+
+
+def key_for_tasks() -> DriverKey | None:
+    """The key that tasks need to reach the driver's server; None if they run where the driver does."""
+    context = SparkContext._active_spark_context
+    return learned_key() if context is None or is_local(context) else own_key()
 
 
 def _in_main_thread() -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.variables.merge import Merge, as_floats
+from streamstate.variables.sketch_bytes import LG_K, K, checked
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Sketch(Merge):
         if len(given) != 1 or given[0] is None:
             raise InvalidArgumentError(f"{name} is a sketch: call add(x) with a number or, in HLL, a string.")
         if collected is None:
-            collected = sketches.hll_sketch(12) if self._is_hll else sketches.kll_doubles_sketch(200)
+            collected = sketches.hll_sketch(LG_K) if self._is_hll else sketches.kll_doubles_sketch(K)
         if self._is_hll:
             item = given[0]
             collected.update(item if isinstance(item, (int, float, str)) else str(item))
@@ -131,10 +132,9 @@ class Sketch(Merge):
         """The value that a state stands for."""
         if state is None:
             return None
-        sketches = datasketches()
         if self._is_hll:
-            return sketches.hll_sketch.deserialize(state).get_estimate()
-        sketch = sketches.kll_doubles_sketch.deserialize(state)
+            return _hll_sketch(state).get_estimate()
+        sketch = _kll_sketch(state)
         quantiles = sketch.get_quantiles([0.5, 0.9, 0.99])
         return {"n": sketch.n, "min": sketch.get_min_value(), "max": sketch.get_max_value()} | dict(
             zip(("p50", "p90", "p99"), map(float, quantiles), strict=True)
@@ -144,18 +144,25 @@ class Sketch(Merge):
 def hll(a: bytes, b: bytes) -> bytes:
     """Two HyperLogLog sketches as one."""
     sketches = datasketches()
-    union = sketches.hll_union(12)
+    union = sketches.hll_union(LG_K)
     for data in (a, b):
-        union.update(sketches.hll_sketch.deserialize(data))
-    return bytes(union.get_result().serialize_compact())
+        union.update(_hll_sketch(data))
+    return bytes(union.get_result(sketches.tgt_hll_type.HLL_8).serialize_compact())
 
 
 def kll(a: bytes, b: bytes) -> bytes:
     """Two KLL sketches as one."""
-    sketches = datasketches()
-    merged = sketches.kll_doubles_sketch.deserialize(a)
-    merged.merge(sketches.kll_doubles_sketch.deserialize(b))
+    merged = _kll_sketch(a)
+    merged.merge(_kll_sketch(b))
     return bytes(merged.serialize())
+
+
+def _hll_sketch(data: bytes) -> Any:
+    return datasketches().hll_sketch.deserialize(checked(data, is_hll=True))
+
+
+def _kll_sketch(data: bytes) -> Any:
+    return datasketches().kll_doubles_sketch.deserialize(checked(data, is_hll=False))
 
 
 def datasketches() -> Any:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError, TransportError
+from streamstate.variables.transports.transport import number_in
 from streamstate.variables.version_bytes import Entry
 from streamstate.variables.version_log import VersionLog
 
@@ -73,7 +74,9 @@ class Subscription:
 
     def _begin(self) -> int:
         kept = None if self._name is None else self._log.transport.get(self._group, self._name)
-        return self._log.head() if kept is None else int(kept)
+        if kept is None:
+            return self._log.head()
+        return number_in(kept, self._log.transport, f"the position of {self._name!r}")
 
     def stop(self) -> None:
         """Stop listening; the call under way ends first."""

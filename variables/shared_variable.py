@@ -15,6 +15,7 @@ from streamstate.snapshots.bindings import relation_of
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
+from streamstate.variables.transports.driver_key import DriverKey, learn
 from streamstate.variables.version_log import Overtaken, VersionLog
 
 if TYPE_CHECKING:
@@ -294,18 +295,19 @@ class SharedVariable:
         return here()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from streamstate.variables.in_tasks import task_end
+        from streamstate.variables.in_tasks import key_for_tasks, task_end
 
         self._declaration.merging  # noqa: B018 (sent along, so that workers need not make it)
-        return _in_worker, (self._declaration, self._transport, task_end())
+        return _in_worker, (self._declaration, self._transport, task_end(), key_for_tasks())
 
     def __repr__(self) -> str:
         made = self._declaration
         return f"<SharedVariable {self.name}: {made.type.text}, merge {made.merge}, in {self.store}>"
 
 
-def _in_worker(declaration: Declaration, transport: str, end: object) -> SharedVariable:
+def _in_worker(declaration: Declaration, transport: str, end: object, key: DriverKey | None) -> SharedVariable:
     """The variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
+    learn(key)
     return SharedVariable(declaration, transport, None, ends_reported=end is not None)
 
 

@@ -1,8 +1,16 @@
-"""Versions and contributions as bytes: Arrow's stream format, with what else is known of a version in its metadata."""
+"""Versions and contributions as bytes: Arrow's stream format, with what else is known of a version in its metadata.
+
+In front of them stand a mark, their length and their SHA-256, so that damage is an error before Arrow reads them. Who
+writes them on purpose can give the right digest. So the types are the declaration's, not those that the bytes claim,
+and Arrow validates all that it has read.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import struct
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,11 +20,24 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableError
 from streamstate.variables.declaration import Declaration
-
-MAX_BYTES = 16 * 2**20
-"""The most that one version, or what one task contributes, may take in the transport."""
+from streamstate.variables.transports.transport import MAX_BYTES
 
 _META = b"streamstate"
+_SEAL, _MARK = struct.Struct(">4sQ32s"), b"SSV1"
+_UNREADABLE = (
+    *(pa.ArrowException, struct.error, LookupError, ValueError, TypeError),
+    *(OSError, OverflowError, RecursionError, StopIteration),
+)
+_HEADER: dict[str, type | types.UnionType] = {
+    "kind": str,
+    "by": str,
+    "at": str,
+    "sets": int,
+    "merged": dict,
+    "epoch": int | None,
+    "contributions": int,
+    "whole": bool,
+}
 
 
 @dataclass(frozen=True)
@@ -58,8 +79,6 @@ def encoded(entry: Entry, declaration: Declaration) -> bytes:
     Raises:
         InvalidArgumentError: they are too many.
     """
-    state_type = declaration.merging.state
-    key_type = state_type.key_type if pa.types.is_map(state_type) else pa.string()
     header = {
         "kind": entry.kind,
         "by": entry.by,
@@ -70,33 +89,34 @@ def encoded(entry: Entry, declaration: Declaration) -> bytes:
         "contributions": entry.contributions,
         "whole": entry.whole,
     }
+    schema = _version_schema(declaration)
     columns = [
-        _column(entry.state if entry.whole else None, state_type),
-        _column(entry.change, state_type),
-        pa.array([list(entry.removed)], pa.list_(key_type)),
+        _column(entry.state if entry.whole else None, schema.field("state").type),
+        _column(entry.change, schema.field("change").type),
+        pa.array([list(entry.removed)], schema.field("removed").type),
     ]
-    schema = pa.schema(
-        [("state", state_type), ("change", state_type), ("removed", pa.list_(key_type))],
-        metadata={_META: json.dumps(header).encode()},
-    )
-    return limited(_ipc(pa.record_batch(columns, schema=schema)), declaration.name)
+    described = schema.with_metadata({_META: json.dumps(header).encode()})
+    return limited(_ipc(pa.record_batch(columns, schema=described)), declaration.name)
 
 
-def decoded(number: int, data: bytes, *, with_state: bool, what: str) -> Entry:
+def _version_schema(declaration: Declaration) -> pa.Schema:
+    state = declaration.merging.state
+    key = state.key_type if pa.types.is_map(state) else pa.string()
+    return pa.schema([("state", state), ("change", state), ("removed", pa.list_(key))])
+
+
+def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> Entry:
     """A version from bytes; without its state if only what changed is needed.
 
     Raises:
         VariableError: they are damaged; ``what`` says which version it is.
     """
     try:
-        with pa.ipc.open_stream(data) as reader:
-            batch = reader.read_next_batch()
-        header = json.loads(batch.schema.metadata[_META])
+        metadata, batch = _row(data, _version_schema(declaration))
         state = _value(batch.column(0)) if with_state else None
         change, removed = _value(batch.column(1)), _value(batch.column(2))
-        header["at"] = datetime.fromisoformat(header["at"])
-        return Entry(number, **header, state=state, change=change, removed=tuple(removed))
-    except (pa.ArrowException, KeyError, ValueError, TypeError, OSError) as error:
+        return Entry(number, **_header(metadata), state=state, change=change, removed=tuple(removed or ()))
+    except _UNREADABLE as error:
         raise VariableError(
             f"{what} is damaged: {error}\n"
             "Restore the file, or the server's data, from a backup. The store's tables have what was recorded."
@@ -113,9 +133,9 @@ def encoded_contribution(state: Any, declaration: Declaration) -> bytes:
 def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
     """What a task contributed, from bytes."""
     try:
-        with pa.ipc.open_stream(data) as reader:
-            return _value(reader.read_next_batch().column(0))
-    except (pa.ArrowException, ValueError, OSError) as error:
+        _, batch = _row(data, pa.schema([("state", declaration.merging.state)]))
+        return _value(batch.column(0))
+    except _UNREADABLE as error:
         raise VariableError(f"A contribution to {declaration.name} is damaged: {error}") from error
 
 
@@ -148,4 +168,59 @@ def _ipc(batch: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     found: bytes = sink.getvalue().to_pybytes()
-    return found
+    return _SEAL.pack(_MARK, len(found), hashlib.sha256(found).digest()) + found
+
+
+def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.RecordBatch]:
+    """The metadata and the one row of bytes that have the columns of a schema."""
+    mark, length, digest = _SEAL.unpack_from(data) if len(data) >= _SEAL.size else (b"", 0, b"")
+    if mark != _MARK:
+        raise ValueError("it does not begin as a version does; another release of streamstate may have written it")
+    found = memoryview(data)[_SEAL.size :]
+    if len(found) != length or hashlib.sha256(found).digest() != digest:
+        raise ValueError("its bytes are not those that were written")
+    with pa.ipc.open_stream(found) as reader:
+        if not reader.schema.equals(schema):
+            raise ValueError("it has another type than the variable")
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(found))
+        messages.read_next_message()
+        if _is_compressed(messages.read_next_message().metadata.to_pybytes()):
+            raise ValueError("it is compressed")  # 16 MiB could become gigabytes
+        batch = reader.read_next_batch()
+    batch.validate(full=True)
+    if batch.num_rows != 1:
+        raise ValueError(f"it has {batch.num_rows} rows instead of one")
+    return reader.schema.metadata or {}, batch
+
+
+def _is_compressed(message: bytes) -> bool:
+    """Whether the message of a batch of rows has a ``compression``: FlatBuffers, in Arrow's ``Message.fbs``."""
+    batch = _field(message, _u32(message, 0), 2)
+    if batch is None:
+        raise ValueError("it has no rows")
+    return _field(message, batch + _u32(message, batch), 3) is not None
+
+
+def _field(data: bytes, table: int, number: int) -> int | None:
+    """Where a field of a FlatBuffers table is; None if the table does not have it."""
+    (back,) = struct.unpack_from("<i", data, table)
+    fields = table - back
+    size, at = struct.unpack_from("<H", data, fields)[0], 4 + 2 * number
+    offset = struct.unpack_from("<H", data, fields + at)[0] if at < size else 0
+    return table + offset if offset else None
+
+
+def _u32(data: bytes, at: int) -> int:
+    (found,) = struct.unpack_from("<I", data, at)
+    return int(found)
+
+
+def _header(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """What is known of a version besides its state."""
+    header: dict[str, Any] = json.loads(metadata[_META])
+    for name, kind in _HEADER.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"{name} is {header[name]!r:.80}")
+    if not all(isinstance(epoch, int) for epoch in header["merged"].values()):
+        raise TypeError("it does not say which epochs it has")
+    return header | {"at": datetime.fromisoformat(header["at"])}

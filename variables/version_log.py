@@ -16,12 +16,13 @@ from urllib.parse import quote
 from streamstate.errors import VariableError
 from streamstate.snapshots.bindings import Version
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.transports.transport import Transport
+from streamstate.variables.transports.transport import Transport, numbers
 from streamstate.variables.version_bytes import Entry, decoded, encoded
 
 INIT, SET, MERGE = "init", "set", "merge"
 """How a version came about."""
 
+_WIDTH = 10  # digits of a version's name
 # A map is written whole as often as that, or when most of it has changed.
 _WHOLE_EVERY = 32
 
@@ -57,11 +58,11 @@ class VersionLog:
 
     def numbers(self) -> list[int]:
         """The numbers of the versions in the transport, ascending."""
-        return sorted(int(name) for name in self.transport.names(self.group))
+        return sorted(numbers(self.transport.names(self.group), width=_WIDTH))
 
     def head(self) -> int:
         """The newest version's number; −1 if there is none."""
-        return max((int(name) for name in self.transport.names(self.group)), default=-1)
+        return max(self.numbers(), default=-1)
 
     def entry(self, number: int) -> Entry:
         """A version.
@@ -85,7 +86,7 @@ class VersionLog:
     def _found(self, number: int, *, with_state: bool = True) -> Entry | None:
         data = self.transport.get(self.group, _spelled(number))
         what = f"Version {number} of {self.name} in {self.transport.address}"
-        return None if data is None else decoded(number, data, with_state=with_state, what=what)
+        return None if data is None else decoded(number, data, self.declaration, with_state=with_state, what=what)
 
     def state(self, number: int) -> Any:
         """The state at a version, which others may hold too and nobody changes.
@@ -123,7 +124,10 @@ class VersionLog:
 
     def value(self, number: int) -> Any:
         """The value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
-        found = self.declaration.merging.value(self.state(number))
+        try:
+            found = self.declaration.merging.value(self.state(number))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise VariableError(f"Version {number} of {self.name} is no state of its merge: {error}") from error
         return MappingProxyType(found or {}) if self.declaration.type.is_map else found
 
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
@@ -216,7 +220,7 @@ def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tup
 
 
 def _spelled(number: int) -> str:
-    return f"{number:010}"
+    return f"{number:0{_WIDTH}}"
 
 
 def as_version(log: VersionLog, number: int) -> Version:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -34,6 +35,7 @@ from streamstate.snapshots.operators import Shape
 from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.snapshots.state_reader import StateReader, no_state
+from streamstate.state_inspect.sql.spark_policy import check_query_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
 
 TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
 """How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""
+
+_INSTEAD = (
+    "A mapping is a query over the old state tables with Spark's own functions. For anything else pass a function of"
+    " the old frames: mapping={'op0': lambda old: …}."
+)
 
 
 @dataclass
@@ -142,8 +149,10 @@ class Migration:
             frame.createOrReplaceTempView(name)
         session = next(iter(self.old_frames.values())).sparkSession
         try:
+            columns = {name: frame.columns for name, frame in self.old_frames.items()}
+            check_query_for_spark(session, mapping, columns, _INSTEAD)
             return session.sql(mapping)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise InvalidSQLError(
                 f"The mapping is invalid: {first_line(error)}\nOld state tables: {self._described()}."
             ) from error

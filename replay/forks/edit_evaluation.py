@@ -36,6 +36,8 @@ from streamstate.snapshots.operators import (
     flatten,
 )
 from streamstate.snapshots.state_reader import with_list_positions
+from streamstate.state_inspect.sql.spark_errors import spark_errors
+from streamstate.state_inspect.sql.spark_policy import check_expression_for_spark
 
 MAX_EDITS = 60
 """How many edits a table may have: each is a bit of a number, and a level of Spark's plan."""
@@ -44,6 +46,10 @@ MAX_EDITS = 60
 OLD, EXISTED, EDITS = " old", " existed", " edits"
 """The row as text before the edits; whether the original has it; the sum of 2 to the power of the number of each edit
 that touched it."""
+_INSTEAD = (
+    "An edit uses the row's columns and Spark's own functions. Compute other values in Python:"
+    " ss.Edit('op0', key={'k': 'a'}, set={'n': 0})."
+)
 _DELETED, _FALLBACK = " deleted", " fallback"
 LIVE = f"NOT `{_DELETED}`"
 """Whether a row is part of the edited table, as SQL."""
@@ -211,14 +217,21 @@ class EditedRows:
             self._known(name, names)
             if column.table in (edit.alias, edit.table) and column.table not in names:
                 column.set("table", None)
-        return F.expr(node.sql(dialect="spark"))
+        return self._checked(node, names)
 
     def _constant(self, node: Any) -> Column:
         if (column := node.find(exp.Column)) is not None:
             raise InvalidArgumentError(
                 f"VALUES cannot refer to columns such as {column.sql()}. Put text in single quotes: 'a'."
             )
-        return F.expr(node.sql(dialect="spark"))
+        return self._checked(node, ())
+
+    def _checked(self, node: Any, columns: Sequence[str]) -> Column:
+        """An expression as a column, if it only calls what SQL for Spark may call."""
+        text = node.sql(dialect="spark")
+        with spark_errors():
+            check_expression_for_spark(self.frame.sparkSession, text, columns, _INSTEAD)
+            return F.expr(text)
 
     def _value(self, name: str) -> str:
         """The name of a value column, as the table spells it."""

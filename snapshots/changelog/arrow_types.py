@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.table_format import SparkType
-from streamstate.snapshots.names import unused
+from streamstate.snapshots.names import distinct
 
 _TYPES = {
     "byte": pa.int8(),
@@ -89,9 +89,7 @@ def check_supported(struct: dict[str, Any]) -> None:
 
 def struct_type(fields: list[dict[str, Any]], types: list[pa.DataType]) -> pa.StructType:
     """A struct of some types; fields with the same name as an earlier one get a suffix."""
-    names: list[str] = []
-    for field in fields:
-        names.append(unused(field["name"], names))
+    names = distinct(field["name"] for field in fields)
     return pa.struct([pa.field(name, kind) for name, kind in zip(names, types, strict=True)])
 
 

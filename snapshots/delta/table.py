@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from streamstate.errors import StoreError
 from streamstate.snapshots.delta.log_checks import entry_name
 from streamstate.snapshots.delta.place import LOG, Place
 
@@ -24,6 +25,24 @@ _LONG_AGO = 3600
 
 CHECKPOINT_INTERVAL = 20
 """Versions between two log checkpoints: what opening a table reads of its log."""
+
+
+_FEATURES = frozenset({"timestampNtz"})
+"""What a reader of streamstate's tables has to know of Delta beyond its first version."""
+
+
+def check_features(table: DeltaTable, place: Place) -> None:
+    """Raise unless a table's data files are read as they are: other writers can mark rows as deleted beside them.
+
+    Raises:
+        StoreError: reading it needs more of Delta than streamstate knows.
+    """
+    unknown = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
+    if unknown:
+        raise StoreError(
+            f"The table {place} uses {', '.join(unknown)} of Delta, which streamstate does not read: rows could be"
+            " wrong.\nAnother program has changed the table. Restore it from a backup, or export it with that program."
+        )
 
 
 def gets_checkpoint(version: int) -> bool:
@@ -44,6 +63,7 @@ class Table(DeltaTable):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place.client_uri, storage_options=place.storage_options)
+        check_features(self, place)
         self._place = place
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
@@ -78,6 +98,7 @@ class Table(DeltaTable):
         """Update to the newest version."""
         before = self.version()
         super().update_incremental()
+        check_features(self, self._place)
         self._follow(before)
 
     def transaction_version(self, app_id: str) -> int | None:

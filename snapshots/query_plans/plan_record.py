@@ -13,12 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from streamstate.errors import StoreError
+from streamstate.errors import QueryError, StoreError
 from streamstate.snapshots.changelog.table_format import SparkType
 
 FORMAT = 1
-_LONGEST = 5_000_000
-_DEEPEST = 200
+_LONGEST = 2_000_000
+"""Characters of a record."""
+_LONGEST_NAME = 1_000
+_LONGEST_REASON = 200
+_MOST_NODES, _DEEPEST = 2_000, 100
+"""Nodes of an expression, and levels of nesting."""
+_DEEPEST_RECORD = 300
+"""Levels of JSON: two for each of an expression's, and those of types."""
+
+TOO_LONG = "its expression is too long"
 
 Expression = Mapping[str, Any]
 """A tree of JSON objects."""
@@ -141,8 +149,15 @@ class QueryPlan:
         return self == recorded
 
     def to_json(self) -> str:
-        """The record as text; equal plans have equal texts."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        """The record as text; equal plans have equal texts.
+
+        Raises:
+            QueryError: it would be too long to be read again.
+        """
+        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        if len(text) > _LONGEST:
+            raise QueryError(f"The plan takes {len(text):,} characters; a store records at most {_LONGEST:,}.")
+        return text
 
     @classmethod
     def from_json(cls, text: str) -> QueryPlan:
@@ -155,6 +170,7 @@ class QueryPlan:
             if len(text) > _LONGEST:
                 raise ValueError("it is too long")
             data = json.loads(text)
+            _check_text(data)
             if data["format"] > FORMAT:
                 raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
             tables = {name: _table_plan(table) for name, table in data["tables"].items()}
@@ -171,8 +187,8 @@ class QueryPlan:
                 tuple(_event_time(watermark) for watermark in data.get("event_times", ())),
                 str(data.get("watermark_policy", "min")),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreError(f"The store's record of a plan cannot be read: {error!r}.") from error
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise StoreError(f"The store's record of a plan cannot be read: {error!r:.200}.") from error
 
 
 def _state_input(data: Mapping[str, Any]) -> StateInput:
@@ -194,38 +210,59 @@ def _texts(items: Iterable[object]) -> tuple[str, ...]:
 
 def _table_plan(data: Mapping[str, Any]) -> TablePlan:
     keys = data["keys"]
-    plan = TablePlan(
+    return TablePlan(
         None if keys is None else tuple(_column(column) for column in keys),
         tuple(_column(column) for column in data["values"]),
         tuple(None if at is None else int(at) for at in data["same"]),
         tuple(_column(column) for column in data["columns"]),
-        tuple(dict(condition) for condition in data["where"]),
+        tuple(limited(dict(condition)) for condition in data["where"]),
         None if data["needs_spark"] is None else str(data["needs_spark"]),
         bool(data["ansi"]),
-        None if data.get("time") is None else dict(data["time"]),
+        None if data.get("time") is None else limited(dict(data["time"])),
         int(data.get("behind", 0)),
     )
-    for tree in (*(column.expression for column in plan.columns), *plan.where, plan.time or {}):
-        _check_depth(tree)
-    return plan
 
 
 def _column(data: Mapping[str, Any]) -> PlannedColumn:
-    return PlannedColumn(str(data["name"]), data["type"], dict(data["expression"]))
+    name = str(data["name"])
+    if len(name) > _LONGEST_NAME or "\0" in name:
+        raise ValueError("a column has no valid name")
+    if not isinstance(data["type"], str | dict):
+        raise TypeError("a column has no type")
+    return PlannedColumn(name, data["type"], limited(dict(data["expression"])))
 
 
-def _check_depth(tree: Expression) -> None:
-    level: list[Expression] = [tree]
-    for _ in range(_DEEPEST):
-        level = [argument for node in level for argument in node.get("of", ())]
+def _check_text(data: Any) -> None:
+    """Raise a ValueError if JSON has half characters, which no engine accepts, or is nested too deeply."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("it has half of a character") from None
+    level = [data]
+    for _ in range(_DEEPEST_RECORD):
+        lists = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [part for parts in lists for part in parts if isinstance(part, dict | list)]
         if not level:
             return
-    raise ValueError("an expression is nested too deeply")
+    raise ValueError("it is nested too deeply")
+
+
+def limited(tree: Expression) -> Expression:
+    """The expression, or the reason why it is left out: it is nested too deeply, or has too many parts."""
+    level, known = [tree], 0
+    for _ in range(_DEEPEST):
+        known += len(level)
+        if known > _MOST_NODES:
+            break
+        level = [argument for node in level for argument in node.get("of", ())]
+        if not level:
+            return tree
+    return {"why": TOO_LONG}
 
 
 def reasons(tree: Expression) -> Iterator[str]:
     """Why parts of an expression are not there."""
     if "why" in tree:
-        yield str(tree["why"])
+        yield str(tree["why"])[:_LONGEST_REASON]
     for argument in tree.get("of", ()):
         yield from reasons(argument)

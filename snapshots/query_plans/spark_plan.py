@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.names import unused
+from streamstate.snapshots.names import distinct
 from streamstate.snapshots.query_plans.operator_plans import (
     DEDUPLICATE,
     DEDUPLICATE_WITHIN,
@@ -28,7 +28,14 @@ from streamstate.snapshots.query_plans.operator_plans import (
     stateful_operators,
     type_of,
 )
-from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.query_plans.plan_record import (
+    TOO_LONG,
+    Expression,
+    PlannedColumn,
+    QueryPlan,
+    TablePlan,
+    limited,
+)
 from streamstate.snapshots.query_plans.plan_sources import event_times
 from streamstate.snapshots.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.query_plans.state_inputs import state_inputs, watermarks
@@ -249,16 +256,16 @@ def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any]
         elif kind.endswith("AggregateExec") and node is above[-1]:
             _define(known, node.resultExpressions())
         elif kind == "FilterExec":
-            where.append(_expression(node.condition(), known))
+            where.append(limited(_expression(node.condition(), known)))
         elif kind.endswith("EvalPythonExec"):
             known |= {number_of(made): {"why": "a Python function needs Spark"} for made in each(node.resultAttrs())}
         elif kind not in _PASSES:
             needs_spark = f"{kind.removesuffix('Exec')} needs Spark"
             break
     columns: list[PlannedColumn] = []
-    for attribute in each(root.output()):
-        found = known.get(number_of(attribute), {"why": needs_spark or "it is not in the state"})
-        name = unused(str(attribute.name()), [column.name for column in columns])
+    attributes = list(each(root.output()))
+    for name, attribute in zip(distinct(str(one.name()) for one in attributes), attributes, strict=True):
+        found = limited(known.get(number_of(attribute), {"why": needs_spark or "it is not in the state"}))
         columns.append(PlannedColumn(name, type_of(attribute), found))
     return replace(state, columns=tuple(columns), where=tuple(where), needs_spark=needs_spark)
 
@@ -282,7 +289,7 @@ def _expression(expression: Any, known: Mapping[int, Expression]) -> Expression:
     """An expression, with columns replaced by what they are."""
     nodes = json.loads(str(expression.toJSON()))
     if len(nodes) > _MOST_NODES:
-        return {"why": "its expression is too long"}
+        return {"why": TOO_LONG}
     return _tree(iter(nodes), known)
 
 

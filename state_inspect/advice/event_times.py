@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.duckdb_sql import database_errors, quoted
 from streamstate.snapshots.query_plans.plan_record import Expression, TablePlan
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
@@ -56,10 +56,12 @@ def timed_rows(
     held = query.interval_table(table, epoch, epoch)
     bound = -1 if passed is None else round(passed.timestamp() * 1_000_000) - plan.behind
     where = [held_at(epoch), f"{time} > {bound}", *(["NOT matched"] if unmatched else [])]
-    found = query.index.query(
-        f"SELECT count(*) AS n, count(DISTINCT {time}) AS times, min({time}) AS first, max({begin}) AS newest"
-        f" FROM {held.relation} WHERE {' AND '.join(where)}"
-    ).to_pylist()[0]
+    facts = f"count(*) AS n, count(DISTINCT {time}) AS times, min({time}) AS first, max({begin}) AS newest"
+    try:
+        counted = query.index.query(f"SELECT {facts} FROM {held.relation} WHERE {' AND '.join(where)}")
+    except database_errors():  # the record of the plan says something else than the state
+        return None
+    [found] = counted.to_pylist()
     return TimedRows(found["n"], found["times"], _time(found["first"]), _time(found["newest"]))
 
 
@@ -77,8 +79,8 @@ def _micros(tree: Expression, names: Mapping[str, list[str]]) -> str:
             raise UntranslatableError("its record is damaged")
         return quoted(part[at])
 
-    sql = in_duckdb(tree, column)
-    return sql if tree.get("type") == "long" else f"epoch_us({sql})"
+    sql, kind = in_duckdb(tree, column)
+    return sql if kind == "long" else f"epoch_us({sql})"
 
 
 def _time(micros: Any) -> datetime | None:

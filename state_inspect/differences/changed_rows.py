@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +13,7 @@ from streamstate.state_inspect.differences.diff_sql import REMOVED, DiffSQL
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import result_plan, state_of, table_of_result, with_results
 from streamstate.state_inspect.snapshot import snapshot_at
-from streamstate.state_inspect.state_table import filter_sql, order_sql, run_filtered
+from streamstate.state_inspect.state_table import Filters, order_sql
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class ChangedRows:
 
     def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
         """The number of differing keys whose row meets a condition; see :meth:`StateTable.count`."""
-        condition, parameters = self._condition(where, contains)
-        return int(self._query(f"SELECT count(*) AS n FROM ({self._rows()}){condition}", parameters)["n"][0].as_py())
+        return int(self._filtered(where, contains, "SELECT count(*) AS n")["n"][0].as_py())
 
     def page_arrow(
         self,
@@ -71,11 +69,8 @@ class ChangedRows:
         contains: Mapping[str, str] | None = None,
     ) -> ChangedPage:
         """A slice of the differing keys, in a stable order; see :meth:`StateTable.page`."""
-        condition, parameters = self._condition(where, contains)
         order = order_sql(self._table.key_columns, order_by, self._check, descending=descending)
-        found = self._query(
-            f"SELECT * FROM ({self._rows()}){condition} ORDER BY {order} LIMIT {limit} OFFSET {offset}", parameters
-        )
+        found = self._filtered(where, contains, "SELECT *", f"ORDER BY {order} LIMIT {limit} OFFSET {offset}")
         names, keys = self._table.columns, self._table.key_columns
         schema = pa.schema([self._table.schema.field(name).remove_metadata() for name in names])
         was = [found[self._was_named(at)] for at in range(len(names) - len(keys))]
@@ -101,8 +96,6 @@ class ChangedRows:
         if name not in self._table.columns:
             raise UnknownColumnError.among("column", name, self._table.columns, where=f"in {self.name}")
 
-    def _condition(self, where: str | None, contains: Mapping[str, str] | None) -> tuple[str, list[Any]]:
-        return filter_sql(where, contains, self._table.columns, self.name, self._check)
-
-    def _query(self, sql: str, parameters: list[Any]) -> pa.Table:
-        return run_filtered(self._index, sql, parameters)
+    def _filtered(self, where: str | None, contains: Mapping[str, str] | None, select: str, end: str = "") -> pa.Table:
+        filters = Filters(where, contains, self._table.columns, self.name)
+        return filters.query(self._index, self._rows(), select, end, self._check)

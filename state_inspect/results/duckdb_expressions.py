@@ -2,6 +2,9 @@
 
 Whatever is not known to give the same value, bit for bit, is refused. Differences that are bridged: DuckDB divides by
 zero to infinity, divides decimals as doubles, and rounds a double to an integer.
+
+A record may come from a stranger. Some expressions contain their arguments several times, so that nesting multiplies
+the SQL; an expression whose SQL becomes too long is refused before it is longer.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 from streamstate.snapshots.changelog.table_format import SparkType
 from streamstate.snapshots.duckdb_sql import quoted
-from streamstate.snapshots.query_plans.plan_record import Expression, reasons
+from streamstate.snapshots.query_plans.plan_record import TOO_LONG, Expression, reasons
 
 StateColumn = Callable[[Expression], str]
 """Returns the SQL of a state column."""
@@ -56,6 +59,10 @@ _HANDLED = (
     *("DecimalDivideWithOverflowCheck", "Remainder", "Sqrt", "CheckOverflow", "CheckOverflowInSum", "Round", "Cast"),
     *("GetStructField", "Concat"),
 )
+_LONGEST = 20_000
+"""Characters of an expression's SQL; those of Spark's own statistics have at most 400."""
+_LONGEST_TEXT = 500
+"""Characters of a literal: each row of a result holds it."""
 _MOST_DIGITS, _LEAST_SCALE = 38, 6
 _WHOLE_DOUBLES = 2**53  # from here on a double has no fraction
 
@@ -64,8 +71,8 @@ class UntranslatableError(Exception):
     """An expression that may mean something else in DuckDB; its text says which part."""
 
 
-def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> str:
-    """The expression as DuckDB's SQL.
+def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> tuple[str, SparkType]:
+    """The expression as DuckDB's SQL, and its type.
 
     Args:
         tree: the expression.
@@ -78,8 +85,9 @@ def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> st
     for why in reasons(tree):
         raise UntranslatableError(why)
     try:
-        return _Translator(column, ansi=ansi).sql(tree)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        translator = _Translator(column, ansi=ansi)
+        return translator.sql(tree), translator.type_of(tree)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise UntranslatableError("its record is damaged") from None
 
 
@@ -87,8 +95,43 @@ class _Translator:
     def __init__(self, column: StateColumn, *, ansi: bool) -> None:
         self._column = column
         self._ansi = ansi
+        self._types: dict[int, SparkType] = {}
 
     def sql(self, tree: Expression) -> str:
+        made = self._sql(tree)
+        if len(made) > _LONGEST:
+            raise UntranslatableError(TOO_LONG)
+        return made
+
+    def type_of(self, tree: Expression) -> SparkType:
+        """The type of an expression, as Spark's schemas have it in JSON."""
+        known = self._types.get(id(tree))
+        if known is None:
+            known = self._types[id(tree)] = self._type_of(tree)
+        return known
+
+    def _type_of(self, tree: Expression) -> SparkType:
+        kind, of = str(tree["is"]), list(tree.get("of", ()))
+        found: SparkType | None = tree.get("type") or _ALWAYS.get(kind)
+        if found is None and kind == "GetStructField":
+            found = _field(self.type_of(of[0]), tree["at"])["type"]
+        if found is not None:
+            return found
+        if kind in ("If", "CaseWhen"):
+            return self.type_of(of[1])
+        if kind in (*_ARITHMETIC, "Divide") and _digits(self.type_of(of[0])):
+            return _decimal_result(kind, self._digits_of(of[0]), self._digits_of(of[1]))
+        if not of:
+            raise UntranslatableError(f"{_spelled(kind)} needs Spark")
+        return self.type_of(of[0])
+
+    def _digits_of(self, tree: Expression) -> tuple[int, int]:
+        found = _digits(self.type_of(tree))
+        if found is None:
+            raise UntranslatableError("decimals with other types need Spark")
+        return found
+
+    def _sql(self, tree: Expression) -> str:
         kind = str(tree["is"])
         of = list(tree.get("of", ()))
         if kind == "State":
@@ -107,7 +150,7 @@ class _Translator:
         raise UntranslatableError(f"{_spelled(kind)} needs Spark")
 
     def _arithmetic(self, tree: Expression, of: list[Expression], operator: str) -> str:
-        kind = type_of(tree)
+        kind = self.type_of(tree)
         if kind in _FLOATS:
             return f"({self.sql(of[0])} {operator} {self.sql(of[1])})"
         if kind in _INTEGERS and self._ansi:
@@ -115,7 +158,7 @@ class _Translator:
             wide = f"{self.sql(of[0])}::HUGEINT {operator} {self.sql(of[1])}::HUGEINT"
             return f"TRY_CAST(({wide}) AS {_TYPES[str(kind)]})"
         digits = _digits(kind)
-        if digits and sum(_digits_of(each)[0] for each in of) <= _MOST_DIGITS and digits[0] < _MOST_DIGITS:
+        if digits and sum(self._digits_of(each)[0] for each in of) <= _MOST_DIGITS and digits[0] < _MOST_DIGITS:
             return f"CAST({self.sql(of[0])} {operator} {self.sql(of[1])} AS {duckdb_type(kind)})"
         raise UntranslatableError(f"{tree['is'].lower()} of {kind} needs Spark")
 
@@ -123,18 +166,17 @@ class _Translator:
         kind, value = tree["type"], tree["value"]
         if value is None:
             return "NULL" if kind == "void" else f"CAST(NULL AS {duckdb_type(kind)})"
-        if kind == "string":
-            return "'" + str(value).replace("'", "''") + "'"
         text = str(value)
+        if len(text) > _LONGEST_TEXT or "\0" in text:
+            raise UntranslatableError(f"a literal of {len(text):,} characters needs Spark")
+        if kind == "string":
+            return "'" + text.replace("'", "''") + "'"
         if kind == "boolean" and text in ("true", "false"):
             return text
-        try:
-            number = float(text) if kind in _FLOATS else Decimal(text)
-        except (ValueError, InvalidOperation):
-            raise UntranslatableError(f"a literal {kind} needs Spark") from None
-        if kind in _FLOATS or kind in _INTEGERS or _digits(kind):
-            return f"CAST('{number if kind in _FLOATS else format(number, 'f')}' AS {duckdb_type(kind)})"
-        raise UntranslatableError(f"a literal {kind} needs Spark")
+        number = _number(text, kind)
+        if number is None:
+            raise UntranslatableError(f"a literal {named(kind)} needs Spark")
+        return f"CAST('{number}' AS {duckdb_type(kind)})"
 
     def _if(self, tree: Expression, of: list[Expression]) -> str:
         when, then, otherwise = (self.sql(each) for each in of)
@@ -151,7 +193,7 @@ class _Translator:
 
     def _typed(self, tree: Expression, sql: str) -> str:
         """Branches have one type in Spark; DuckDB would widen a decimal and a NULL to another."""
-        kind = type_of(tree)
+        kind = self.type_of(tree)
         return f"CAST({sql} AS {duckdb_type(kind)})" if _digits(kind) else sql
 
     def _isnull(self, _tree: Expression, of: list[Expression]) -> str:
@@ -164,21 +206,21 @@ class _Translator:
         return f"(NOT {self.sql(of[0])})"
 
     def _unaryminus(self, tree: Expression, of: list[Expression]) -> str:
-        if type_of(tree) in _FLOATS:
+        if self.type_of(tree) in _FLOATS:
             return f"(-{self.sql(of[0])})"
         raise UntranslatableError("minus needs Spark")
 
     def _divide(self, tree: Expression, of: list[Expression]) -> str:
-        if type_of(tree) in _FLOATS:
+        if self.type_of(tree) in _FLOATS:
             return f"({self.sql(of[0])} / nullif({self.sql(of[1])}, 0))"
-        return self._divided_decimals(of, type_of(tree))
+        return self._divided_decimals(of, self.type_of(tree))
 
     def _decimaldividewithoverflowcheck(self, tree: Expression, of: list[Expression]) -> str:
         return self._divided_decimals(of, tree["type"])
 
     def _divided_decimals(self, of: list[Expression], kind: SparkType) -> str:
         """A quotient of decimals, rounded half up: DuckDB would divide doubles."""
-        (pa, sa), (pb, sb) = _digits_of(of[0]), _digits_of(of[1])
+        (pa, sa), (pb, sb) = self._digits_of(of[0]), self._digits_of(of[1])
         p, s = _digits(kind) or (0, 0)
         up = s - sa + sb
         if up < 0 or pa + up > 36 or pb > 36 or p + s > 37 or not p:
@@ -195,7 +237,7 @@ class _Translator:
         return self._whole(of, "%")
 
     def _whole(self, of: list[Expression], operator: str) -> str:
-        if any(type_of(each) not in _INTEGERS for each in of):
+        if any(self.type_of(each) not in _INTEGERS for each in of):
             raise UntranslatableError("the remainder of fractions needs Spark")
         return f"({self.sql(of[0])} {operator} nullif({self.sql(of[1])}, 0))"
 
@@ -210,16 +252,16 @@ class _Translator:
 
     def _round(self, tree: Expression, of: list[Expression]) -> str:
         """Half up, of the shortest decimal number that a double is written as, as in Spark."""
-        kind, scale = type_of(of[0]), of[1]
+        kind, scale = self.type_of(of[0]), of[1]
         places = int(scale["value"]) if scale["is"] == "Literal" and scale["value"] is not None else -1
         if kind != "double" or not 0 <= places <= 15:
             raise UntranslatableError(f"rounding of {kind} needs Spark")
         inner = self.sql(of[0])
         rounded = f"CAST(CAST(CAST(CAST({inner} AS VARCHAR) AS DECIMAL(38,{places})) AS VARCHAR) AS DOUBLE)"
-        return f"(CASE WHEN isfinite({inner}) AND abs({inner}) < {_WHOLE_DOUBLES} THEN {rounded} ELSE {inner} END)"
+        return f"(CASE WHEN abs({inner}) < {_WHOLE_DOUBLES} THEN {rounded} ELSE {inner} END)"
 
     def _cast(self, tree: Expression, of: list[Expression]) -> str:
-        old, new = type_of(of[0]), tree["type"]
+        old, new = self.type_of(of[0]), tree["type"]
         inner = self.sql(of[0])
         if old == new:
             return inner
@@ -248,35 +290,18 @@ class _Translator:
             raise UntranslatableError(f"casting {old} to {new} needs Spark")
 
     def _getstructfield(self, tree: Expression, of: list[Expression]) -> str:
-        return f"({self.sql(of[0])}).{quoted(_field(type_of(of[0]), tree['at'])['name'])}"
+        return f"({self.sql(of[0])}).{quoted(_field(self.type_of(of[0]), tree['at'])['name'])}"
 
     def _concat(self, tree: Expression, of: list[Expression]) -> str:
-        if type_of(tree) != "string":
+        if self.type_of(tree) != "string":
             raise UntranslatableError("concat needs Spark")
         return f"({' || '.join(self.sql(each) for each in of)})"
 
     def _comparable(self, of: list[Expression]) -> None:
         for each in of:
-            kind = type_of(each)
+            kind = self.type_of(each)
             if kind not in _TYPES and not _digits(kind):
-                raise UntranslatableError(f"comparing {_named(kind)} needs Spark")
-
-
-def type_of(tree: Expression) -> SparkType:
-    """The type of an expression, as Spark's schemas have it in JSON."""
-    kind, of = str(tree["is"]), list(tree.get("of", ()))
-    found: SparkType | None = tree.get("type") or _ALWAYS.get(kind)
-    if found is None and kind == "GetStructField":
-        found = _field(type_of(of[0]), tree["at"])["type"]
-    if found is not None:
-        return found
-    if kind in ("If", "CaseWhen"):
-        return type_of(of[1])
-    if kind in (*_ARITHMETIC, "Divide") and _digits(type_of(of[0])):
-        return _decimal_result(kind, _digits_of(of[0]), _digits_of(of[1]))
-    if not of:
-        raise UntranslatableError(f"{_spelled(kind)} needs Spark")
-    return type_of(of[0])
+                raise UntranslatableError(f"comparing {named(kind)} needs Spark")
 
 
 def duckdb_type(kind: SparkType) -> str:
@@ -286,7 +311,7 @@ def duckdb_type(kind: SparkType) -> str:
         return f"DECIMAL({digits[0]},{digits[1]})"
     if isinstance(kind, str) and kind in _TYPES:
         return _TYPES[kind]
-    raise UntranslatableError(f"{_named(kind)} needs Spark")
+    raise UntranslatableError(f"{named(kind)} needs Spark")
 
 
 def _decimal_result(kind: str, a: tuple[int, int], b: tuple[int, int]) -> str:
@@ -310,11 +335,17 @@ def _digits(kind: SparkType) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _digits_of(tree: Expression) -> tuple[int, int]:
-    found = _digits(type_of(tree))
-    if found is None:
-        raise UntranslatableError("decimals with other types need Spark")
-    return found
+def _number(text: str, kind: SparkType) -> str | None:
+    """A literal's number in digits; None if it is not a number of the type."""
+    try:
+        if kind in _FLOATS:
+            return str(float(text))
+        number = Decimal(text)
+    except (ValueError, InvalidOperation):
+        return None
+    # Written out, an exponent of a billion would take a gigabyte.
+    fits = (kind in _INTEGERS or _digits(kind)) and number.is_finite() and abs(number.adjusted()) <= _MOST_DIGITS
+    return format(number, "f") if fits else None
 
 
 def _unscaled(sql: str, scale: int) -> str:
@@ -331,7 +362,8 @@ def _field(kind: SparkType, at: int) -> dict[str, Any]:
     return found
 
 
-def _named(kind: SparkType) -> str:
+def named(kind: SparkType) -> str:
+    """A type's name, for messages."""
     return kind if isinstance(kind, str) else str(kind.get("type"))
 
 

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+import duckdb
 import pyarrow as pa
 
 from streamstate.errors import NoResultError
 from streamstate.snapshots.changelog.arrow_types import arrow_type
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
+from streamstate.snapshots.changelog.table_format import SparkType
 from streamstate.snapshots.duckdb_sql import quoted
-from streamstate.snapshots.names import unused
+from streamstate.snapshots.names import distinct, unused
 from streamstate.snapshots.operators import NO_KEY
 from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, TablePlan
-from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb, type_of
+from streamstate.state_inspect.results.duckdb_expressions import StateColumn, UntranslatableError, in_duckdb, named
+from streamstate.state_inspect.sql.parse_tree import parser
 
 _WITH_SPARK = (
     'Where the query was started or described and Spark runs, ask with SQL: store.sql("FROM query.result",'
     ' engine="spark").'
 )
+
+_DAMAGED = "its record is damaged"
+_MOST_COLUMNS = 2_000
+"""Columns and conditions of a result."""
+_MOST_SQL = 60_000
+"""Characters of all its expressions."""
+_MOST_TEXTS, _TEXTS_OF_A_COLUMN = 100, 4
+"""How many texts a row of a result copies at most, and how many more for each column of the state."""
 
 
 @dataclass(frozen=True)
@@ -70,27 +82,27 @@ def result_columns(
     own_keys = [key for key in keys if key != NO_KEY]
     _check(plan.keys or (), own_keys, state, table, exactly=plan.keys is not None)
     _check(plan.values, values, state, table, exactly=False)
-    if plan.needs_spark:
-        raise NoResultError(f"The result of {table} cannot be computed here: {plan.needs_spark}.\n{_WITH_SPARK}")
+    needs_spark = plan.needs_spark
+    if (parts := len(plan.columns) + len(plan.where)) > _MOST_COLUMNS:
+        needs_spark = f"it has {parts:,} columns and conditions; at most {_MOST_COLUMNS:,} are computed here"
+    if needs_spark:
+        raise NoResultError(f"The result of {table} cannot be computed here: {needs_spark}.\n{_WITH_SPARK}")
 
     def column(tree: Expression) -> str:
         names = keys if tree["part"] == "key" else values
         at = int(tree["at"])
-        if not 0 <= at < len(names):
-            raise UntranslatableError("its record is damaged")
+        if not 0 <= at < len(names) or not _is_type(tree["type"], state.field(names[at]).type):
+            raise UntranslatableError(_DAMAGED)
         return quoted(names[at])
 
+    translated = _Translated(state, column, ansi=plan.ansi)
     fields: list[pa.Field] = []
     sql: list[str] = []
     missing: dict[str, str] = {}
-    for planned in plan.columns:
-        name = unused(planned.name, [field.name for field in fields])
+    for name, planned in zip(distinct(planned.name for planned in plan.columns), plan.columns, strict=True):
         try:
-            fields.append(pa.field(name, arrow_type(planned.type)))
-            computed = in_duckdb(planned.expression, column, ansi=plan.ansi)
-            if arrow_type(type_of(planned.expression)) != fields[-1].type:
-                raise UntranslatableError("its record is damaged")
-            sql.append(computed)
+            fields.append(pa.field(name, _arrow_type(planned.type)))
+            sql.append(translated.sql(planned.expression, fields[-1].type))
         except (UntranslatableError, UnsupportedChangelogError) as error:
             missing[name] = str(error)
             if filled and len(fields) > len(sql) and isinstance(error, UntranslatableError):
@@ -100,7 +112,7 @@ def result_columns(
             sql.append("'" + str(error).replace("'", "''") + "'")
     condition = ""
     try:
-        where = tuple(in_duckdb(condition, column, ansi=plan.ansi) for condition in plan.where)
+        where = tuple(translated.sql(condition, pa.bool_()) for condition in plan.where)
     except UntranslatableError as error:
         condition, where = str(error), ()
     if condition and not filled:
@@ -108,6 +120,73 @@ def result_columns(
             f"The result of {table} cannot be computed here: {condition}, in a condition on it.\n{_WITH_SPARK}"
         )
     return ResultColumns(pa.schema(fields), tuple(sql), where, _keys(plan, keys, fields), missing, condition)
+
+
+class _Translated:
+    """Expressions of a result in DuckDB's SQL, which together have limits: a record may come from a stranger.
+
+    Args:
+        state: the columns that they may use.
+        column: names them.
+        ansi: as for :func:`in_duckdb`.
+    """
+
+    def __init__(self, state: pa.Schema, column: StateColumn, *, ansi: bool) -> None:
+        self._state = state
+        self._column = column
+        self._ansi = ansi
+        self._left = _MOST_SQL
+        self._texts_left = _MOST_TEXTS + _TEXTS_OF_A_COLUMN * len(state)
+
+    def sql(self, tree: Expression, kind: pa.DataType) -> str:
+        """An expression of a type.
+
+        Raises:
+            UntranslatableError: it needs Spark, exceeds what is left of a limit, or is not of the type.
+        """
+        made, found = in_duckdb(tree, self._column, ansi=self._ansi)
+        if _arrow_type(found) != kind:
+            raise UntranslatableError(_DAMAGED)
+        if tree.get("is") != "State":
+            self._check_bound(made, kind)
+        texts = 0 if pa.types.is_primitive(kind) else _texts(tree)
+        if len(made) > self._left or texts > self._texts_left:
+            raise UntranslatableError("the result's expressions are too long together")
+        self._left -= len(made)
+        self._texts_left -= texts
+        return made
+
+    def _check_bound(self, sql: str, kind: pa.DataType) -> None:
+        """Raise unless DuckDB accepts an expression, and gives it the type that the record says."""
+        found = _bound_type(sql, self._state)
+        if found is None or (found != kind and not (pa.types.is_nested(kind) and pa.types.is_nested(found))):
+            raise UntranslatableError(_DAMAGED)
+
+
+@lru_cache(maxsize=1_000)
+def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
+    """The type that DuckDB gives an expression over columns; None if it does not accept it."""
+    with parser().cursor() as cursor:
+        cursor.register("state", state.empty_table())
+        try:
+            return cursor.sql(f"SELECT {sql} AS made FROM state").to_arrow_table().schema.field("made").type
+        except duckdb.Error:
+            return None
+
+
+def _texts(tree: Expression) -> int:
+    """How many texts and nested values an expression may copy."""
+    arguments = tree.get("of", ())
+    if arguments:
+        return sum(map(_texts, arguments))
+    return int(not isinstance(tree.get("type"), str) or tree["type"] in ("string", "binary"))
+
+
+def _arrow_type(kind: SparkType) -> pa.DataType:
+    try:
+        return arrow_type(kind)
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        raise UntranslatableError(_DAMAGED) from None
 
 
 def _keys(plan: TablePlan, keys: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, str]:
@@ -132,19 +211,18 @@ def _check(
 ) -> None:
     """Raise unless a table has the columns that the plan says."""
     fits = len(names) == len(planned) if exactly else len(names) >= len(planned)
-    if not fits or any(not _is_type(one, state.field(name).type) for one, name in zip(planned, names, strict=False)):
-        wanted = ", ".join(
-            f"{one.name} {one.type if isinstance(one.type, str) else one.type['type']}" for one in planned
-        )
+    types = zip(planned, names, strict=False)
+    if not fits or any(not _is_type(column.type, state.field(name).type) for column, name in types):
+        wanted = ", ".join(f"{column.name} {named(column.type)}" for column in planned)
         raise NoResultError(
             f"The recorded plan does not fit {table}: it has {', '.join(names)}; the plan expects {wanted}.\n"
             "Give the plan of this query with streamstate.describe."
         )
 
 
-def _is_type(planned: PlannedColumn, stored: pa.DataType) -> bool:
+def _is_type(planned: SparkType, stored: pa.DataType) -> bool:
     try:
-        expected = arrow_type(planned.type)
-    except UnsupportedChangelogError:
+        expected = _arrow_type(planned)
+    except (UnsupportedChangelogError, UntranslatableError):
         return True
     return str(expected) == str(stored) or (pa.types.is_nested(expected) and pa.types.is_nested(stored))

@@ -189,6 +189,15 @@ READ_AT_PATH = frozenset(
 CONCATENATING = frozenset({"||", "concat"})
 """Functions whose result is as long as all of their arguments together."""
 
+CONSTRUCTING = frozenset({"list_value", "row", "struct_pack", "map"})
+"""Functions that put their arguments into one value."""
+
+SPLITTING = frozenset({"split", "string_split", "str_split", "string_to_array"})
+"""Functions that make a list of a text, which may take 16 times as much memory."""
+
+MATCHING = frozenset({"regexp_matches", "regexp_full_match", "regexp_extract"})
+"""Functions with a regular expression as their second argument, also as operators: ``~`` and SIMILAR TO."""
+
 CONDITION_FUNCTIONS = READ_AT_PATH.union(
     ["json_valid"], *(names.split() for names in (_OPERATORS, _NUMBERS, _TEXT, _TIME, _NULLS_AND_TYPES, _NESTED))
 )

@@ -6,24 +6,27 @@ generated from that tree. So nothing runs that was not checked, and no bracket i
 
 from __future__ import annotations
 
-import atexit
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import duckdb
 
 from streamstate.errors import InvalidSQLError, UnknownColumnError
-from streamstate.snapshots.duckdb_sql import embedded
 from streamstate.state_inspect.sql.allowed_functions import (
     CONCATENATING,
     CONDITION_FUNCTIONS,
     CONDITION_TYPES,
     CONDITION_VALUES,
+    CONSTRUCTING,
+    MATCHING,
     READ_AT_PATH,
+    SPLITTING,
 )
-from streamstate.state_inspect.sql.parse_tree import nodes, serialized, syntax_error
+from streamstate.state_inspect.sql.parse_tree import nodes, parser, serialized, syntax_error
 
 _LONGEST = 4_000
 """Characters of a condition."""
@@ -31,6 +34,19 @@ _DEEPEST = 40
 """Nested brackets: more make parsers slow, and no person writes them."""
 _MOST_CONCATENATED = 20
 """Concatenated texts or lists: each may be as long as a value of the state."""
+_MOST_CONSTRUCTED = 200
+"""Elements of lists, structs and maps."""
+_MOST_SPLIT = 4
+"""Texts that are split."""
+_LARGEST_PATTERN = 300
+"""Steps of all regular expressions, with their counted repetitions written out."""
+_SPLIT_WORK, _CONCATENATED_WORK, _CLASS_STEPS = 100, 4, 20
+_SMALL, _WORK_OF_A_PART, _MOST_PARTS = 8, 100_000_000, 200
+_PATH = "path without *"
+_EXAMPLES = {_PATH: "'$.name'", "pattern": "'^a'"}
+_PARTS = re.compile(
+    r"(?P<unicode>\\[pP](?:\{[^}]*\}|.))|\\.|\[\]?(?:\\.|\[:\w+:\]|[^\]])*\]|(?P<times>\{\d+(?:,\d*)?\})|.", re.DOTALL
+)
 _EMPTY = ("where_clause", "group_expressions", "having", "sample", "qualify", "modifiers")
 _CLASSES = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}
@@ -46,6 +62,34 @@ _REFUSED = {
 }
 
 
+@dataclass(frozen=True)
+class CheckedCondition:
+    """A condition that may run.
+
+    Attributes:
+        sql: it, as SQL that reads nothing but the table's own columns.
+        columns: those that it uses, or some of them under another case.
+        work: about how many bytes it reads or makes for each byte of these columns.
+    """
+
+    sql: str
+    columns: frozenset[str]
+    work: int
+
+    def parts(self, size: int) -> int:
+        """In how many parts to try rows with so many bytes in the columns that it uses.
+
+        DuckDB looks for interrupts between batches of 2,048 rows, and holds what a condition makes of a batch in
+        memory. So a part has only as many rows of each batch as take a fraction of a second.
+        """
+        return min(_MOST_PARTS, 1 + self.work * size // _WORK_OF_A_PART)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it need not be tried in parts, however long the rows."""
+        return self.work <= _SMALL
+
+
 def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
     r"""The condition as SQL that reads nothing but the table's own columns.
 
@@ -53,28 +97,20 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
         >>> predicate_sql("upper(key) = 'A' AND value > 1", ["key", "value"], "op0")
         '((upper("key") = \'A\') AND ("value" > 1))'
     """
+    return checked_condition(text, columns, table).sql
+
+
+def checked_condition(text: str, columns: Sequence[str], table: str) -> CheckedCondition:
+    """A condition, if it contains only what conditions may contain."""
     _check_size(text)
-    cursor = _parser().cursor()
+    cursor = parser().cursor()
     try:
         tree = _serialized(cursor, f"SELECT (\n{text}\n)")
-        _check(_expression(_parsed(tree, text, columns), text, table), columns, table)
+        used, work = _check(_expression(_parsed(tree, text, columns), text, table), columns, table)
         found = cursor.execute("SELECT json_deserialize_sql(?)", [tree]).fetchone()
     finally:
         cursor.close()
-    return str(found[0] if found else "").removeprefix("SELECT ")
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A DuckDB that only parses: it holds no data."""
-    database = embedded()
-    atexit.register(_close)  # what is still open when Python exits is reported as leaked
-    return database
-
-
-def _close() -> None:
-    _parser().close()
-    _parser.cache_clear()
+    return CheckedCondition(str(found[0] if found else "").removeprefix("SELECT "), used, work)
 
 
 def _check_size(text: str) -> None:
@@ -131,17 +167,19 @@ def _expression(tree: dict[str, Any], text: str, table: str) -> dict[str, Any]:
     return expression
 
 
-def _check(expression: dict[str, Any], columns: Sequence[str], table: str) -> None:
-    """Raise for the first part that a condition may not contain."""
+def _check(expression: dict[str, Any], columns: Sequence[str], table: str) -> tuple[frozenset[str], int]:
+    """Raise for the first part that a condition may not contain; returns the columns that it uses, and its work."""
     known = {name.casefold() for name in columns}
-    concatenated = 0
+    used: set[str] = set()
+    amounts = _Amounts()
     for node in nodes(expression):
         kind = node.get("class")
         if kind == "COLUMN_REF":
             _check_column(node["column_names"], known, columns, table)
+            used.add(node["column_names"][0])
         elif kind == "FUNCTION":
             _check_function(node)
-            concatenated += len(node["arguments"]) if node["function_name"].casefold() in CONCATENATING else 0
+            amounts.add(str(node["function_name"]).casefold(), node["arguments"])
         elif kind == "TYPE":
             _check_type(node)
         elif kind == "WINDOW":
@@ -151,10 +189,72 @@ def _check(expression: dict[str, Any], columns: Sequence[str], table: str) -> No
                 f"{_REFUSED.get(kind, kind)} is not allowed in a condition over the columns of {table}.\n"
                 "Compare the columns with values; use store.sql for everything else."
             )
-    if concatenated > _MOST_CONCATENATED:
-        raise InvalidSQLError(
-            f"The condition concatenates {concatenated} values; at most {_MOST_CONCATENATED} are allowed."
-        )
+    return frozenset(used), amounts.checked()
+
+
+@dataclass
+class _Amounts:
+    """How much a condition makes of a row's values, each of which may be long."""
+
+    functions: int = 0
+    concatenated: int = 0
+    constructed: int = 0
+    split: int = 0
+    patterns: int = 0
+
+    def add(self, function: str, arguments: Sequence[dict[str, Any]]) -> None:
+        """Count a call."""
+        self.functions += 1
+        self.concatenated += len(arguments) * (function in CONCATENATING)
+        self.constructed += len(arguments) * (function in CONSTRUCTING)
+        self.split += function in SPLITTING
+        if function in MATCHING:
+            self.patterns += steps(_constant_text(function, arguments, "pattern"))
+
+    def checked(self) -> int:
+        """The condition's work, if no amount exceeds its limit."""
+        for amount, most, what in (
+            (self.concatenated, _MOST_CONCATENATED, "concatenates {} values"),
+            (self.constructed, _MOST_CONSTRUCTED, "makes lists, structs or maps of {} values"),
+            (self.split, _MOST_SPLIT, "splits {} texts"),
+            (self.patterns, _LARGEST_PATTERN, "has regular expressions of {} steps, with repetitions written out"),
+        ):
+            if amount > most:
+                raise InvalidSQLError(f"The condition {what.format(amount)}; at most {most} are allowed.")
+        made = _CONCATENATED_WORK * self.concatenated + self.constructed + _SPLIT_WORK * self.split
+        return self.functions + self.patterns + made
+
+
+def steps(pattern: str) -> int:
+    """The size of a regular expression with its counted repetitions written out.
+
+    Example:
+        >>> steps("([a-z]{3}x){2}")
+        8
+    """
+    sizes, last = [0], 0
+    for part in _PARTS.finditer(pattern):
+        text = part[0]
+        if part["times"]:
+            times = max(int(number) for number in re.findall(r"\d+", text))
+            sizes[-1] += last * (times - 1)
+            last *= times
+        elif text == "(":
+            sizes.append(0)
+        elif text == ")" and len(sizes) > 1:
+            last = sizes.pop()
+            sizes[-1] += last
+        elif text not in "*+?|":
+            last = _CLASS_STEPS if part["unicode"] else 1
+            sizes[-1] += last
+    return sum(sizes)
+
+
+def _constant_text(function: str, arguments: Sequence[dict[str, Any]], what: str) -> str:
+    literal = (arguments[1]["expression"].get("literal") or {}) if len(arguments) > 1 else {}
+    if "text" not in literal:
+        raise InvalidSQLError(f"{function} needs a constant {what} in a condition, such as {_EXAMPLES[what]}.")
+    return str(literal["text"])
 
 
 def _check_column(path: Sequence[str], known: set[str], columns: Sequence[str], table: str) -> None:
@@ -175,10 +275,8 @@ def _check_function(node: dict[str, Any]) -> None:
         )
     if node["filter"] or node["distinct"] or (node["order_bys"] or {}).get("orders"):
         raise _many_rows(name)
-    if name in READ_AT_PATH and len(node["arguments"]) > 1:
-        literal = node["arguments"][1]["expression"].get("literal") or {}
-        if "text" not in literal or "*" in literal["text"]:
-            raise InvalidSQLError(f"{name} needs a constant path without * in a condition, such as '$.name'.")
+    if name in READ_AT_PATH and len(node["arguments"]) > 1 and "*" in _constant_text(name, node["arguments"], _PATH):
+        raise InvalidSQLError(f"{name} needs a constant {_PATH} in a condition, such as {_EXAMPLES[_PATH]}.")
 
 
 def _many_rows(function: str) -> InvalidSQLError:
@@ -190,7 +288,7 @@ def _many_rows(function: str) -> InvalidSQLError:
 
 @cache
 def _aggregates() -> frozenset[str]:
-    with _parser().cursor() as cursor:
+    with parser().cursor() as cursor:
         found = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
         return frozenset(str(row[0]).casefold() for row in found.fetchall())
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import duckdb
 from sqlglot.errors import SqlglotError
+
+from streamstate.snapshots.duckdb_sql import embedded
+
+
+@cache
+def parser() -> duckdb.DuckDBPyConnection:
+    """A DuckDB that only parses and binds: it holds no data. Use a cursor of it."""
+    database = embedded()
+    atexit.register(_close)  # what is still open when Python exits is reported as leaked
+    return database
+
+
+def _close() -> None:
+    parser().close()
+    parser.cache_clear()
 
 
 def serialized(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:

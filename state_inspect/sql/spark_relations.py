@@ -77,7 +77,9 @@ class ResultRelation:
         values = [name for name in log.columns_at(self.epoch) if name not in log.key_columns]
         if plan.is_renamed_state:
             schema = pa.schema([log.schema.field(name) for name in log.columns_at(self.epoch)])
-            result_columns(plan, schema, log.key_columns, self.table)  # raises if the plan is another table's
+            found = result_columns(plan, schema, log.key_columns, self.table)  # raises if the plan is another table's
+            for name, reason in found.missing.items():
+                raise NoResultError(f"{name} of the result of {self.table} of {query.name} is not known: {reason}.")
             places = {column.name: column.expression for column in plan.columns}
             names = [(log.key_columns if at["part"] == "key" else values)[at["at"]] for at in places.values()]
             return _state(spark, log, self.epoch).select(*_columns(names)).toDF(*places)

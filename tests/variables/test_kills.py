@@ -234,7 +234,7 @@ def check_each_counts_once(left: Left) -> None:
     for variable in left.variables.all():
         for query, committed in left.committed.items():
             staged = variable.log.transport.names(stage_group(variable.declaration.key, left.ids[query]))
-            assert all(Staged.of(name).epoch > committed[-1] for name in staged)
+            assert all(made is not None and made.epoch > committed[-1] for made in map(Staged.of, staged))
 
 
 def check_steps(left: Left) -> None:

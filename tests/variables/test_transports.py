@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,12 @@ from redis_process import RedisProcess
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, TransportError
-from streamstate.snapshots.bindings import binding_in_log
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.files import FilesTransport
 from streamstate.variables.transports.flight import FlightServer, FlightTransport
-from streamstate.variables.transports.redis_server import PASSWORD
-from streamstate.variables.transports.transport import BINDINGS, Transport
+from streamstate.variables.transports.transport import Transport
 
-GROUP = "log/limit"
+GROUP = "log/limit-0"
 NAMES = ["0", "12.3.ab.0.7", ".hidden", "..", "a/b", "../../x", "%2F", "two words", "ß∂", "name'; --"]
 
 
@@ -66,9 +63,9 @@ def groups_are_apart(transport: Transport) -> None:
     """A name of one group is not in another, even if one group's name begins with the other's."""
     for group in (GROUP, f"{GROUP}@fork", f"{GROUP}2"):
         transport.add(group, "0", group.encode())
-    assert transport.get(f"{GROUP}2", "0") == b"log/limit2"
+    assert transport.get(f"{GROUP}2", "0") == b"log/limit-02"
     assert transport.names(GROUP) == ["0"]
-    assert transport.names("log/nothing") == []
+    assert transport.names("log/nothing-0") == []
 
 
 def any_name_and_any_bytes(transport: Transport) -> None:
@@ -143,40 +140,6 @@ def test_the_drivers_server_keeps_the_contract(
     rule(FlightTransport(server.address))
 
 
-def test_the_drivers_server_answers_for_checkpoints(
-    spark: SparkSession,
-    server: FlightServer,
-    counted: tuple[Path, Path],
-) -> None:
-    """Executors that do not reach a checkpoint ask for its offset log, its newest epoch and the query's id."""
-    client, path = FlightTransport(server.address), counted[0]
-    offsets = client.get(BINDINGS, f"3/{path}")
-    assert offsets == (path / "offsets/3").read_bytes()
-    assert binding_in_log(offsets.decode()) is None
-    assert client.get(BINDINGS, f"committed/{path}") == b"4"
-    assert client.get(BINDINGS, f"9/{path}") is None
-    assert (client.get(BINDINGS, f"id/{path}") or b"").decode() in (path / "metadata").read_text()
-
-
-def test_the_drivers_server_answers_only_those_who_know_its_token(
-    spark: SparkSession,
-    server: FlightServer,
-    tmp_path: Path,
-) -> None:
-    """A wrong token reads and writes nothing; the error does not repeat the token."""
-    FlightTransport(server.address).put(GROUP, "0", b"secret")
-    for wrong in (server.address[:-1] + "!", server.address.rpartition("/")[0], server.address + "é"):
-        stranger = FlightTransport(wrong)
-        for call in (
-            partial(stranger.get, GROUP, "0"),
-            partial(stranger.put, GROUP, "1", b""),
-        ):
-            with pytest.raises(TransportError, match="cannot be reached") as raised:
-                call()
-            assert server.token not in str(raised.value)
-    assert [path.name for path in (tmp_path / "t" / GROUP).iterdir()] == ["0"]
-
-
 def calls(transport: Transport) -> list[Callable[[], object]]:
     """Everything that a transport can be asked to do."""
     return [
@@ -217,21 +180,6 @@ def test_a_driver_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path) 
     transport = FlightTransport(server.address)
     server.shutdown()
     fails(transport)
-
-
-def test_the_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints and stores hold the address, so a password in it is refused."""
-    server = RedisProcess("--requirepass", "swordfish")
-    try:
-        with pytest.raises(InvalidArgumentError, match=rf"has a password.*\n.*{PASSWORD}") as raised:
-            transport_at(server.address.replace("//", "//:swordfish@"))
-        assert "swordfish" not in str(raised.value)
-        with pytest.raises(TransportError, match=r"cannot be reached: .*authenticate"):
-            transport_at(f"{server.address}#without").names(GROUP)
-        monkeypatch.setenv(PASSWORD, "swordfish")
-        assert transport_at(f"{server.address}#with").names(GROUP) == []
-    finally:
-        server.kill()
 
 
 def test_stores_share_a_server_under_prefixes(redis: RedisProcess) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from browser.lab import wait_until
 from served_viewer import Tab, Visitor
 from synthetic import write
+from websocket import WebSocketException
 
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.widgets.browser import rows
@@ -103,6 +104,37 @@ def test_a_flooding_viewer_is_disconnected(server: Server) -> None:
                 hostile.say(hostile.view, {"do": "here"})
         hostile.wait_for_the_end()
         assert viewer.shown(viewer.do("epoch", 0), PATIENCE)["epoch"] == 0
+
+
+REFUSED: list[Callable[[Tab], object]] = [
+    lambda tab: tab._send("NO-SUCH", {"x": "y" * 10_000}),
+    lambda tab: tab._line.send("{x" * 1_000),
+    lambda tab: tab._line.send("[]"),
+    lambda tab: tab._send("PATCH-DOC", {"events": [{"kind": "Nope", "x": "y" * 10_000}]}),
+    lambda tab: tab._send("PATCH-DOC", {}),
+    lambda tab: tab.say("p9999", {"do": "x" * 10_000}),
+    lambda tab: tab._event({"type": "event", "name": "nothing", "values": {"type": "map", "entries": []}}),
+    lambda tab: tab._event({"type": "object", "name": "bokeh.models.X"}),
+    lambda tab: tab._line.send_binary(b"\xff"),
+]
+
+
+def test_refused_messages_leave_a_short_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """The first are logged, shortened; of the others, a line says how many there were."""
+    for send in REFUSED:
+        with (
+            Tab(Visitor(server), "?query=q") as hostile,
+            contextlib.suppress(OSError, WebSocketException),  # the server may close the connection
+        ):
+            for _ in range(80):
+                send(hostile)
+            hostile.shown(hostile.do("epoch", 0), PATIENCE)
+    with Tab(Visitor(server), "?query=q") as viewer:
+        viewer.shown(viewer.do("epoch", 0), PATIENCE)
+    logged = [record for record in caplog.records if record.name.startswith("bokeh")]
+    assert any("error handling message" in record.getMessage() for record in logged)
+    assert not any(record.exc_info for record in logged)
+    assert sum(len(record.getMessage()) for record in logged) < 60_000
 
 
 @pytest.mark.slow

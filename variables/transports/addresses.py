@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from urllib.parse import urlsplit
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.filesystem import local_path
@@ -13,18 +12,18 @@ from streamstate.variables.transports.transport import Transport
 
 @functools.lru_cache(maxsize=64)
 def transport_at(address: str) -> Transport:
-    """The transport at an address: a folder, ``redis://…``, or ``grpc://…`` for one that a driver serves.
+    """The transport at an address: a folder, ``redis://…``, or ``grpc+tls://…`` for one that a driver serves.
 
     Raises:
         InvalidArgumentError: there is no such transport.
         TransportError: it cannot be reached.
     """
-    scheme = urlsplit(address).scheme
+    scheme = address.partition("://")[0]
     if scheme in ("redis", "rediss", "valkey", "valkeys"):
         from streamstate.variables.transports.redis_server import RedisTransport
 
         return RedisTransport(address)
-    if scheme in ("grpc", "grpc+tcp"):
+    if scheme == "grpc+tls":
         from streamstate.variables.transports.flight import FlightTransport
 
         return FlightTransport(address)

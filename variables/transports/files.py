@@ -9,7 +9,8 @@ import threading
 import urllib.parse
 from pathlib import Path
 
-from streamstate.variables.transports.transport import unreachable
+from streamstate.errors import VariableError
+from streamstate.variables.transports.transport import MAX_BYTES, check_group, unreachable
 
 _numbers = itertools.count()
 
@@ -18,12 +19,12 @@ class FilesTransport:
     """A folder with a folder for each group. Links and renames make a file appear whole.
 
     Args:
-        folder: where it is; created when something is written.
+        folder: where it is; created when something is written. It may be reached by a link.
     """
 
     def __init__(self, folder: Path) -> None:
         self.address = str(folder)
-        self._folder = folder
+        self._folders: dict[str, str] = {}
 
     def add(self, group: str, name: str, data: bytes) -> bool:
         """Add a file; False if there is one of the name."""
@@ -57,13 +58,16 @@ class FilesTransport:
         return True
 
     def _make(self, group: str) -> None:
-        (self._folder / group).mkdir(parents=True, exist_ok=True)
+        Path(self._folder_of(group)).mkdir(parents=True, exist_ok=True)
 
     def get(self, group: str, name: str) -> bytes | None:
         """A file's bytes."""
         try:
-            with open(self._path(group, name), "rb", buffering=0) as file:  # noqa: PTH123 (likewise)
-                return file.read()
+            with open(self._path(group, name), "rb", buffering=0, opener=_plainly) as file:
+                data = file.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                raise OSError(f"{name} has more than {MAX_BYTES:,} bytes")
+            return data
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -76,7 +80,7 @@ class FilesTransport:
     def names(self, group: str) -> list[str]:
         """The files of a group."""
         try:
-            found = os.listdir(f"{self.address}/{group}")  # noqa: PTH208 (likewise)
+            found = os.listdir(self._folder_of(group))  # noqa: PTH208 (likewise)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -95,7 +99,25 @@ class FilesTransport:
     def _path(self, group: str, name: str) -> str:
         # No name leads out of its group, and none begins with a dot.
         quoted = urllib.parse.quote(name, safe="")
-        return f"{self.address}/{group}/{'%2E' + quoted[1:] if quoted.startswith('.') else quoted}"
+        return f"{self._folder_of(group)}/{'%2E' + quoted[1:] if quoted.startswith('.') else quoted}"
+
+    def _folder_of(self, group: str) -> str:
+        """A group's folder, which a link in a copied store must not lead elsewhere."""
+        folder = self._folders.get(group)
+        if folder is None:
+            folder = f"{self.address}/{check_group(group)}"
+            if Path(folder).resolve() != Path(self.address).resolve() / group:
+                raise VariableError(
+                    f"{group} in {self.address} is a link, which could lead out of it.\n"
+                    "Copy what it leads to in its place, if you trust who made it."
+                )
+            self._folders[group] = folder
+        return folder
+
+
+def _plainly(path: str, flags: int) -> int:
+    """Open a file, but follow no link, and wait for no pipe, that a copied store may have in its place."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write_bytes(path: str, data: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-import secrets
+import logging
 import socket
 import threading
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,15 +16,17 @@ from pyarrow import flight
 
 from streamstate.errors import TransportError
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.variables.transports.transport import BINDINGS, Transport, unreachable
+from streamstate.variables.transports.driver_key import HOST, known_key, own_key
+from streamstate.variables.transports.transport import BINDINGS, MAX_BYTES, Transport, check_group, unreachable
 
+SCHEME = "grpc+tls"
 _TIMEOUT = flight.FlightCallOptions(timeout=10)
 _servers: dict[str, FlightServer] = {}
 _starting = threading.Lock()
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves a transport to executors. Only who knows the token is answered.
+    """Serves a transport to executors, over TLS. Only who has the driver's key gets a connection.
 
     Args:
         transport: what it serves.
@@ -30,24 +34,36 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """
 
     def __init__(self, transport: Transport, spark: Any) -> None:
-        host = spark.sparkContext.getConf().get("spark.driver.host", socket.gethostname())
-        super().__init__(f"grpc://{host}:0")
-        self.token = secrets.token_urlsafe(24)
-        self.address = f"grpc://{host}:{self.port}/{self.token}"
+        host, key = spark.sparkContext.getConf().get("spark.driver.host", socket.gethostname()), own_key()
+        super().__init__(
+            f"{SCHEME}://{host}:0",
+            tls_certificates=[(key.certificate, key.private)],
+            verify_client=True,
+            root_certificates=key.certificate,
+        )
+        self.address = f"{SCHEME}://{host}:{self.port}/{key.name}"
+        self.checkpoints: set[str] = set()
+        """The checkpoints of which it tells; those of the queries that it was started for."""
         self._transport = transport
         self._spark = spark
 
     def do_action(self, _context: object, action: Any) -> list[Any]:
-        """Answer one call of :class:`FlightTransport`."""
-        header, _, data = action.body.to_pybytes().partition(b"\n")
-        asked = json.loads(header)
-        if not secrets.compare_digest(asked.pop("token"), self.token):
-            raise flight.FlightUnauthenticatedError("The token is wrong.")
-        return [flight.Result(pa.py_buffer(part)) for part in self._answer(action.type, data, **asked)]
+        """Answer one call of :class:`FlightTransport`. An error tells its kind; paths are for the driver's log."""
+        try:
+            header, _, data = action.body.to_pybytes().partition(b"\n")
+            answer = self._answer(action.type, data, **json.loads(header))
+        except Exception as error:
+            logging.getLogger("streamstate").warning("A call of an executor failed.", exc_info=True)
+            kind = type(error).__name__
+            raise flight.FlightServerError(f"the driver could not answer ({kind}); its log says why") from None
+        return [flight.Result(pa.py_buffer(part)) for part in answer]
 
     def _answer(self, call: str, data: bytes, group: str, names: list[str]) -> list[bytes]:
         if group == BINDINGS:
             return self._of_checkpoint(*names[0].split("/", 1))
+        check_group(group)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"{len(data):,} bytes; a version has at most {MAX_BYTES:,}")
         served = self._transport
         if call == "add":
             return [b"1"] if served.add(group, names[0], data) else []
@@ -60,6 +76,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return served.get_all(group, names) if call == "get" else []
 
     def _of_checkpoint(self, asked: str, path: str) -> list[bytes]:
+        if path not in self.checkpoints:
+            raise ValueError(f"{path} is no checkpoint of a query that was started here")
         checkpoint = Checkpoint(path, self._spark)
         if asked == "id":
             return [checkpoint.query_id.encode()]
@@ -76,11 +94,17 @@ class FlightTransport:
         parts = urlsplit(address)
         self.address = address
         self._shown = f"{parts.scheme}://{parts.hostname}:{parts.port}"
-        self._token = parts.path.lstrip("/")
-        self._client = flight.FlightClient(self._shown)
+        key = known_key(parts.path.lstrip("/"))
+        self._client = flight.FlightClient(
+            self._shown,
+            tls_root_certs=key.certificate,
+            cert_chain=key.certificate,
+            private_key=key.private,
+            override_hostname=HOST,
+        )
 
     def _call(self, call: str, group: str, names: list[str], data: bytes = b"") -> list[bytes]:
-        header = json.dumps({"token": self._token, "group": group, "names": names}).encode()
+        header = json.dumps({"group": group, "names": names}).encode()
         try:
             found = self._client.do_action(flight.Action(call, header + b"\n" + data), _TIMEOUT)
             return [result.body.to_pybytes() for result in found]
@@ -89,39 +113,47 @@ class FlightTransport:
 
     def add(self, group: str, name: str, data: bytes) -> bool:
         """Add bytes under a name."""
-        return bool(self._call("add", group, [name], data))
+        return bool(self._call("add", check_group(group), [name], data))
 
     def put(self, group: str, name: str, data: bytes) -> None:
         """Set the bytes under a name."""
-        self._call("put", group, [name], data)
+        self._call("put", check_group(group), [name], data)
 
     def get(self, group: str, name: str) -> bytes | None:
         """The bytes under a name."""
-        return next(iter(self._call("get", group, [name])), None)
+        return next(iter(self._call("get", group if group == BINDINGS else check_group(group), [name])), None)
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
         """The bytes under some names."""
-        return self._call("get", group, names) if names else []
+        return self._call("get", check_group(group), names) if names else []
 
     def names(self, group: str) -> list[str]:
         """The names in a group."""
-        return [name.decode() for name in self._call("names", group, [])]
+        return [name.decode() for name in self._call("names", check_group(group), [])]
 
     def remove(self, group: str, names: list[str]) -> None:
         """Remove names."""
-        self._call("remove", group, names)
+        self._call("remove", check_group(group), names)
 
 
-def served_to_executors(transport: Transport, spark: Any) -> str:
-    """The address by which the executors of a session reach a transport; a server is started if need be."""
+def served_to_executors(transport: Transport, spark: Any, checkpoints: Iterable[str]) -> str:
+    """The address by which the executors of a session reach a transport; a server is started if need be.
+
+    Args:
+        transport: what executors reach.
+        spark: the session.
+        checkpoints: the checkpoints that they may ask about.
+    """
     with _starting:
         key = f"{transport.address}\n{spark.sparkContext.applicationId}"
         if key not in _servers:
             try:
                 _servers[key] = FlightServer(transport, spark)
+                atexit.register(_servers[key].shutdown)
             except (pa.ArrowException, OSError) as error:
                 raise TransportError(
                     f"The driver cannot serve shared variables to its executors: {error}\n"
                     "Set spark.driver.host to an address of this machine, or use transport='redis://…'."
                 ) from error
+        _servers[key].checkpoints.update(checkpoints)
         return _servers[key].address

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Protocol
 
-from streamstate.errors import TransportError
+from streamstate.errors import InvalidArgumentError, TransportError, VariableError
+
+MAX_BYTES = 16 * 2**20
+"""The most that one version, or what one task contributes, may take."""
+
+_KEY, _QUOTED = r"[A-Za-z][A-Za-z0-9_]{0,62}-[A-Za-z0-9_]{1,63}", r"(?!\.)[A-Za-z0-9_.~%-]{1,400}"
+_GROUP = re.compile(rf"log/{_KEY}(?:@{_QUOTED})?|stage/{_KEY}/{_QUOTED}|runs/{_QUOTED}|heard/{_KEY}")
 
 BINDINGS = "bindings"
 """The group in which a driver's server answers for a checkpoint: ``12/<path>`` is its offset log of epoch 12,
@@ -34,6 +42,37 @@ class Transport(Protocol):
 
     def remove(self, group: str, names: list[str]) -> None:
         """Remove names; those that are gone are fine."""
+
+
+def check_group(group: str) -> str:
+    """The group, if it is one that variables have: a group is also a folder, and must not lead out of its transport.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if _GROUP.fullmatch(group):
+        return group
+    raise InvalidArgumentError(
+        f"Invalid group {group[:100]!r} of a transport: expected log/…, stage/…, runs/… or heard/… of a variable."
+    )
+
+
+def numbers(names: Iterable[str], *, width: int = 1) -> list[int]:
+    """The numbers among the names of a group. Other names are left out: a system may put files of its own there."""
+    found = [int(name) for name in names if re.fullmatch(r"[0-9]{1,18}", name)]
+    spelled = {f"{number:0{width}}" for number in found}.intersection(names)
+    return [int(name) for name in spelled]
+
+
+def number_in(data: bytes, transport: Transport, what: str) -> int:
+    """The number that bytes spell.
+
+    Raises:
+        VariableError: they spell none; ``what`` says what they are.
+    """
+    if re.fullmatch(rb"-?[0-9]{1,18}", data):
+        return int(data)
+    raise VariableError(f"{what} in {transport.address} is damaged: expected a number, got {data[:40]!r}.")
 
 
 def unreachable(address: str, error: object) -> TransportError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
+import traceback
 from typing import Any
 
 from panel.io.server import WSHandler
@@ -20,6 +22,8 @@ _BURST, _PER_SECOND = 1_500, 300.0
 _UNREAD = 32 * 1024 * 1024
 """The most bytes that may wait for a viewer who does not read them."""
 _TOO_MUCH = 1008
+_LOGGED, _LOGGED_PER_SECOND, _LONGEST_RECORD = 10, 0.1, 2_000
+"""Records of each of Bokeh's logs at once and per second, and the characters of each."""
 _SCRIPT = re.compile(rb"<script(?=[\s>])")
 _POLICY = (
     "default-src 'none'; script-src 'self' blob: 'nonce-{nonce}'; style-src 'self' 'unsafe-inline';"
@@ -33,6 +37,36 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+class BriefLog(logging.Filter):
+    """Keeps a log short, whatever viewers send: Bokeh logs a traceback, with the message, for each that it refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = RateLimit(_LOGGED, _LOGGED_PER_SECOND)
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged; what it says is shortened."""
+        if not self._limit.take():
+            self._left_out += 1
+            return False
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+        if len(text) > _LONGEST_RECORD:
+            half = _LONGEST_RECORD // 2
+            text = f"{text[:half]} … {text[-half:]}"
+        if self._left_out:
+            text += f"\n{self._left_out:,} records before this one were left out."
+        self._left_out = 0
+        record.msg, record.args, record.exc_info = text, (), None
+        return True
+
+
+for _name in ("bokeh.server.protocol_handler", "bokeh.server.views.ws", "bokeh.protocol"):
+    logging.getLogger(_name).addFilter(BriefLog())
 
 
 class TabConnection(WSHandler):
@@ -51,6 +85,11 @@ class TabConnection(WSHandler):
         self._counted = True
         return super().open(*arguments, **keywords)  # type: ignore[no-untyped-call]
 
+    def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Close the connection; what is already on its way is not looked at."""
+        self._flooded = True
+        super().close(code, reason)
+
     def on_close(self) -> None:
         """Called when the connection is closed."""
         if self._counted:
@@ -62,8 +101,7 @@ class TabConnection(WSHandler):
         """Handle a fragment of a message."""
         if self._flooded:
             return  # fragments that were already on their way
-        self._flooded = not self._limit.take()
-        if self._flooded:
+        if not self._limit.take():
             self.close(_TOO_MUCH, "Too many messages.")
         else:
             await super().on_message(fragment)
