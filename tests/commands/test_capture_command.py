@@ -30,7 +30,7 @@ def test_unknown_names_are_said_with_the_line_that_mends_them(
     checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The state has the columns sum and count; the query returns n, mean and most."""
-    assert main(["capture", checkpoint, str(tmp_path / "store"), "--name", "counts"]) == 0
+    assert main(["capture", checkpoint, "--store", str(tmp_path / "store"), "--name", "counts"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert "plan is not known" in last
     assert "--code MODULE:FUNCTION" in last
@@ -43,7 +43,7 @@ def test_code_records_the_plan(
     (tmp_path / "job.py").write_text(CODE.format(folder=str(Path(checkpoint).parent / "input")))
     store = str(tmp_path / "store")
     words = ["--name", "counts", "--code", f"{tmp_path / 'job.py'}:build"]
-    assert main(["capture", checkpoint, store, *words]) == 0
+    assert main(["capture", checkpoint, "--store", store, *words]) == 0
     assert "plan is not known" not in capsys.readouterr().out
     history = ss.open_store(store)["counts"]
     assert history.results() == ["result"]
