@@ -65,12 +65,18 @@ def data_files(metadata: Mapping[str, Any]) -> list[DataFile]:
     """
     try:
         return [
-            DataFile(folder, str(file[name]), str(file["localFileName"]), int(file["sizeBytes"]))
+            DataFile(folder, _text(file[name]), _text(file["localFileName"]), int(file["sizeBytes"]))
             for key, (folder, name) in _DATA_FILES.items()
             for file in metadata.get(key) or ()
         ]
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError("it does not list its files as Spark does") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from streamstate.snapshots.change_log import operator_of
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.rows import python_values
-from streamstate.state_inspect.values import cell, plain
+from streamstate.state_inspect.values import plain
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.recorded_query import RecordedQuery
@@ -42,10 +42,7 @@ def expiry(value: Any) -> datetime | str | None:
     return "never" if milliseconds < 0 else _EPOCH_ZERO + timedelta(milliseconds=milliseconds)
 
 
-def with_expiry_times(table: pa.Table, columns: frozenset[str]) -> pa.Table:
-    """Return a table with times as text in some columns, to be shown."""
-    for at, name in enumerate(table.column_names):
-        if name in columns:
-            times = [None if value is None else cell(expiry(value)).text for value in python_values(table.column(at))]
-            table = table.set_column(at, name, pa.array(times, pa.string()))
-    return table
+def rows_with_times(table: pa.Table, columns: frozenset[str]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table, to be shown: with times in some columns."""
+    parts = zip(table.column_names, map(python_values, table.columns), strict=True)
+    return list(zip(*(map(expiry, values) if name in columns else values for name, values in parts), strict=True))

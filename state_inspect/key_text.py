@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import json
 import keyword
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -17,6 +18,7 @@ from streamstate.snapshots.duckdb_sql import quoted
 from streamstate.state_inspect.values import plain
 
 _NULL = "null"
+_MAGIC_WORD = re.compile(r"[^\s\"'\\{}$]+")
 _ARGUMENTS = ("table", "ancestors", "result", "self", "per_key", "interval")
 """What calls that take a key call their other arguments."""
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError)
@@ -48,7 +50,8 @@ def _converted(value: Any, kind: pa.DataType) -> Any:
         raise ValueError
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
-        return [(converted(key, kind.key_type), converted(item, kind.item_type)) for key, item in pairs]
+        found = [(converted(key, kind.key_type), converted(item, kind.item_type)) for key, item in pairs]
+        return found if pa.types.is_nested(kind.key_type) else dict(found)
     if pa.types.is_list(kind):
         return [converted(item, kind.value_type) for item in value]
     if pa.types.is_binary(kind) and isinstance(value, str):
@@ -212,7 +215,7 @@ def in_words(key: Mapping[str, Any]) -> str:
 
 def magic_word(text: str) -> str:
     """A word of a magic's line, quoted if it needs to be; braces and dollars, which expand variables, are doubled."""
-    if text == shlex.quote(text):
+    if _MAGIC_WORD.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("{", "{{").replace("}", "}}").replace("$", "$$") + '"'

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
 from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_table
+from streamstate.commands.output import print_rows
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import KEY_HELP, count
 
@@ -34,7 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
-    from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
+    from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
     from streamstate.state_inspect.key_text import in_shell
 
     if given.history and given.at:
@@ -50,9 +50,8 @@ def _run(given: argparse.Namespace) -> int:
         by = given.by
         rows = state.page_arrow(limit=given.limit, order_by=by, descending=by is not None, where=given.where)
         _say_how_many(state, given.where, rows.num_rows)
-    if not given.json:
-        rows = with_expiry_times(rows, expiry_columns(history.recorded, state.name))
-    print_table(rows, as_json=given.json)
+    expiring = frozenset() if given.json else expiry_columns(history.recorded, state.name)
+    print_rows(rows.column_names, rows_with_times(rows, expiring), as_json=given.json)
     return FINE
 
 

@@ -15,7 +15,6 @@ from streamstate.magics.arguments import Argument, MagicParser
 from streamstate.magics.completion_values import CompletionValues, directories
 from streamstate.magics.magic import Magic
 from streamstate.magics.sql_completion import Completed, Names, SparkNames, StoreNames, complete_sql
-from streamstate.state_inspect.key_text import magic_word
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
@@ -138,6 +137,8 @@ def _values(argument: Argument, line: _Line, fragment: str, names: CompletionVal
         name = _NAME.search(fragment)
         begun = name[0] if name else ""
         return begun, _matching(begun, names.columns(_relation(line))) if fragment else []
+    from streamstate.state_inspect.key_text import magic_word  # loads the engine for reading
+
     begun = fragment.lstrip("\"'")
     found = _matching(begun, _named(argument, line, begun, names))
     return fragment, [value if value.endswith("=") else magic_word(value) for value in found]

@@ -75,7 +75,10 @@ def _statistics(column: pa.Field, *, exact: bool) -> list[tuple[str, str]]:
     elif pa.types.is_boolean(kind):
         facts.append(("mean", f"avg({name}::INTEGER)"))
     elif _is_time(kind):
-        facts += [("mean", f"avg({name})"), ("quantiles", _quantiles("disc", name))]
+        facts += [
+            ("mean", f"avg({name}{'::TIMESTAMP' * pa.types.is_date(kind)})"),
+            ("quantiles", _quantiles("disc", name)),
+        ]
     return facts
 
 

@@ -191,7 +191,7 @@ class HeldRows:
         size = f"CASE WHEN {self._sql.number_where(at)} THEN abs({column}) END"
         if not relative:
             return self._sql.order(size, descending=descending)
-        share = f"CASE WHEN o{at} = 0 THEN 'Infinity'::DOUBLE ELSE ({size})::DOUBLE / abs(o{at})::DOUBLE END"
+        share = f"CASE WHEN o{at} = 0 THEN 'Infinity'::DOUBLE ELSE ({size})::DOUBLE / abs(o{at}::DOUBLE) END"
         share = f"CASE WHEN {self._sql.number_where(at)} THEN {share} END"
         direction = "DESC" if descending else "ASC"
         return f"{share} {direction} NULLS LAST, {self._sql.order(size, descending=descending)}"

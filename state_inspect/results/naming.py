@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamstate.errors import StoreError
+from streamstate.errors import StoreError, worded
 from streamstate.snapshots.query_plans.plan_record import TablePlan
 from streamstate.snapshots.query_plans.spark_names import named_by_spark
 from streamstate.state_inspect.keys import row_number_column
@@ -28,7 +28,10 @@ def naming_note(query: RecordedQuery, table: str) -> str:
 
 def how_to_plan(query: RecordedQuery) -> str:
     """The line that records a query's plan."""
-    return f'Record it: streamstate.describe(store, "{query.name}", build_query).'
+    return worded(
+        f'Record it: streamstate.describe(store, "{query.name}", build_query).',
+        command="Record it: streamstate capture CHECKPOINT --store STORE --code MODULE:FUNCTION.",
+    )
 
 
 def is_planned(query: RecordedQuery) -> bool:

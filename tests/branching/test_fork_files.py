@@ -195,7 +195,8 @@ def test_the_files_listed_by_a_rocksdb_snapshot_are_included(tmp_path: Path) -> 
     for name in ("000001-a.sst", ".000001-a.sst.crc", "000002-b.sst"):
         (store / "SSTs" / name).write_text(name)
     with zipfile.ZipFile(store / "3.zip", "w") as archive:
-        archive.writestr("metadata", 'v1\n{"sstFiles":[{"localFileName":"1.sst","dfsSstFileName":"000001-a.sst"}]}')
+        file = '{"localFileName":"1.sst","dfsSstFileName":"000001-a.sst","sizeBytes":12}'
+        archive.writestr("metadata", f'v1\n{{"sstFiles":[{file}]}}')
     fork = ss.fork(original, tmp_path / "fork", at=2)
     assert sorted(path.name for path in Path(fork, "state/0/0/SSTs").iterdir()) == [".000001-a.sst.crc", "000001-a.sst"]
 

@@ -21,7 +21,7 @@ from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles, inside
 
-PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst"}
+PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
 BAD_NAMES = ["../../../../../victim", "/victim", "", ".", "..", "a/b", "a\\b", "a\0b", 7, None, ["a"]]
 
 
@@ -63,7 +63,9 @@ def test_a_relative_path_does_not_lead_out_of_the_fork(tmp_path: Path) -> None:
 )
 def test_a_snapshot_lists_plain_file_names_only(tmp_path: Path, kind: str, part: str, name: object) -> None:
     """Remote and local names are checked, as Spark appends the local names to a folder."""
-    listed = {"localFileName": "1.x", "dfsSstFileName": "1-a.x", "dfsLogFileName": "1-a.x"} | {part: name}
+    listed = {"localFileName": "1.x", "dfsSstFileName": "1-a.x", "dfsLogFileName": "1-a.x", "sizeBytes": 1} | {
+        part: name
+    }
     original = with_whole_state(tmp_path / "original", {kind: [listed]})
     with pytest.raises(UntrustedCheckpointError):
         ss.fork(original, tmp_path / "fork", at=0)

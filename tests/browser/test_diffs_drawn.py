@@ -199,7 +199,7 @@ def test_the_static_form_has_no_markup_from_the_state(stored: Path) -> None:
     view = DiffView(ss.open_store(stored)["hostile"], 0, 1, "op0")
     html = view.model.html(view.model.drawing(view.selection))
     assert HOSTILE not in html
-    assert set(_Tags(html).found) == {"style", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "small"}
+    assert set(_Tags(html).found) == {"style", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 def test_columns_of_any_name_and_type(tmp_path: Path) -> None:

@@ -228,10 +228,10 @@ def test_a_selection_is_described_in_words_and_numbers(store: ss.Store) -> None:
 
 def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
     """Newest first, twenty per page, whatever the window; a page beyond the end shows the last page."""
-    pages = [view(store["trips"], table=True, page=page).message()["table"] for page in range(3)]
+    pages = [view(store["trips"], as_table=True, page=page).message()["table"] for page in range(3)]
     assert [row["epoch"] for page in pages for row in page["rows"]] == list(range(59, -1, -1))
     assert {len(page["rows"]) for page in pages} == {ROWS}
-    assert view(store["trips"], table=True, page=99).message()["table"]["page"] == 2
+    assert view(store["trips"], as_table=True, page=99).message()["table"]["page"] == 2
     assert pages[0]["rows"][0]["cells"] == ["159", "1,069", "10", "3.0 s", "1 min 3 s", "500 ms"]
     assert view(store["trips"]).message()["table"] is None
 

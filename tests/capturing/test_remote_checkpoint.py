@@ -118,7 +118,7 @@ def test_a_store_that_refuses_is_no_missing_checkpoint(bucket: Bucket, remote: s
 def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, remote: str) -> None:
     """If Spark is missing too, this one is the smaller."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(MissingDependencyError, match=r"streamstate\[sidecar\]"):
+    with pytest.raises(MissingDependencyError, match=r"\[sidecar\]"):
         ObjectFiles(remote)
 
 

@@ -183,7 +183,7 @@ def test_without_rocksdict_the_error_names_it(folder: Path, monkeypatch: pytest.
     hdfs = recording(folder, "3.5", "HDFS", "aggregation")
     assert whole_state(Checkpoint(hdfs), table_of(hdfs, 3), [3]).num_rows
     rocksdb = recording(folder, "3.5", "RocksDB", "aggregation")
-    with pytest.raises(UnsupportedChangelogError, match=r"streamstate\[sidecar\]"):
+    with pytest.raises(UnsupportedChangelogError, match=r"\[sidecar\]"):
         whole_state(Checkpoint(rocksdb), table_of(rocksdb, 3), [3])
 
 

@@ -188,7 +188,7 @@ def test_the_command(
     assert main(["check", str(checkpoint), "bad_job:build"]) == 1
     assert "refused (key_schema)" in capsys.readouterr().out
     assert main(["check", str(checkpoint), "bad_job:bild"]) == 1
-    assert "bad_job has no bild.\nIt has: SparkSession, build." in capsys.readouterr().err
+    assert "bad_job has no function bild.\nIt has: build." in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["check", str(checkpoint), "bad_job"])
 

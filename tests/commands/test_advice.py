@@ -29,9 +29,9 @@ sql STORE "FROM q" --at abc
 keep STORE q --since abc
 keep STORE q --since 0d
 keep STORE q --since 2026-01-01
-export STORE q NEW --epochs abc
-export STORE q NEW --epochs 99
-export STORE two NEW
+export STORE q --to NEW --epochs abc
+export STORE q --to NEW --epochs 99
+export STORE two --to NEW
 restore STORE q --at abc --to NEW
 restore STORE q --to NEW --files x
 ls NEW

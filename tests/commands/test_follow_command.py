@@ -94,7 +94,7 @@ def test_follow_says_first_where_it_stands(checkpoint: Path, tmp_path: Path) -> 
     assert re.match(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z q: following {copy}: up to date at epoch 3$", line)
     with following(copy, tmp_path / "new", "--every", 50) as process:
         assert line_with(process.stdout, "copy: ").endswith(
-            f"following {copy}: committed up to epoch 3, captured up to none\n"
+            f"following {copy}: committed up to epoch 3, captured nothing\n"
         )
 
 

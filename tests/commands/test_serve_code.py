@@ -18,13 +18,15 @@ from streamstate.snapshots.query_plans.plan_table import Plans
 
 CODE = """from pyspark.sql import SparkSession
 
-def build():
+def rows():
     spark = SparkSession.builder.getOrCreate()
-    rows = spark.readStream.schema("k string, v long").parquet({folder!r})
-    return rows.groupBy("k").count()
+    return spark.readStream.schema("k string, v long").parquet({folder!r})
+
+def build():
+    return rows().groupBy("k").count()
 
 def other():
-    return build().withColumnRenamed("k", "x").groupBy("x").count()
+    return rows().groupBy("k", "v").count()
 """
 
 
@@ -78,7 +80,7 @@ def test_wrong_code_is_refused_before_the_page_is_served(spark: SparkSession, co
         plan_queries(store, [(None, code, "build")])
     with pytest.raises(UnknownQueryError, match="q, r"):
         plan_queries(store, [("s", code, "build")])
-    with pytest.raises(InvalidArgumentError, match="has no nothing"):
+    with pytest.raises(InvalidArgumentError, match="has no function nothing"):
         plan_queries(store, [("q", code, "nothing")])
     with pytest.raises(QueryError, match="is not the query q"):
         plan_queries(store, [("q", code, "other")])

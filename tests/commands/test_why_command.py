@@ -65,7 +65,7 @@ def test_with_code_it_prints_the_input_rows(
     ("arguments", "message"),
     [
         (["q", "1", "key=a", "--table", "op7"], "State table names: op0"),
-        (["q", "1"], "The key lacks key.\nGive each key column a value: key=…"),
+        (["q", "1"], "The key of op0 needs a value for: key.\n"),
         (["q", "1", "a"], "Invalid key 'a': expected COLUMN=VALUE"),
         (["q", "9", "key=a"], "nearest captured: 2"),
         (["q", "1", "key=a", "--mode", "update"], "--mode is the mode of the query that --code gives"),

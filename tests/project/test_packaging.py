@@ -159,7 +159,7 @@ def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
     """The core depends only on packages for reading. ``all`` consists of the three extras."""
     requirements = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist") or []]
     core = {canonicalize_name(requirement.name) for requirement in requirements if requirement.marker is None}
-    assert core == {"deltalake", "duckdb", "google-crc32c", "numpy", "pandas", "pyarrow", "sqlglot", "xxhash"}
+    assert core == {"deltalake", "duckdb", "google-crc32c", "numpy", "pandas", "pyarrow", "sqlglot", "tqdm", "xxhash"}
     assert names(EXTRAS["spark"]) == {"protobuf", "psutil", "pyspark"}
     assert names(EXTRAS["notebook"]) >= {"anywidget", "ipython", "ipywidgets", "panel", "traitlets"}
     assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client", "rocksdict"}

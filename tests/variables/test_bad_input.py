@@ -444,7 +444,7 @@ def test_a_declaration_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr("streamstate.snapshots.declared_variables.FORMAT", 99)
     declare(Layout.at(tmp_path), DeclaredVariable("newer", "{}", ""))
     monkeypatch.undo()
-    with pytest.raises(NewerStoreError, match=r"'newer' .* was declared by a newer version.*\nUpgrade with"):
+    with pytest.raises(NewerStoreError, match=r"'newer' .* was declared by a newer version.*\nUpgrade streamstate"):
         ss.shared(tmp_path, "limit")
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
-from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
+from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
 from streamstate.state_inspect.results.results import state_of
-from streamstate.state_inspect.rows import records, row_tuples
+from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
@@ -209,10 +209,10 @@ def key_panel(history: History, table: str, key: Mapping[str, Any], among: Colle
     """The newest changes of a key, newest first; ``among`` are the value columns that are shown, None for all."""
     key = TableKey.of(history.recorded, table).given({"key": key})
     expiring = expiry_columns(history.recorded, table)
-    found = with_expiry_times(history.key_history_arrow(table, key=key), expiring)
+    found = history.key_history_arrow(table, key=key)
     columns = found.column_names[OWN:-1]
     shown = [at for at, name in enumerate(columns) if among is None or name in among]
-    rows = row_tuples(found.slice(max(0, found.num_rows - LISTED - 1)))
+    rows = rows_with_times(found.slice(max(0, found.num_rows - LISTED - 1)), expiring)
     changes = [_panel_row(row, before, shown) for before, row in zip([None, *rows], rows, strict=False)]
     listed = changes[-LISTED:][::-1]
     named = [(name, BrowserColumn(name, key=True, expires=name in expiring).cell(value)) for name, value in key.items()]

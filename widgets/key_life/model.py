@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.state_inspect.expiry_times import expiry_columns, with_expiry_times
+from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.key_text import spelled
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
@@ -37,8 +37,6 @@ from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from streamstate.state_inspect import History
 
 RUNS = 300
@@ -197,13 +195,10 @@ class KeyLifeModel(ViewModel[KeySelection]):
         entries = self.history.recorded.entries()
         state = (table, canonical(key), entries[-1].epoch, len(entries))
         if self._cached is None or self._cached[0] != state:
-            self._cached = state, story_of(self._changes(table, key), EpochRuns.of(entries))
+            changes = self.history.key_history_arrow(table, key=key)
+            expiring = expiry_columns(self.history.recorded, table)
+            self._cached = state, story_of(changes, EpochRuns.of(entries), expiring)
         return self._cached[1]
-
-    def _changes(self, table: str, key: Mapping[str, Any]) -> pa.Table:
-        """The key's history, as it is shown."""
-        changes = self.history.key_history_arrow(table, key=key)
-        return with_expiry_times(changes, expiry_columns(self.history.recorded, table))
 
 
 def _why_empty(selection: KeySelection, name: str, table: TableKey) -> str:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.state_inspect.rows import row_tuples
+from streamstate.state_inspect.expiry_times import rows_with_times
 from streamstate.state_inspect.values import canonical, number, plain, timestamp
 from streamstate.widgets.number_text import ranges
 
@@ -95,10 +95,10 @@ class Story:
 _Row = tuple[Any, ...]
 
 
-def story_of(history: pa.Table, epochs: EpochRuns) -> Story:
-    """The changes and spells of a key, from its :meth:`History.key_history_arrow`."""
+def story_of(history: pa.Table, epochs: EpochRuns, expiring: frozenset[str] = frozenset()) -> Story:
+    """The changes and spells of a key, from its :meth:`History.key_history_arrow`; ``expiring`` have expiry times."""
     columns = history.column_names[OWN:-1]
-    rows = list(_with_losses(row_tuples(history), epochs))
+    rows = list(_with_losses(rows_with_times(history, expiring), epochs))
     changes = [change_of(row, before) for before, row in zip([None, *rows], rows, strict=False)]
     return Story(columns, changes, list(_spells(changes, epochs)), epochs)
 
