@@ -26,7 +26,7 @@ from streamstate.snapshots.delta.data_files import DataFile, delete_files, write
 from streamstate.snapshots.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
-from streamstate.snapshots.delta.schema import NO_HOOKS, change, merged
+from streamstate.snapshots.delta.schema import NO_HOOKS, change, created_with, merged
 from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
 _REMEMBERS = "delta.deletedFileRetentionDuration"
@@ -141,7 +141,7 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
         with _read_errors(place), contextlib.suppress(CommitFailedError):
             DeltaTable.create(
                 place.client_uri,
-                schema,
+                created_with(schema),
                 mode="ignore",
                 description=description,
                 configuration=_CONFIGURATION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from streamstate.errors import StoreError
@@ -13,6 +13,26 @@ from streamstate.snapshots.delta.reading import TableVersion
 
 # Log checkpoints are written in commits, where they are synced and sealed.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def created_with(schema: pa.Schema) -> pa.Schema:
+    """The columns that a table can be created with; :func:`change` adds the others.
+
+    deltalake 1.6 declares Delta's feature for times without a zone, unless only maps have them.
+    """
+    return pa.schema([field for field in schema if not _has_local_times(field.type, within_map=True)])
+
+
+def _has_local_times(kind: pa.DataType, *, within_map: bool = False) -> bool:
+    """Whether values have times without a zone, or only maps in them."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None and not within_map
+    inside = within_map and not pa.types.is_map(kind)
+    if pa.types.is_map(kind):
+        return any(_has_local_times(part) for part in (kind.key_type, kind.item_type))
+    if pa.types.is_list(kind):
+        return _has_local_times(kind.value_type, within_map=inside)
+    return pa.types.is_struct(kind) and any(_has_local_times(field.type, within_map=inside) for field in kind)
 
 
 def merged(now: pa.Schema, target: pa.Schema, place: Place) -> pa.Schema:
@@ -38,7 +58,14 @@ def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
     now = TableVersion(place, table).schema
     try:
         if [field.type for field in now] == [field.type for field in schema][: len(now)]:
-            fields = [Field.from_arrow(field) for field in list(schema)[len(now) :]]
+            added = list(schema)[len(now) :]
+            if any(_has_local_times(field.type) for field in added) and not table.protocol().reader_features:
+                table.alter.add_feature(
+                    TableFeatures.TimestampWithoutTimezone,
+                    allow_protocol_versions_increase=True,
+                    post_commithook_properties=NO_HOOKS,
+                )
+            fields = [Field.from_arrow(field) for field in added]
             table.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
         else:
             _rewrite(place, table, schema)

@@ -177,7 +177,7 @@ def test_many_epochs_are_shown_in_bins_and_windows(show: Show) -> None:
 
 def test_a_new_epoch_appears_in_the_existing_plots(show: Show, tmp_path: Path) -> None:
     """Only the data of the plots changes."""
-    record(tmp_path, "q", [replace(entry(n), watermark=START - timedelta(days=20)) for n in range(9)])
+    record(tmp_path, "q", [replace(entry(n), watermark=START - timedelta(days=6)) for n in range(9)])
     view = show("Timeline(store['q'])", tmp_path)
     edges = view.evaluate(EDGES)
     assert edges == [edges[0]] * len(MEASURES)  # regardless of label widths

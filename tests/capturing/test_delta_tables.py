@@ -7,7 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -345,6 +345,21 @@ def test_columns_can_be_added_and_widened(place: Place) -> None:
     assert sorted(DeltaTable(place.uri).to_pyarrow_table()["k"].to_pylist()) == [5, 2**40]
     with pytest.raises(StoreError, match="no common type"):
         open_or_create(place, pa.schema([("k", pa.list_(pa.int64()))]), "")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_maps_may_have_times_without_a_zone(tmp_path: Path, wrapped: bool) -> None:
+    """deltalake declares Delta's feature for them in a struct or a list, and not in a map."""
+    local = Place(str(tmp_path / "table"))
+    kind: pa.DataType = pa.map_(pa.string(), pa.timestamp("us"))
+    kind = pa.struct([("at", kind)]) if wrapped else kind
+    schema = pa.schema([("n", pa.int64()), ("m", kind)])
+    noon = [("a", datetime(2026, 1, 1, 12))]  # noqa: DTZ001
+    rows = pa.table({"n": [1], "m": pa.array([{"at": noon} if wrapped else noon], kind)})
+    for version in (1, 2):
+        open_or_create(local, schema, "")
+        append_once(local, "w", version, lambda _: rows)
+    assert TableVersion(local, required(local)).scan("n").read_all() == pa.concat_tables([rows, rows])
 
 
 def removes(place: Place) -> int:

@@ -358,7 +358,7 @@ def test_types_that_arrow_lacks_are_fetched_as_text(spark: SparkSession) -> None
     assert found == ('{"a":1}', "1 months", 1, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(examples())
 def test_random_values_are_shown_as_they_are(example: Example) -> None:
     """Columns of random types, nested up to twice."""
