@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -179,7 +180,8 @@ class Diff:
         for at, name in enumerate(names):
             changed, *moved = (column[0].as_py() for column in found[4 * at : 4 * at + 4])
             if is_duration(self._table.schema.field(name).type):
-                moved = [None if value is None else pd.Timedelta(value, unit="us") for value in moved]
+                # By way of NumPy, or pandas would count nanoseconds, which reach only 292 years.
+                moved = [None if value is None else pd.Timedelta(np.timedelta64(value, "us")) for value in moved]
             rows.append([name, changed, *moved])
         columns = ["column", "changed", "sum", "largest_increase", "largest_decrease"]
         return DiffSummary(self.counts, pd.DataFrame(rows, columns=columns, dtype=object))

@@ -349,7 +349,7 @@ def test_columns_can_be_added_and_widened(place: Place) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_maps_may_have_times_without_a_zone(tmp_path: Path, wrapped: bool) -> None:
-    """deltalake declares Delta's feature for them in a struct or a list, and not in a map."""
+    """The library declares Delta's feature for them if they are in a struct or a list, and not in a map."""
     local = Place(str(tmp_path / "table"))
     kind: pa.DataType = pa.map_(pa.string(), pa.timestamp("us"))
     kind = pa.struct([("at", kind)]) if wrapped else kind
