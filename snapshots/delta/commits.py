@@ -26,7 +26,7 @@ from streamstate.snapshots.delta.data_files import DataFile, delete_files, write
 from streamstate.snapshots.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
 from streamstate.snapshots.delta.object_store import REACHING, plain
 from streamstate.snapshots.delta.place import Place, synced
-from streamstate.snapshots.delta.schema import NO_HOOKS, change, created_with, merged
+from streamstate.snapshots.delta.schema import NO_HOOKS, change, complete, created_with, merged
 from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
 _REMEMBERS = "delta.deletedFileRetentionDuration"
@@ -149,6 +149,11 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
             )
         seal_missing(place)
         table = required(place)
+        if set(schema.names) > set(pa.schema(table.schema().to_arrow()).names):
+            with _read_errors(place), contextlib.suppress(CommitFailedError):
+                complete(place, table, schema)
+            seal_missing(place)
+            table = required(place)
     for _ in range(_ATTEMPTS):
         now = pa.schema(table.schema().to_arrow())
         target = merged(now, schema, place)

@@ -16,11 +16,26 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 
 def created_with(schema: pa.Schema) -> pa.Schema:
-    """The columns that a table can be created with; :func:`change` adds the others.
+    """The columns that a table can be created with; :func:`complete` adds the others.
 
     deltalake 1.6 declares Delta's feature for times without a zone, unless only maps have them.
     """
     return pa.schema([field for field in schema if not _has_local_times(field.type, within_map=True)])
+
+
+def complete(place: Place, table: DeltaTable, schema: pa.Schema) -> None:
+    """Give a new table the columns that :func:`created_with` left out, each in its place."""
+    _declare_local_times(table, schema)
+    _rewrite(place, table, schema)
+
+
+def _declare_local_times(table: DeltaTable, schema: pa.Schema) -> None:
+    if any(_has_local_times(field.type) for field in schema) and not table.protocol().reader_features:
+        table.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone,
+            allow_protocol_versions_increase=True,
+            post_commithook_properties=NO_HOOKS,
+        )
 
 
 def _has_local_times(kind: pa.DataType, *, within_map: bool = False) -> bool:
@@ -58,14 +73,8 @@ def change(place: Place, table: DeltaTable, schema: pa.Schema) -> bool:
     now = TableVersion(place, table).schema
     try:
         if [field.type for field in now] == [field.type for field in schema][: len(now)]:
-            added = list(schema)[len(now) :]
-            if any(_has_local_times(field.type) for field in added) and not table.protocol().reader_features:
-                table.alter.add_feature(
-                    TableFeatures.TimestampWithoutTimezone,
-                    allow_protocol_versions_increase=True,
-                    post_commithook_properties=NO_HOOKS,
-                )
-            fields = [Field.from_arrow(field) for field in added]
+            _declare_local_times(table, schema)
+            fields = [Field.from_arrow(field) for field in list(schema)[len(now) :]]
             table.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
         else:
             _rewrite(place, table, schema)
