@@ -54,11 +54,11 @@ def _record_plan(given: argparse.Namespace, query: str) -> None:
 
 
 def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
-    """What to do where only Spark's names of the columns are known; nothing if the query's are."""
+    """What to do where only Spark's names of captured columns are known; nothing if the query's are."""
     from streamstate.snapshots.layout import Layout
     from streamstate.snapshots.query_plans.spark_names import has_unknown_names
 
-    if not has_unknown_names(Layout.at(given.store, storage_options(given)), report.query):
+    if not report.epochs or not has_unknown_names(Layout.at(given.store, storage_options(given)), report.query):
         return []
     mends = "Add --code MODULE:FUNCTION, the function that returns its streaming DataFrame."
     return [f"Spark has named columns of {report.query}: the query's plan is not known. {mends}"]

@@ -100,6 +100,7 @@ def test_a_row_is_copied(context: BrowserContext, served: Server) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
+@pytest.mark.slow
 def test_a_reload_shows_what_a_person_chose(context: BrowserContext, served: Server) -> None:
     """The filter and the order of the rows, the key that was typed, and the result of the statement that was run."""
     page, shown = opened(context, served, Address("delays", epoch=3))

@@ -46,7 +46,7 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     lab.wait_idle(LIMIT)
     assert lab.failures() == []
     lab.scroll_through()
-    expect(lab.page.locator(".streamstate-live")).to_have_count(4)
+    expect(lab.page.locator(".streamstate-live")).to_have_count(5)
     expect(views(lab, "key-life").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
     wait_until(lambda: history.captured()[-1] == 29, "all files to be captured", LIMIT)
@@ -69,13 +69,13 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     lab.open("00_quickstart.ipynb")  # as it was saved, while the query ran
     expect(lab.page.get_by_text("delays was running: captured up to epoch 29, 33 rows of state")).to_be_visible()
     expect(lab.page.get_by_text("Run this cell again to resume the query.")).to_be_visible()
-    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2")).to_be_visible()
+    expect(lab.page.get_by_role("table", name="State table result of delays at epoch 2", exact=True)).to_be_visible()
     expect(lab.page.locator(".streamstate-live")).to_have_count(0)
 
 
 def stored(lab: Lab, source: str) -> str:
-    """The outputs of the cell with this source, as JupyterLab would save them now."""
-    at = next(at for at, code in lab.code_cells() if code == source)
+    """The outputs of the last cell with this source, as JupyterLab would save them now."""
+    at = max(at for at, code in lab.code_cells() if code == source)
     return str(lab.page.evaluate(f"at => JSON.stringify({CELLS}[at].model.outputs.toJSON())", at))
 
 

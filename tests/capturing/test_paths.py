@@ -129,6 +129,7 @@ def test_a_checkpoint_may_have_a_name_that_a_store_may_not(
     assert ss.fork(checkpoint, tmp_path / f"{name}-fork", at=3).epoch == 3
 
 
+@pytest.mark.slow
 def test_an_object_may_have_any_name(counted: tuple[Path, Path], bucket: Bucket, tmp_path: Path) -> None:
     """A URI of an object store names keys as they are: nothing in it is decoded, and # and ? end no path."""
     bucket.requests()

@@ -153,6 +153,7 @@ def test_a_store_keeps_away_from_checkpoints_in_a_bucket(bucket: Bucket, remote:
     assert [file.path for file in files.get_file_info(FileSelector("", recursive=True))] == before
 
 
+@pytest.mark.slow
 def test_damage_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
     """It is found as on disk; checksum files that Hadoop wrote elsewhere do not count for logs there."""
     recorded = restarts(tmp_path)

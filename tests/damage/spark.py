@@ -13,7 +13,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from recorded.restarts import NEXT, add_input, configure, query_of, restarts, run
+from recorded.restarts import NEXT, add_input, configured, query_of, restarts, run
 from spark_settings import SHARED
 
 import streamstate as ss
@@ -34,7 +34,7 @@ def starts(spark: SparkSession, kind: str, checkpoint: str, recorded: Path, fold
     source = recorded / "input" / str(query_of(checkpoint).epochs)
     copy = damaged(kind, recorded / checkpoint, Path(tempfile.mkdtemp(dir=folder)) / "c")
     before = committed(copy)
-    configure(spark, checkpoint)
+    spark = configured(spark, checkpoint)
     query = None
     try:
         query = run(spark, checkpoint, source, copy, trigger={"availableNow": True})

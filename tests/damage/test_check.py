@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from recorded.restarts import NEXT, add_input, configure, query_of, restarts, rows, run
+from recorded.restarts import NEXT, add_input, configured, query_of, restarts, rows, run
 
 import streamstate as ss
 from damage.kinds import damaged, deleted
@@ -115,7 +115,7 @@ def expected() -> dict[str, int]:
 def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_path: Path, kind: str) -> None:
     """At the newest epoch that is whole: the plan before it is asked for, and need not be there."""
     name = "HDFS/plain"
-    configure(spark, name)
+    spark = configured(spark, name)
     checkpoint = damaged(kind, recorded / name, tmp_path / "c")
     whole = next_start(Checkpoint(checkpoint)).whole
     assert whole == (5 if kind == "offsets/4 deleted" else 4)
@@ -128,7 +128,7 @@ def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_pat
 @pytest.mark.parametrize("name", ["HDFS/plain", "changelog-2/plain"])
 def test_the_ways_out_lead_on(spark: SparkSession, recorded: Path, tmp_path: Path, name: str) -> None:
     """From a fork at the newest whole epoch, or from the store, the query goes on as if nothing had been lost."""
-    configure(spark, name)
+    spark = configured(spark, name)
     source = recorded / "input/6"
     checkpoint = damaged("newest state deleted", recorded / name, tmp_path / "c")
     with pytest.raises(DamagedCheckpointError):
@@ -145,7 +145,7 @@ def test_the_ways_out_lead_on(spark: SparkSession, recorded: Path, tmp_path: Pat
 def test_what_is_advised_leads_on(spark: SparkSession, recorded: Path, kind: str) -> None:
     """Deleting a torn commit, or a torn plan that was not committed; writing the metadata again."""
     name = "HDFS/plain"
-    configure(spark, name)
+    spark = configured(spark, name)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = damaged(kind, recorded / name, Path(folder) / "c")
         deleted(checkpoint / kind.partition(" ")[0])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -49,11 +50,17 @@ def output_of(shown: Shown, part: str) -> str:
 
 
 def first_row(shown: Shown, part: str) -> list[str]:
-    """The words of the first row of the frame shown by the only cell that contains this text.
+    """The values of the first row of the table shown by the only cell that contains this text.
 
-    Slow reads print a progress line before the frame.
+    Slow reads print a progress line before it.
     """
-    return next(line.split() for line in output_of(shown, part).splitlines() if line.startswith("0 "))
+    lines = output_of(shown, part).splitlines()
+    heading = next(at for at, line in enumerate(lines) if len(_values(line)) > 1)
+    return _values(lines[heading + 1])
+
+
+def _values(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
 
 
 def shows_no_noise(shown: Shown) -> bool:

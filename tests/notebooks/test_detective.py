@@ -42,7 +42,7 @@ def test_the_detectives_numbers_match_the_feed(detective: Shown, detective_folde
     first = first_row(detective, "-o board")
     assert means.sort_values().index.to_list()[-1] == ("HA", "JFK")
     assert f"{means.max():.1f}" in first
-    assert "Hawaiian" in first
+    assert "Hawaiian Airlines Inc." in first
 
 
 def test_the_detectives_watch_fires_once(detective: Shown) -> None:

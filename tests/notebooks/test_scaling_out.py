@@ -52,8 +52,8 @@ def test_the_medians_are_right(scaling: Shown, scaling_folder: Path) -> None:
 def test_the_drill_of_the_notebook_recovers(scaling: Shown) -> None:
     """The report matches what the text says about it."""
     shown = output_of(scaling, "report = ss.drill")
-    assert "while epoch 2 was in progress" in shown
-    assert "The state at epoch 2 is the same, key by key" in shown
+    assert "while epoch 1 was in progress" in shown
+    assert "The state at epoch 1 is the same, key by key" in shown
 
 
 def test_the_notebook_on_scaling_out_shows_no_noise(scaling: Shown) -> None:

@@ -43,7 +43,7 @@ def test_the_state_is_what_the_limits_that_epochs_saw_make_of_the_feed(shared: S
 def test_the_timeline_marks_the_limit(shared: Shown) -> None:
     """From the first epoch that saw it, as the text says."""
     assert "limit = 15" not in output_of(shared, "timeline = Timeline")
-    assert output_of(shared, "%shared limit --slider").startswith("limit = 60: version 0")
+    assert output_of(shared, "%shared limit --slider").startswith("limit = 15: version 1")
 
 
 def test_the_model_was_trained_by_four_tasks(shared: Shown) -> None:

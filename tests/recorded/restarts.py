@@ -120,10 +120,12 @@ def add_input(folder: Path, epoch: int) -> None:
     in_turn(file, epoch)
 
 
-def configure(spark: SparkSession, checkpoint: str) -> None:
-    """Set the state store of a recorded checkpoint."""
+def configured(spark: SparkSession, checkpoint: str) -> SparkSession:
+    """A session of its own with the state store of a recorded checkpoint."""
+    session = spark.newSession()
     for name, value in PROVIDERS[checkpoint.partition("/")[0]].items():
-        spark.conf.set(name, value)
+        session.conf.set(name, value)
+    return session
 
 
 def run(spark: SparkSession, checkpoint: str, folder: Path, at: Path, *, trigger: Mapping[str, Any]) -> Any:
@@ -137,7 +139,7 @@ def run(spark: SparkSession, checkpoint: str, folder: Path, at: Path, *, trigger
 def record(spark: SparkSession, folder: Path) -> None:
     """Run every query; those with snapshots slowly enough for Spark's maintenance, which writes them."""
     for checkpoint in CHECKPOINTS:
-        configure(spark, checkpoint)
+        spark = configured(spark, checkpoint)
         query, at = query_of(checkpoint), folder / checkpoint
         source = folder / "input" / str(query.epochs)
         for epoch in range(query.epochs):

@@ -15,7 +15,7 @@ from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 
 LIMIT, OVER = 0.5, 2.0
 """The time limit in the tests, and by how many seconds of processor time a condition may exceed it."""
-MEGABYTES = 500.0
+MEGABYTES = 700.0
 COLUMNS = ["key", "value"]
 
 REFUSED = {
