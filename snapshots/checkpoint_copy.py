@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import UntrustedCheckpointError
+from streamstate.snapshots.changelog.state_schema import require_known_types
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_files import ForkContents, epoch_gone
 from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, refuse_links_out
@@ -27,6 +28,7 @@ def copy_epoch(spark: SparkSession, original: Checkpoint, epoch: int, target: st
         EpochGoneError: part of the epoch's state is gone.
     """
     refuse_links_out(original.path)
+    require_known_types(original, epoch)
     files = files_for(spark, original.path, target)
     bring(ForkContents.of(original, files, epoch), original, epoch, target, files=files)
 
@@ -64,7 +66,7 @@ def bring(
             own = text if adapted is None else adapted(path, text)
             volume += Volume(copied=files.write(inside(target, path), with_schema_paths(path, own, root)))
     for path in contents.folders:
-        files.copy_tree(f"{original.path}/{path}", f"{target}/{path}")
+        files.copy_tree(inside(original.path, path), inside(target, path))
     pairs = ((inside(original.path, name), inside(target, name)) for name in contents.linked)
     try:
         return volume + files.copy(pairs)

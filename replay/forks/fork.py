@@ -28,6 +28,7 @@ from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
 from streamstate.snapshots.bindings import binding_in
+from streamstate.snapshots.changelog.state_schema import require_known_types
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import (
@@ -39,7 +40,7 @@ from streamstate.snapshots.checkpoint_files import (
     why_unavailable,
 )
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import Files, Volume, files_for, local_path, location, refuse_links_out
+from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.recording.trimming import pin_inputs
@@ -209,7 +210,7 @@ def fork_before_first_epoch(
         for log, offset in zip(planned.logs, planned.offsets, strict=True):
             # Kafka and some other sources record once where they began.
             if source_batch(offset) is None:
-                files.copy_tree(f"{original.path}/{log}", f"{target}/{log}")
+                files.copy_tree(inside(original.path, log), inside(target, log))
         files.write(f"{target}/{FORK_FILE}", record.text())
         files.write(f"{target}/metadata", json.dumps({"id": query_id}))
     return Fork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)
@@ -252,6 +253,8 @@ class ForkBuilder:
         parent_id = self.original.query_id
         refuse_links_out(self.original.path)
         epoch = self._epoch(at)
+        if self.original.has_state():
+            require_known_types(self.original, epoch)
         planned = self.original.planned(epoch)
         if planned is not None and self.stays:
             pin_inputs(planned.offsets)

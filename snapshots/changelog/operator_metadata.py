@@ -89,4 +89,5 @@ def _store(checkpoint: Checkpoint, operator: int, metadata: Any, store: Any) -> 
     if not all({"stateName", "stateVariableType"} <= {*variable} for variable in variables):
         raise ValueError("a state variable has no name or no type")
     kind = str(metadata["operatorInfo"]["operatorName"])
-    return ListedStore(operator, kind, name, properties, int(store["numColsPrefixKey"]), schema_path)
+    named = str(store["stateSchemaFilePaths"][-1]) if files else ""
+    return ListedStore(operator, kind, name, properties, int(store["numColsPrefixKey"]), schema_path, named)
