@@ -20,6 +20,7 @@ from typing import Any
 
 from streamstate.errors import DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.bindings import is_binding
+from streamstate.snapshots.names import is_number
 
 _OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
 """The versions that Spark 4.3 writes."""
@@ -138,7 +139,7 @@ def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, 
             "has an invalid source: expected lines such as flights:{…}, with unique names of ASCII letters, digits and"
             " underscores",
         )
-    if named or not all(name.isdigit() and int(name) < _MOST_SOURCES for name in found):
+    if named or not all(is_number(name) and int(name) < _MOST_SOURCES for name in found):
         names = tuple(sorted(found))
         return names, [found[name] for name in names]
     # A stream that the query reads twice is listed once, at its last place.

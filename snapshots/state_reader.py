@@ -257,7 +257,7 @@ class StateReader:
         written = self.checkpoint.operators_fingerprint()
         known = written, max(self.checkpoint.operators_written_at(epoch), default=-1)
         if known != self._known_types:
-            require_known_types(self.checkpoint, epoch, in_place=True)
+            require_known_types(self.checkpoint, epoch)
             self._known_types = known
 
     def session(self, epoch: int) -> SparkSession:

@@ -28,7 +28,6 @@ from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
 from streamstate.snapshots.bindings import binding_in
-from streamstate.snapshots.changelog.state_schema import require_known_types
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import bring
 from streamstate.snapshots.checkpoint_files import (
@@ -253,8 +252,6 @@ class ForkBuilder:
         parent_id = self.original.query_id
         refuse_links_out(self.original.path)
         epoch = self._epoch(at)
-        if self.original.has_state():
-            require_known_types(self.original, epoch)
         planned = self.original.planned(epoch)
         if planned is not None and self.stays:
             pin_inputs(planned.offsets)

@@ -23,7 +23,7 @@ from streamstate.snapshots.changelog.operator_metadata import pinned, recorded_s
 from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, FamilySchema, family_schemas
 from streamstate.snapshots.changelog.table_format import KeyEncoding, Part, TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.filesystem import ReadableFiles, local_path
 from streamstate.snapshots.operators import JOIN_FORMAT, ListedStore, Shape, StateSource, tables_of
 
 _STORE = "spark.sql.streaming.stateStore"
@@ -94,29 +94,33 @@ def table_formats(checkpoint: Checkpoint, epoch: int) -> list[TableFormat | Unsu
     ]
 
 
-def require_known_types(checkpoint: Checkpoint, epoch: int, *, in_place: bool = False) -> None:
-    """Refuse a checkpoint whose state has user-defined types that this process has not imported.
-
-    Spark and PySpark load their classes as soon as they read the state's schemas, which name them.
-
-    Args:
-        checkpoint: the checkpoint.
-        epoch: the epoch whose state is to be read.
-        in_place: whether Spark reads it where it is, and so the schema files where the operators' metadata has them; a
-            copy gets paths of its own.
+def require_known_types(checkpoint: Checkpoint, epoch: int) -> None:
+    """Check the schemas of an epoch's state before Spark reads it where it is.
 
     Raises:
-        UntrustedCheckpointError: there is such a type, or a schema file beyond what can be looked at.
-        DamagedCheckpointError: a schema is not one that Spark wrote, so that nobody knows what it names.
+        UntrustedCheckpointError, DamagedCheckpointError: as :func:`check_schema`, or Spark would read a file that
+            cannot be looked at.
     """
     for store in recorded_stores(checkpoint, epoch):
         paths = [store.schema_path]
-        if in_place and store.named_schema_path:
+        if store.named_schema_path:
             paths.append(_readable(checkpoint, store.named_schema_path))
         for path in dict.fromkeys(paths):
-            if (content := checkpoint.files.content(path)) is not None:
-                with contextlib.suppress(UnsupportedChangelogError):  # nor does Spark know the version
-                    _parsed(content, path)
+            check_schema(path, checkpoint.files)
+
+
+def check_schema(path: str, files: ReadableFiles) -> None:
+    """Refuse a schema file with user-defined types that this process has not imported.
+
+    Spark and PySpark load their classes, which the file names, as soon as they read it.
+
+    Raises:
+        UntrustedCheckpointError: there is such a type.
+        DamagedCheckpointError: it is not one that Spark wrote, so that nobody knows what it names.
+    """
+    if (content := files.content(path)) is not None:
+        with contextlib.suppress(UnsupportedChangelogError):  # nor does Spark know the version
+            _parsed(content, path)
 
 
 def _readable(checkpoint: Checkpoint, path: str) -> str:
