@@ -42,6 +42,7 @@ StreamStateError
 ├── StateWriteError (RuntimeError): a checkpoint could not be made from rows; nothing was written
 ├── PromotionError (RuntimeError): a fork cannot take a query's place, or give it back; nothing was changed
 ├── CaptureError (RuntimeError): a capture failed
+├── DiskFullError (OSError): there is no space left on a disk
 ├── VariableError (RuntimeError): a shared variable cannot be used
 │   ├── VariableConflictError
 │   └── TransportError (also ConnectionError)
@@ -68,6 +69,7 @@ __all__ = [
     "CheckpointReplacedError",
     "DamagedCheckpointError",
     "DamagedStoreError",
+    "DiskFullError",
     "EpochDroppedError",
     "EpochGoneError",
     "ForkError",
@@ -446,6 +448,13 @@ class RescaleError(StreamStateError, RuntimeError):
             f"The change was rolled back: the checkpoint has {partitions} partitions as before, and the query can"
             " continue from it."
         )
+
+
+class DiskFullError(StreamStateError, OSError):
+    """There is no space left on a disk, or none for this user."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class StateWriteError(StreamStateError, RuntimeError):

@@ -13,6 +13,7 @@ from streamstate.snapshots.checks import duration, positive_duration, whole_numb
 from streamstate.snapshots.damage.damage import Damage
 from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.fork_record import ForkRecord, read_fork
+from streamstate.snapshots.names import is_number
 
 if TYPE_CHECKING:
     from streamstate.snapshots.manifest import Manifest
@@ -146,7 +147,7 @@ class PassPlanner:
         """Whether the query has committed another epoch since the commit log was read."""
         checkpoint = self.reader.checkpoint
         names = checkpoint.files.names(f"{checkpoint.path}/commits")
-        return max((int(name) for name in names if name.isdigit()), default=-1) > checkpoint.committed()[-1]
+        return max((int(name) for name in names if is_number(name)), default=-1) > checkpoint.committed()[-1]
 
     @property
     def _last(self) -> int:

@@ -20,6 +20,7 @@ from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, 
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.legacy_operators import LegacyOperator, legacy_operators
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.source_progress import sources_after
 
@@ -30,6 +31,7 @@ _T = TypeVar("_T")
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting for the number of state partitions; a query is pinned to its first value."""
+_MOST_PARTITIONS = 200_000
 _METADATA_ADVICE = (
     'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
     " query knows the id: column query_id of its table _queries."
@@ -110,7 +112,7 @@ class Checkpoint(os.PathLike[str]):
 
     def committed(self) -> list[int]:
         """The committed epochs that the commit log still holds, ascending."""
-        return sorted(int(name) for name in self._names(f"{self.path}/commits") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/commits") if is_number(name))
 
     def newest_readable(self) -> int | None:
         """The newest committed epoch whose plan and commit are not damaged; None if there is none."""
@@ -221,7 +223,7 @@ class Checkpoint(os.PathLike[str]):
 
     def operators(self) -> list[int]:
         """The ids of the stateful operators, ascending."""
-        return sorted(int(name) for name in self._names(f"{self.path}/state") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/state") if is_number(name))
 
     def legacy_operators(self) -> list[LegacyOperator]:
         """The operators that a Spark before 4.0 wrote, without metadata."""
@@ -246,7 +248,7 @@ class Checkpoint(os.PathLike[str]):
         found: set[int] = set()
         for operator in self.operators():
             names = self._names(f"{self.path}/state/{operator}/_metadata/v2")
-            found |= {int(name) for name in names if name.isdigit() and int(name) <= epoch}
+            found |= {int(name) for name in names if is_number(name) and int(name) <= epoch}
         return found
 
     def state_files(self, operator: int) -> list[str]:
@@ -267,11 +269,16 @@ class Checkpoint(os.PathLike[str]):
         """The number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)
         count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
+        if count is not None and (not is_number(count) or not 0 < int(count) <= _MOST_PARTITIONS):
+            path = f"{self.path}/offsets/{epoch}"
+            raise DamagedCheckpointError.file(
+                path, f"has {count!r:.40} partitions; at most {_MOST_PARTITIONS:,} are read"
+            )
         return None if count is None else int(count)
 
     def begun(self) -> list[int]:
         """The planned epochs, committed or not, ascending."""
-        return sorted(int(name) for name in self._names(f"{self.path}/offsets") if name.isdigit())
+        return sorted(int(name) for name in self._names(f"{self.path}/offsets") if is_number(name))
 
     def repartitioned(self, epoch: int) -> bool:
         """Whether the epoch only repartitioned the state.

@@ -64,7 +64,7 @@ def bring(
             own = text if adapted is None else adapted(path, text)
             volume += Volume(copied=files.write(inside(target, path), with_schema_paths(path, own, root)))
     for path in contents.folders:
-        files.copy_tree(f"{original.path}/{path}", f"{target}/{path}")
+        files.copy_tree(inside(original.path, path), inside(target, path))
     pairs = ((inside(original.path, name), inside(target, name)) for name in contents.linked)
     try:
         return volume + files.copy(pairs)

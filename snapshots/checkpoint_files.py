@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
+from streamstate.snapshots.changelog.state_schema import check_schema
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_logs import PlannedEpoch
 from streamstate.snapshots.damage.damage import Damage
 from streamstate.snapshots.damage.epochs import EpochDamage
 from streamstate.snapshots.file_source_log import log_upto
 from streamstate.snapshots.filesystem import Files
-from streamstate.snapshots.names import is_base_name
+from streamstate.snapshots.names import is_base_name, is_number
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, data_files
 from streamstate.snapshots.state_reader import no_state
@@ -85,7 +86,10 @@ class ForkContents:
         """The same without the state, and without the logs of offsets and commits: sources, metadata and schemas."""
         texts, folders = source_files(original, files, planned)
         texts |= _missing_metadata(original)
-        return cls([*_schema_files(files, original)], [*_operator_metadata(files, original, epoch)], texts, folders)
+        schemas = [*_schema_files(files, original)]
+        for path in schemas:
+            check_schema(f"{original.path}/{path}", files)
+        return cls(schemas, [*_operator_metadata(files, original, epoch)], texts, folders)
 
 
 def is_state_file(path: str) -> bool:
@@ -154,7 +158,7 @@ def source_files(original: Checkpoint, files: Files, planned: PlannedEpoch) -> t
     """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
     texts: dict[str, str] = {}
     folders: list[str] = []
-    logged = {int(name) for name in files.names(f"{original.path}/sources") if name.isdigit()}
+    logged = {int(name) for name in files.names(f"{original.path}/sources") if is_number(name)}
     for at, (folder, offset) in enumerate(zip(planned.logs, planned.offsets, strict=True)):
         last = source_batch(offset)
         if last is None:
@@ -175,7 +179,7 @@ def _operator_metadata(files: Files, original: Checkpoint, epoch: int) -> Iterat
     for operator in original.operators():
         for path in _files_below(files, original.path, f"state/{operator}/_metadata"):
             name = path.rsplit("/", 1)[-1]
-            if not name.isdigit() or int(name) <= epoch:
+            if not is_number(name) or int(name) <= epoch:
                 yield path
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from streamstate.errors import DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.bindings import is_binding
+from streamstate.snapshots.names import is_number
 
 _OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
 """The versions that Spark 4.3 writes."""
@@ -124,16 +125,21 @@ def _parts(text: str, path: str, versions: Sequence[str]) -> tuple[str, dict[str
     return version, head, [line for line in lines[1:] if line]
 
 
+def is_source_name(name: object) -> bool:
+    """Whether Spark accepts a source's name, which is that of a folder in the checkpoint."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, ...], list[str]]:
     """The sources' names and offsets in version 2 of the offset log; without names, offsets in the query's order."""
     found = {name: offset for name, colon, offset in (line.partition(":") for line in lines) if colon}
-    if len(found) < len(lines) or not all(_NAME.fullmatch(name) for name in found):
+    if len(found) < len(lines) or not all(map(is_source_name, found)):
         raise DamagedCheckpointError.file(
             path,
             "has an invalid source: expected lines such as flights:{…}, with unique names of ASCII letters, digits and"
             " underscores",
         )
-    if named or not all(name.isdigit() and int(name) < _MOST_SOURCES for name in found):
+    if named or not all(is_number(name) and int(name) < _MOST_SOURCES for name in found):
         names = tuple(sorted(found))
         return names, [found[name] for name in names]
     # A stream that the query reads twice is listed once, at its last place.

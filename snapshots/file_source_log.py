@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.filesystem import ReadableFiles
+from streamstate.snapshots.names import is_number
 
 _COMPACT = ".compact"
 _INTERVAL = 10
@@ -61,8 +62,8 @@ class _Log:
     def listed(cls, files: ReadableFiles, folder: str) -> _Log:
         names = files.names(folder)
         compact = (name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT))
-        numbers = sorted(int(name) for name in compact if name.isdigit())
-        return cls(files, folder, frozenset(int(name) for name in names if name.isdigit()), tuple(numbers))
+        numbers = sorted(int(name) for name in compact if is_number(name))
+        return cls(files, folder, frozenset(int(name) for name in names if is_number(name)), tuple(numbers))
 
     @property
     def interval(self) -> int:

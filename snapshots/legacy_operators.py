@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, family_schemas
 from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.names import is_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ class LegacyOperator:
 
 def legacy_operators(files: ReadableFiles, checkpoint: str) -> list[LegacyOperator]:
     """The operators that have state in a checkpoint but no metadata, ascending; none since Spark 4.0."""
-    numbers = sorted(int(name) for name in files.names(f"{checkpoint}/state") if name.isdigit())
+    numbers = sorted(int(name) for name in files.names(f"{checkpoint}/state") if is_number(name))
     return [
         _operator(files, checkpoint, number)
         for number in numbers
@@ -80,7 +81,7 @@ def legacy_operators(files: ReadableFiles, checkpoint: str) -> list[LegacyOperat
 
 def _operator(files: ReadableFiles, checkpoint: str, number: int) -> LegacyOperator:
     folder = f"{checkpoint}/state/{number}"
-    partitions = sum(name.isdigit() for name in files.names(folder))
+    partitions = sum(is_number(name) for name in files.names(folder))
     stores = tuple(sorted(name for name in files.names(f"{folder}/0") if name.startswith(_SIDES)))
     if stores:
         return LegacyOperator(number, _JOIN, stores, partitions)

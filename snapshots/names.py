@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from streamstate.errors import InvalidNameError
 
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -29,6 +30,11 @@ def is_name(name: object) -> TypeGuard[str]:
 def is_base_name(name: object) -> TypeGuard[str]:
     """Whether a value is the name of a single file or folder, so that a path joined with it stays in its folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and not any(mark in name for mark in "/\\\0")
+
+
+def is_number(name: str) -> bool:
+    """Whether a file or folder is called after a number, as Spark writes it: ``int`` would read other texts too."""
+    return _NUMBER.fullmatch(name) is not None
 
 
 def name_from(text: str) -> str:

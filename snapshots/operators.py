@@ -104,6 +104,8 @@ class ListedStore:
     """How many of the key's columns Spark looks keys up by."""
     schema_path: str = ""
     """The file with the types of the store's keys and values; empty if Spark listed the store."""
+    named_schema_path: str = ""
+    """The path that the operator's metadata has for that file, where Spark reads it; empty if it has none."""
 
 
 def operator_number(table: str) -> int:

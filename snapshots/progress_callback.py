@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
+
+from streamstate.errors import DiskFullError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,6 +79,18 @@ def report_progress(message: str, share: float | None = None) -> None:
     (_current.get() or silent)(message, share)
 
 
+@contextmanager
+def _full_disk(left: str) -> Iterator[None]:
+    """Say what a full disk leaves behind, as an interrupt does."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or isinstance(error, DiskFullError):
+            raise
+        where = f" at {error.filename}" if error.filename else ""
+        raise DiskFullError(error.errno, f"{os.strerror(error.errno)}{where}.\n{left}") from error
+
+
 def long_call(interrupted: str, *, name: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Mark a function that may take seconds: called without ``progress=``, it shows its progress on the display.
 
@@ -91,6 +107,10 @@ def long_call(interrupted: str, *, name: str = "") -> Callable[[Callable[P, T]],
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             __tracebackhide__ = True
+            with _full_disk(interrupted):
+                return displayed(*args, **kwargs)
+
+        def displayed(*args: P.args, **kwargs: P.kwargs) -> T:
             given: Any = kwargs.get("progress") if takes_callback else None
             if given is not None:
                 block: AbstractContextManager[ProgressCallback] = nullcontext(given)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from streamstate.snapshots.names import is_number
+
 if TYPE_CHECKING:
     from streamstate.snapshots.filesystem import ReadableFiles
 
@@ -184,9 +186,9 @@ def _taken(files: ReadableFiles, folder: str, after: int, last: int) -> Iterator
             yield from (file for file in found if after < file.batch <= last)
             return
     names = files.names(folder)
-    plain = {int(name) for name in names if name.isdigit()}
+    plain = {int(name) for name in names if is_number(name)}
     compacted = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]
-    compacts = sorted(int(name) for name in compacted if name.isdigit())
+    compacts = sorted(int(name) for name in compacted if is_number(name))
     while after < last:
         holding = [batch for batch in compacts if batch > after]
         within = [batch for batch in holding if batch <= last]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-_NAME = re.compile(r"(\d+)(?:_([0-9a-f]{8}-[0-9a-f-]{27}))?\.(delta|snapshot|changelog|zip)")
+_NAME = re.compile(r"(\d+)(?:_([0-9a-f]{8}-[0-9a-f-]{27}))?\.(delta|snapshot|changelog|zip)", re.ASCII)
 _CHANGES = ("delta", "changelog")
 _DATA_FILES = {"sstFiles": ("SSTs", "dfsSstFileName"), "logFiles": ("logs", "dfsLogFileName")}
 SIDE_FOLDERS = tuple(folder for folder, _ in _DATA_FILES.values())

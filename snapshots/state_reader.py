@@ -13,7 +13,7 @@ from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateE
 from streamstate.snapshots.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.changelog.failures import UnsupportedChangelogError
 from streamstate.snapshots.changelog.operator_metadata import recorded_sources
-from streamstate.snapshots.changelog.state_schema import UnsupportedTable, table_formats
+from streamstate.snapshots.changelog.state_schema import UnsupportedTable, require_known_types, table_formats
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.legacy_operators import LegacyOperator, described_view
@@ -87,6 +87,7 @@ class StateReader:
     _session: SparkSession | None = None
     _pinned: dict[str, str] = field(default_factory=dict)
     _fingerprint: tuple[str, ...] = ()
+    _known_types: object = None
     _sources: list[StateSource] = field(default_factory=list)
     _formats: dict[str, TableFormat | UnsupportedTable] = field(default_factory=dict)
     _legacy_operators: list[LegacyOperator] = field(default_factory=list)
@@ -252,8 +253,16 @@ class StateReader:
             return path_for_reader(spark, self.checkpoint.path)
         return described_view(spark, self.checkpoint.path, operators)
 
+    def _require_known_types(self, epoch: int) -> None:
+        written = self.checkpoint.operators_fingerprint()
+        known = written, max(self.checkpoint.operators_written_at(epoch), default=-1)
+        if known != self._known_types:
+            require_known_types(self.checkpoint, epoch)
+            self._known_types = known
+
     def session(self, epoch: int) -> SparkSession:
         """A separate session with the settings that the query was pinned to at an epoch."""
+        self._require_known_types(epoch)
         # Capture's jobs share a pool, so that they cannot starve the query's under a fair scheduler.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         planned = self.checkpoint.planned(epoch)

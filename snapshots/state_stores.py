@@ -9,6 +9,7 @@ from streamstate.snapshots.changelog.failures import ChangelogError
 from streamstate.snapshots.changelog.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.filesystem import ReadableFiles
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.state_files import SIDE_FOLDERS, StateFile, StoreFiles
 
 StateIds = Mapping[int, Mapping[str, Sequence[Sequence[str]]]]
@@ -101,4 +102,4 @@ def may_be_store(name: str) -> bool:
 
 def numbers(names: Sequence[str]) -> list[int]:
     """The names that are numbers, ascending."""
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted(int(name) for name in names if is_number(name))

@@ -14,6 +14,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_query(parser)
     parser.add_argument("--at", metavar="EPOCH", type=epoch, default="live", help="the epoch (default: the newest)")
     parser.add_argument("--to", metavar="PATH", required=True, help="the new checkpoint; it must not exist yet")
+    parser.add_argument(
+        "--checkpoint", metavar="PATH", help="the query's checkpoint, which is read (default: where the store says)"
+    )
     add_code(parser, "--code", "; needed if the query's checkpoint is gone")
     parser.add_argument(
         "--files",
@@ -30,7 +33,9 @@ def _run(given: argparse.Namespace) -> int:
     history = ss.open_store(given.store, storage_options=storage_options(given))[given.name]
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
-    print(ss.restore(history.at(given.at), given.to, build, offsets=offsets, mode=given.mode))
+    print(
+        ss.restore(history.at(given.at), given.to, build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode)
+    )
     return FINE
 
 

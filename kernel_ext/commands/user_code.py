@@ -126,11 +126,14 @@ def _of_name(name: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # Under a name of its own, so that a file json.py does not become the json of all other modules.
+    name = f"code_of_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise FileNotFoundError(f"there is no such file: {path}")
-    sys.path.insert(0, str(path.parent.absolute()))
+    # The modules beside it come last, for the same reason.
+    sys.path.append(str(path.parent.absolute()))
     loaded = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = loaded
+    sys.modules[name] = loaded
     spec.loader.exec_module(loaded)
     return loaded

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamstate.errors import EpochGoneError
+from streamstate.errors import EpochGoneError, UntrustedStoreError
 from streamstate.operations.new_checkpoint.log_texts import milliseconds, offset_text
+from streamstate.snapshots.checkpoint_logs import is_source_name
 from streamstate.snapshots.source_progress import by_source
 from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
@@ -43,6 +44,7 @@ class CapturedEpoch:
 
         Raises:
             EpochGoneError: the store does not know them.
+            UntrustedStoreError: a source's name is none that Spark accepts.
         """
         found = self.snapshot.offsets
         if found is None:
@@ -50,9 +52,12 @@ class CapturedEpoch:
                 f"The store does not know what {self} had read: Spark had purged it before the epoch was captured.\n"
                 "Restore a later epoch."
             )
-        if isinstance(found, Mapping):
-            return {name: offset_text(offset) for name, offset in found.items()}
-        return [offset_text(offset) for offset in found]
+        if not isinstance(found, Mapping):
+            return [offset_text(offset) for offset in found]
+        for name in found:
+            if not is_source_name(name):
+                raise UntrustedStoreError.name(self.snapshot.history.recorded.layout.root, "source", name)
+        return {name: offset_text(offset) for name, offset in found.items()}
 
     @property
     def sources(self) -> dict[str | int, SourceFacts]:

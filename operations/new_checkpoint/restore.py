@@ -47,6 +47,7 @@ def restore(
     to: str | Path,
     build_query: BuildQuery | None = None,
     *,
+    checkpoint: str | Path | None = None,
     offsets: Sequence[Offset] | None = None,
     mode: str = "update",
     spark: SparkSession | None = None,
@@ -55,7 +56,8 @@ def restore(
     """Make a checkpoint that can run from a captured epoch, even if Spark has purged it or its state is damaged.
 
     The state comes from the store. The rest comes from the query's checkpoint: its settings, the schemas of its state,
-    and the log of the files that it has read, which Spark keeps for all epochs. The checkpoint is only read.
+    and the log of the files that it has read, which Spark keeps for all epochs. The checkpoint is only read. The store
+    says where it is, so name it with ``checkpoint`` for a store that you do not trust, or if it was moved.
 
     With ``build_query``, the checkpoint may be gone, as when only the store was copied: the query's code says what its
     state looks like, and the store which offsets and files it had read. The settings are those of the session. An epoch
@@ -70,6 +72,7 @@ def restore(
         to: where the checkpoint goes; it must not exist yet. It appears there once it is complete.
         build_query: returns the query's streaming DataFrame, with the code that it had; then its checkpoint is not
             read.
+        checkpoint: the query's checkpoint; by default where the store says. Not with ``build_query``.
         offsets: with ``build_query``, what each source had read if the store cannot say it, as for :func:`bootstrap`;
             None for a source: as the store says. The store knows the number and a digest of the files that an epoch had
             read, and looks for them among the oldest in the source's folder. So name them if some have since been
@@ -86,7 +89,9 @@ def restore(
             found.
         EpochGoneError: neither the store nor the checkpoint knows the watermark after the epoch, or its offsets.
         NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists; pass ``build_query``.
-        InvalidArgumentError: the code has other sources than the epoch.
+        InvalidArgumentError: the code has other sources than the epoch, or there is a checkpoint beside the code.
+        UntrustedStoreError, UntrustedCheckpointError: the store or the checkpoint names something outside of it, or
+            code that reading its state would load.
         NotReplayableError: the log of a file source no longer says which files had been read by then.
         UnsupportedStateError: Spark cannot write this kind of state, or the code's state has other columns.
 
@@ -100,7 +105,12 @@ def restore(
     report, target = progress or silent, location(os.fspath(to))
     branch = taken.history.recorded.lineage.branch(taken.query)
     assert branch is not None
-    record = ForkRecord.now(location(branch.checkpoint), branch.query_id, taken.epoch)
+    place = branch.checkpoint if checkpoint is None else os.fspath(checkpoint)
+    record = ForkRecord.now(location(place), branch.query_id, taken.epoch)
+    if build_query is not None and checkpoint is not None:
+        raise InvalidArgumentError(
+            "Pass the query's checkpoint or build_query, not both: with the code it is not read."
+        )
     if build_query is not None:
         query = PlannedQuery.of(build_query, mode)
         files = files_for(query.spark, target)
@@ -116,7 +126,7 @@ def restore(
         original = _original(record, taken, spark)
         files = files_for(spark, original.path, target)
         with making(spark, files, target) as folder:
-            report("reading what describes the query", 0.0)
+            report(f"reading what describes the query in {original.path}", 0.0)
             captured = CapturedEpoch(taken)
             new = NewCheckpoint(spark, files, folder, taken.epoch, _describe(original, record, captured, folder, files))
             _check_tables(new, captured)

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices, first_line
+from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
 from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import check_distinct, check_not_past
@@ -32,7 +32,9 @@ from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.filesystem import Files, local_path
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
+from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.restarting import FORMAT
 from streamstate.snapshots.state_comparison import StateAt, differences_from
 from streamstate.snapshots.state_reader import StateReader
@@ -217,7 +219,9 @@ def _remove_unfinished(files: Files, parent: str, name: str) -> None:
     """Delete what killed processes of this machine have left of the same checkpoint."""
     import psutil
 
-    pattern = re.compile(rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}-(\d+)-(\d+)-\w+\.unfinished")
+    pattern = re.compile(
+        rf"\.{re.escape(name)}\.{re.escape(socket.gethostname())}-(\d+)-(\d+)-\w+\.unfinished(-trial-\w+)?"
+    )
     for found in files.names(parent):
         match = pattern.fullmatch(found)
         if match and int(match[1]) != os.getpid() and not psutil.pid_exists(int(match[1])):
@@ -231,7 +235,7 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
     """Spark records the full paths of schemas: let them lead to where the checkpoint will be."""
     local = local_path(path)
     root = path if local is None else f"file:{local}"
-    operators = [name for name in files.names(f"{folder}/state") if name.isdigit()]
+    operators = [name for name in files.names(f"{folder}/state") if is_number(name)]
     for operator in operators:
         metadata = f"state/{operator}/_metadata"
         named = [f"{metadata}/{name}" for name in files.names(f"{folder}/{metadata}")]
@@ -247,4 +251,4 @@ def reason(error: Exception) -> str:
     """What went wrong in a task: the message of what it raised."""
     text = str(error)
     found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
-    return found[1] if found else first_line(error)
+    return found[1] if found else innermost(error)

@@ -7,6 +7,7 @@ renames, between which the checkpoint is missing for a moment; :func:`recover` c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -125,6 +126,9 @@ def recover(over: str, spark: SparkSession | None) -> str | None:
         CheckpointError: the journal is damaged, or something else created the checkpoint anew.
     """
     if files_for(spark, over).text(_journal(over)) is None:
+        with SWITCHING, contextlib.suppress(OSError):
+            if (work := local_path(_work(over))) is not None:
+                work.rmdir()  # killed as it ended; what is not empty stays
         return None
     with SWITCHING:
         switch = _unfinished(over, spark)

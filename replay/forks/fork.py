@@ -39,7 +39,7 @@ from streamstate.snapshots.checkpoint_files import (
     why_unavailable,
 )
 from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import Files, Volume, files_for, local_path, location, refuse_links_out
+from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
 from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.recording.trimming import pin_inputs
@@ -209,7 +209,7 @@ def fork_before_first_epoch(
         for log, offset in zip(planned.logs, planned.offsets, strict=True):
             # Kafka and some other sources record once where they began.
             if source_batch(offset) is None:
-                files.copy_tree(f"{original.path}/{log}", f"{target}/{log}")
+                files.copy_tree(inside(original.path, log), inside(target, log))
         files.write(f"{target}/{FORK_FILE}", record.text())
         files.write(f"{target}/metadata", json.dumps({"id": query_id}))
     return Fork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from streamstate.errors import QueryError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import Files, files_for, inside, local_path, refuse_links_out
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.source_progress import source_batch
 from streamstate.snapshots.state_files import StateFile
 
@@ -82,7 +83,7 @@ class ForkFolder:
             # A source that only the changed code reads.
             for name in {*self.names("sources")} - {*planned.names}:
                 yield from (f"sources/{name}/{batch}" for batch in self.names(f"sources/{name}") if _later(batch, -1))
-        for operator in (name for name in self.names("state") if name.isdigit()):
+        for operator in (name for name in self.names("state") if is_number(name)):
             yield from self._state_after(f"state/{operator}", epoch)
         for log in _LOGS:
             yield from (f"{log}/{name}" for name in self.names(log) if _later(name, epoch))
@@ -121,7 +122,7 @@ def _plain(name: str) -> str:
 def _later(name: str, last: int) -> bool:
     """Whether a log file, ``7`` or ``9.compact``, or its checksum, comes after a number."""
     plain = _plain(name).removesuffix(".compact")
-    return plain.isdigit() and int(plain) > last
+    return is_number(plain) and int(plain) > last
 
 
 def _version(name: str) -> int | None:
@@ -133,7 +134,7 @@ def _version(name: str) -> int | None:
 def _metadata_epoch(name: str) -> int | None:
     """The epoch at which Spark wrote a metadata file: ``7``, or ``7_<id>``."""
     number = _plain(name).partition("_")[0]
-    return int(number) if number.isdigit() else None
+    return int(number) if is_number(number) else None
 
 
 @contextmanager

@@ -26,6 +26,8 @@ _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 _LZ4_SEED = 0x9747B28C
 _LZ4_HASH_BITS = 0x0FFFFFFF  # lz4-java drops the upper four bits of each hash
 _LZ4_GROWTH = 255  # no byte of lz4 stands for more
+_ZSTD_GROWTH, _ZSTD_SMALL = 255, 64 << 20
+"""The growth of zstd has no limit: up to how many times a file may be, or how many bytes if those are more."""
 _SNAPPY_HEADER = struct.Struct(">8sii")
 _SNAPPY_GROWTH = 22  # a copy of 64 bytes takes three
 
@@ -43,7 +45,7 @@ def decompressed(content: bytes, path: str) -> bytes:
 
     Raises:
         DamagedChangelogError: The bytes are not those of a complete file of their codec.
-        UnsupportedChangelogError: The codec is another one, such as lzf.
+        UnsupportedChangelogError: The codec is another one, such as lzf, or a small file would become a very large one.
     """
     if not content:
         raise DamagedChangelogError(f"{path} is empty")
@@ -51,7 +53,7 @@ def decompressed(content: bytes, path: str) -> bytes:
         if content.startswith(LZ4):
             return b"".join(_lz4_blocks(content, path))
         if content.startswith(ZSTD):
-            return _zstd(content)
+            return _zstd(content, path)
         if content.startswith(SNAPPY):
             return b"".join(_snappy_blocks(content, path))
     except (OSError, pa.ArrowException) as error:
@@ -103,9 +105,15 @@ def _lz4_blocks(content: bytes, path: str) -> Iterator[bytes]:
         at += size
 
 
-def _zstd(content: bytes) -> bytes:
+def _zstd(content: bytes, path: str) -> bytes:
+    most, pieces = max(_ZSTD_SMALL, _ZSTD_GROWTH * len(content)), list[bytes]()
     with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
-        return bytes(stream.read())
+        while piece := bytes(stream.read(_ZSTD_PIECE)):
+            most -= len(piece)
+            if most < 0:
+                raise UnsupportedChangelogError(f"{path} grows to more than {_ZSTD_GROWTH} times its size")
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _snappy_blocks(content: bytes, path: str) -> Iterator[bytes]:

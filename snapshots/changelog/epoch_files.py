@@ -25,6 +25,7 @@ from streamstate.snapshots.changelog.schema_files import has_columns
 from streamstate.snapshots.changelog.table_format import TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside
+from streamstate.snapshots.names import is_number
 
 CHANGE_FILES = {"RocksDB": "changelog", "HDFS": "delta"}
 """The suffix of the files with changes, by provider."""
@@ -118,7 +119,7 @@ def names_by_id(checkpoint: Checkpoint, place: StorePlace, epoch: int) -> list[s
 
 def _partitions(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> int:
     """The number of partitions that an operator uses: all that the query has, or one if its rows have no key."""
-    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{table.operator}") if name.isdigit()}
+    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{table.operator}") if is_number(name)}
     planned = checkpoint.partitions(epoch)
     if folders == {"0"} and not has_columns(table.key):
         return 1

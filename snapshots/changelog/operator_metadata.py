@@ -13,6 +13,7 @@ from typing import Any
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.filesystem import inside
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.operators import JOIN_FORMAT, ListedStore, StateSource, in_order, legacy_stores, sources_of
 
 
@@ -65,7 +66,7 @@ def _stores(checkpoint: Checkpoint, operator: int, epoch: int) -> list[ListedSto
 
 def _metadata_path(checkpoint: Checkpoint, operator: int, epoch: int) -> str:
     folder = f"{checkpoint.path}/state/{operator}/_metadata"
-    runs = [int(name) for name in checkpoint.files.names(f"{folder}/v2") if name.isdigit()]
+    runs = [int(name) for name in checkpoint.files.names(f"{folder}/v2") if is_number(name)]
     if not runs:
         return f"{folder}/metadata"
     current = [run for run in runs if run <= epoch]
@@ -89,4 +90,5 @@ def _store(checkpoint: Checkpoint, operator: int, metadata: Any, store: Any) -> 
     if not all({"stateName", "stateVariableType"} <= {*variable} for variable in variables):
         raise ValueError("a state variable has no name or no type")
     kind = str(metadata["operatorInfo"]["operatorName"])
-    return ListedStore(operator, kind, name, properties, int(store["numColsPrefixKey"]), schema_path)
+    named = str(store["stateSchemaFilePaths"][-1]) if files else ""
+    return ListedStore(operator, kind, name, properties, int(store["numColsPrefixKey"]), schema_path, named)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
 
 DEFAULT_FAMILY = "default"
@@ -41,6 +43,7 @@ def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
     Raises:
         UnsupportedChangelogError: the file has another version.
         DamagedChangelogError: the file is not one that Spark wrote.
+        UntrustedCheckpointError: it names code that a reader would load.
     """
     source = _Input(content)
     try:
@@ -50,6 +53,8 @@ def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
             return {DEFAULT_FAMILY: FamilySchema(source.struct(pieces=pieces), source.struct(pieces=pieces))}
         if version == "v3":
             return _column_families(source)
+    except _UnknownTypeError as error:
+        raise UntrustedCheckpointError.file(path, str(error)) from None
     except (struct.error, ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedChangelogError(f"The state schema {path} is damaged: {error}.") from error
     raise UnsupportedChangelogError(f"The state schema {path} has the unknown version {version!r}.")
@@ -86,7 +91,7 @@ class _Input:
     def json(self, *, pieces: bool = True) -> Any:
         """A JSON text, preceded by the number of its pieces if it may have several."""
         count = self.number(">i") if pieces else 1
-        return json.loads(_decoded(b"".join(self._bytes() for _piece in range(count))))
+        return json.loads(_decoded(b"".join(self._bytes() for _piece in range(count))), object_pairs_hook=_known)
 
     def struct(self, *, pieces: bool = True) -> dict[str, Any]:
         kind = self.json(pieces=pieces)
@@ -100,6 +105,35 @@ class _Input:
         if self._at > len(self._content):
             raise ValueError("it ends within a string")
         return self._content[start : self._at]
+
+
+class _UnknownTypeError(Exception):
+    """A user-defined type whose class is not loaded."""
+
+
+def _known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object of a schema.
+
+    For a user-defined type, Spark makes an instance of a Java class, and PySpark imports a module or unpickles a class:
+    all of them are named in the file. So the type has to be one that this process has imported.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):  # another parser might take another of them
+        raise ValueError("an object has a field twice")
+    if found.get("type") == "udt" and not _is_loaded(found):
+        named = found.get("pyClass") or found.get("class")
+        raise _UnknownTypeError(f"has the user-defined type {named!r:.200}, which this process has not imported")
+    return found
+
+
+def _is_loaded(kind: dict[str, Any]) -> bool:
+    module, _, name = str(kind.get("pyClass")).rpartition(".")
+    loaded: Any = getattr(sys.modules.get(module), name, None)
+    udt = getattr(sys.modules.get("pyspark.sql.types"), "UserDefinedType", None)
+    if udt is None or not (isinstance(loaded, type) and issubclass(loaded, udt)):
+        return False
+    java: Any = loaded
+    return kind.get("class") in (None, java.scalaUDT() or None)
 
 
 def _decoded(content: bytes) -> str:

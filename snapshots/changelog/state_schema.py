@@ -7,10 +7,11 @@ time, and both are returned as two columns.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamstate.errors import DamagedCheckpointError
+from streamstate.errors import DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.changelog.arrow_types import check_supported
 from streamstate.snapshots.changelog.column_families import family_numbers
 from streamstate.snapshots.changelog.failures import (
@@ -22,6 +23,7 @@ from streamstate.snapshots.changelog.operator_metadata import pinned, recorded_s
 from streamstate.snapshots.changelog.schema_files import DEFAULT_FAMILY, FamilySchema, family_schemas
 from streamstate.snapshots.changelog.table_format import KeyEncoding, Part, TableFormat
 from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.filesystem import ReadableFiles, local_path
 from streamstate.snapshots.operators import JOIN_FORMAT, ListedStore, Shape, StateSource, tables_of
 
 _STORE = "spark.sql.streaming.stateStore"
@@ -90,6 +92,47 @@ def table_formats(checkpoint: Checkpoint, epoch: int) -> list[TableFormat | Unsu
         for store in stores
         for source in tables_of(store, formats.conf.get(JOIN_FORMAT, "2"))
     ]
+
+
+def require_known_types(checkpoint: Checkpoint, epoch: int) -> None:
+    """Check the schemas of an epoch's state before Spark reads it where it is.
+
+    Raises:
+        UntrustedCheckpointError, DamagedCheckpointError: as :func:`check_schema`, or Spark would read a file that
+            cannot be looked at.
+    """
+    for store in recorded_stores(checkpoint, epoch):
+        paths = [store.schema_path]
+        if store.named_schema_path:
+            paths.append(_readable(checkpoint, store.named_schema_path))
+        for path in dict.fromkeys(paths):
+            check_schema(path, checkpoint.files)
+
+
+def check_schema(path: str, files: ReadableFiles) -> None:
+    """Refuse a schema file with user-defined types that this process has not imported.
+
+    Spark and PySpark load their classes, which the file names, as soon as they read it.
+
+    Raises:
+        UntrustedCheckpointError: there is such a type.
+        DamagedCheckpointError: it is not one that Spark wrote, so that nobody knows what it names.
+    """
+    if (content := files.content(path)) is not None:
+        with contextlib.suppress(UnsupportedChangelogError):  # nor does Spark know the version
+            _parsed(content, path)
+
+
+def _readable(checkpoint: Checkpoint, path: str) -> str:
+    """A path that metadata has for a schema file, for the checkpoint's files."""
+    local = local_path(path)
+    if local is not None and local_path(checkpoint.path) is not None:
+        return str(local)
+    if not path.startswith(f"{checkpoint.path}/"):
+        raise UntrustedCheckpointError.file(
+            checkpoint.path, f"has the state schema {path!r:.300}, which is not inside it"
+        )
+    return path
 
 
 @dataclass

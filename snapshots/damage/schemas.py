@@ -14,6 +14,7 @@ from streamstate.snapshots.changelog.schema_files import family_schemas
 from streamstate.snapshots.checkpoint import Checkpoint
 from streamstate.snapshots.damage.damage import BACKUP, Damage
 from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.names import is_number
 from streamstate.snapshots.state_stores import may_be_store
 
 _WITHOUT = "Spark starts without it, but neither its state reader nor a capture can read the state. Restore it."
@@ -47,7 +48,7 @@ class SchemaDamage:
 
     def _metadata(self, operator: str) -> Iterator[Damage]:
         """Damage of an operator's metadata: Spark reads only that of version 2, which each run writes."""
-        runs = [int(name) for name in self._names(f"{operator}/_metadata/v2") if name.isdigit()]
+        runs = [int(name) for name in self._names(f"{operator}/_metadata/v2") if is_number(name)]
         name = f"{operator}/_metadata/v2/{max(runs)}" if runs else f"{operator}/_metadata/metadata"
         # Only operators with metadata of version 2 have their schemas there.
         needed = bool(runs) or bool(self._names(f"{operator}/_stateSchema"))

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from branching.test_fork_files import lay_out
-from streamstate.errors import ForkError, UntrustedCheckpointError
+from streamstate.errors import DamagedCheckpointError, ForkError, UntrustedCheckpointError
 from streamstate.operations.rescale_rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles, inside
 
 PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
@@ -87,6 +87,34 @@ def test_a_zip_bomb_is_rejected(tmp_path: Path) -> None:
         archive.writestr("metadata", b"\0" * (65 << 20))
     with pytest.raises(UntrustedCheckpointError, match="metadata"):
         ss.fork(original, tmp_path / "fork", at=0)
+
+
+@pytest.mark.parametrize("name", ["\u0662", "02", "+2", "2_0", "\u00b2", "2\n"])
+def test_only_numbers_as_spark_writes_them_are_epochs(tmp_path: Path, name: str) -> None:
+    """``int`` reads other spellings too, so that an epoch would be captured twice."""
+    original = lay_out(tmp_path / "original", 2)
+    before = Checkpoint(original)
+    committed, begun, operators = before.committed(), before.begun(), before.operators()
+    for folder in ("commits", "offsets", "state"):
+        source = original / folder / str(committed[0])
+        if source.is_dir():
+            shutil.copytree(source, original / folder / name)
+        else:
+            shutil.copy(source, original / folder / name)
+    again = Checkpoint(original)
+    assert (again.committed(), again.begun(), again.operators()) == (committed, begun, operators)
+
+
+@pytest.mark.parametrize("count", ["50000000", "0", "-1", "\u0663", "2.5", "nine"])
+def test_a_number_of_partitions_that_no_query_has(tmp_path: Path, count: str) -> None:
+    """Each takes time and memory, before a file of it is looked for."""
+    original = lay_out(tmp_path / "original", 1)
+    plan = original / "offsets" / "0"
+    version, head, *rest = plan.read_text().splitlines()
+    conf = json.loads(head)["conf"] | {SHUFFLE_PARTITIONS: count}
+    plan.write_text("\n".join([version, json.dumps(json.loads(head) | {"conf": conf}), *rest]))
+    with pytest.raises(DamagedCheckpointError, match="partitions; at most 200,000 are read"):
+        Checkpoint(original).partitions(0)
 
 
 def outside(tmp_path: Path) -> Path:

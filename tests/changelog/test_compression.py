@@ -72,6 +72,17 @@ def test_a_block_cannot_claim_more_than_its_bytes_can_hold() -> None:
         decompressed(bytes(content), "1.delta")
 
 
+def test_a_bomb_is_left_to_spark() -> None:
+    """Zstd has no limit of its own; in memory, at most what the limit allows is unpacked."""
+    bomb = compressed(bytes(300 << 20), "zstd")
+    assert len(bomb) < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(UnsupportedChangelogError, match="grows to more than 255 times its size"):
+        decompressed(bomb, "1.delta")
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    assert len(decompressed(compressed(bytes(60 << 20), "zstd"), "1.delta")) == 60 << 20
+
+
 def test_recorded_files_are_complete() -> None:
     """Their payloads end with the end mark of version 1, or that of version 3."""
     for file in recorded_files("4.1"):

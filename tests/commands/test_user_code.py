@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,20 @@ def test_errors_of_user_code_name_its_line(
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"streamstate: {problem}")
     assert place in second
+
+
+def test_a_file_may_have_the_name_of_a_module(tmp_path: Path) -> None:
+    """Neither it nor what lies beside it is taken for the module by anybody else."""
+    (tmp_path / "json.py").write_text("import beside\n\ndef build(): return beside.VALUE")
+    (tmp_path / "beside.py").write_text("VALUE = 7")
+    (tmp_path / "fractions.py").write_text("raise ImportError('not the one of Python')")
+    program = (
+        "import sys, importlib\n"
+        "from streamstate.commands.user_code import loaded\n"
+        f"build = loaded({str(tmp_path / 'json.py')!r}, 'build')\n"
+        "sys.modules.pop('fractions', None)\n"
+        "import json, fractions\n"
+        "print(build.__wrapped__(), json.dumps(1), fractions.Fraction(1, 2))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["7", "1", "1/2"]

@@ -21,6 +21,7 @@ from sampling import sampled
 import streamstate as ss
 from new_checkpoint.restored import check_goes_on, gone_on, stored
 from streamstate.errors import (
+    DiskFullError,
     EpochGoneError,
     InvalidArgumentError,
     NotACheckpointError,
@@ -254,13 +255,15 @@ def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, 
         tmp_path / f".restored.{gethostname()}-{process}-{writing.pid}-0a1b2c3d.unfinished"
         for process in (2**22 + 1, 1)
     )
-    gone.mkdir()
-    lives.mkdir()
+    trial = gone.with_name(f"{gone.name}-trial-0a1b2c3d")
+    for folder in (gone, lives, trial):
+        folder.mkdir()
     late.symlink_to(gone)
     ss.restore(small.history, tmp_path / "restored", spark=spark)
     assert writing.wait() == 0
     assert lives.exists()
     assert not gone.exists()
+    assert not trial.exists()
 
 
 @pytest.mark.slow
@@ -280,7 +283,7 @@ def test_a_failure_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(*where, fail)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(DiskFullError, match=r"No space left on device.*\nNo checkpoint was made\."):
             ss.restore(small.history, tmp_path / "restored", spark=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "input", "store"]
     ss.restore(small.history, tmp_path / "restored", spark=spark)

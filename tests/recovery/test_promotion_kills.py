@@ -200,3 +200,15 @@ def test_a_checkpoint_made_in_between_is_an_error(
     with pytest.raises(CheckpointError, match=r"Something created .* anew.*checkpoint is in .*aside"):
         recover(str(pair.over), spark)
     assert Checkpoint(work / "aside").committed() == [0, 1]
+
+
+def test_an_empty_folder_of_a_promotion_is_deleted(tmp_path: Path) -> None:
+    """A process that is killed at the last step leaves it; a folder with anything in it is kept."""
+    checkpoint, work = tmp_path / "checkpoint", tmp_path / "checkpoint.promotion"
+    work.mkdir()
+    assert recover(str(checkpoint), None) is None
+    assert not work.exists()
+    work.mkdir()
+    (work / "mine").touch()
+    assert recover(str(checkpoint), None) is None
+    assert (work / "mine").exists()

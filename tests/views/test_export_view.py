@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.export.album import encoded
+from streamstate.widgets.export.document import write as write_file
 from streamstate.widgets.export.saving import MORE, POSITIONS, positions, save
 from streamstate.widgets.model import Drawing
 from streamstate.widgets.view import View
@@ -307,3 +309,21 @@ def test_saved_epochs_are_chosen_evenly_and_at_events() -> None:
     many = positions(range(10_000), POSITIONS, 5, range(0, 10_000, 2))
     assert len(many) == POSITIONS
     assert sum(epoch % 2 for epoch in many) > POSITIONS // 4
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_a_private_file_stays_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    """Also while it is written again, under another name."""
+    target, modes = tmp_path / "delays.html", list[int]()
+    target.touch(mode)
+    target.chmod(mode)
+    replace = Path.replace
+
+    def seen(staged: Path, to: Path) -> Path:
+        modes.append(staged.stat().st_mode & 0o777)
+        return replace(staged, to)
+
+    monkeypatch.setattr(Path, "replace", seen)
+    write_file(target, "again")
+    assert (modes, target.stat().st_mode & 0o777, target.read_text()) == ([mode], mode, "again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -95,14 +96,21 @@ def has_plot(message: Any) -> bool:
     return isinstance(message, list | tuple) and any(map(has_plot, message))
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def write(target: Path, text: str) -> int:
     """Write a file atomically, and return its size: on an error, an existing file stays as it is."""
     content = text.encode()
     try:
         staged = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
         try:
-            with staged.open("xb") as file:
+            mode = target.stat().st_mode & 0o777 if target.exists() else None
+            with open(staged, "xb", opener=_private if mode is not None else None) as file:
                 file.write(content)
+            if mode is not None:
+                staged.chmod(mode)  # a file that only its owner reads stays one
             staged.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
