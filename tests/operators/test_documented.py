@@ -43,3 +43,11 @@ def test_each_test_of_operators_is_on_the_page() -> None:
     named = {row[-1].strip("`") for _, *rows in tables() for row in rows}
     defined = functions(path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__))
     assert defined - named <= {"test_a_checkpoint_that_is_replaced_between_passes_is_rejected"}
+
+
+def test_each_test_that_the_page_on_security_names_exists() -> None:
+    """Each thing that is opened has one."""
+    text = (PAGE.parents[1] / "explanation" / "security.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 12
+    assert named <= functions(TESTS.rglob("test_*.py"))

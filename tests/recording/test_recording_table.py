@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from capturing.test_hostile_store import with_action
 from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StructType
 
 import streamstate as ss
-from streamstate.errors import NotReplayableError, QueryError
+from streamstate.errors import NotReplayableError, QueryError, UntrustedStoreError
 from streamstate.snapshots.delta import Place, commit_once
 from streamstate.snapshots.delta.data_files import DataFile, write_file
 from streamstate.snapshots.recording.batches import MARKS
@@ -73,6 +75,16 @@ def test_offsets_are_batches(place: Place) -> None:
         for after in range(-1, 6):
             for upto in range(after, 6):
                 assert read(place, after, upto) == list(range(ends[after + 1], ends[upto + 1]))
+
+
+def test_a_recording_cannot_list_files_outside(place: Place, tmp_path: Path) -> None:
+    """Somebody else may have written it: the files of its batches are in its folder."""
+    assert place.folder is not None
+    mine = tmp_path / "mine.parquet"
+    shutil.copy(next(place.folder.glob("part-*")), mine)
+    with_action(place.folder, "add", "../mine.parquet")
+    with pytest.raises(UntrustedStoreError, match="does not belong to this table"):
+        read(place, -1, 5)
 
 
 def test_only_whole_files_are_dropped(place: Place) -> None:
