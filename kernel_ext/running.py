@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from streamstate.errors import CaptureError, QueryError, WaitTimeoutError
+from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
 from streamstate.operations.restart_policy import failure_of
 from streamstate.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.snapshots.capture_plan import CaptureInterval
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture_plan import Every
     from streamstate.snapshots.follow import Capture
     from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.state_inspect.recorded_query import RecordedQuery
     from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
@@ -256,8 +259,22 @@ class Running:
             recorder.stop(self.name)
 
     def _rows(self) -> int | None:
+        """What Spark counted in its newest epoch; before the first one of a run, the rows in the store."""
         progress = None if self.query is None else self.query.lastProgress
-        return sum(operator["numRowsTotal"] for operator in progress["stateOperators"]) if progress else None
+        operators = progress["stateOperators"] if progress else ()
+        if operators:
+            return sum(int(operator["numRowsTotal"]) for operator in operators)
+        with contextlib.suppress(StreamStateError, OSError):
+            known = self._recorded.newest_rows().values()
+            return None if not known or None in known else sum(rows or 0 for rows in known)
+        return None
+
+    @cached_property
+    def _recorded(self) -> RecordedQuery:
+        from streamstate.state_inspect import open_store  # loads the engines that read state
+
+        layout = self.capture.layout
+        return open_store(layout.root, storage_options=layout.options)[self.name].recorded
 
     def _rate(self) -> float | None:
         """Input rows per second, while the query runs."""

@@ -29,6 +29,8 @@ _NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME = re.compile(r"\w+", re.ASCII)
 """What Spark accepts as a source's name, which names a folder in the checkpoint."""
 _MOST_SOURCES = 1000
+_LAST = 253_402_300_799_999
+"""The last millisecond of the year 9999, the last year that a time can have here."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,17 @@ def parse_plan(text: str, path: str) -> PlannedEpoch:
     version, head, lines = _parts(text, path, _OFFSET_LOGS)
     if head is None:
         raise DamagedCheckpointError.file(path, "ends after its first line")
-    conf = dict(head.get("conf", {}))
+    conf = head.get("conf", {})
+    if not isinstance(conf, dict) or not all(isinstance(value, str) for value in conf.values()):
+        raise DamagedCheckpointError.file(path, "has settings that are no texts")
     names, offsets = _by_id(lines, path, named=conf.get(_NAMED) == "true") if version == "v2" else ((), lines)
     for offset in offsets:
         _check_offset(offset, path)
     return PlannedEpoch(
         offsets=tuple(None if offset == "-" else offset for offset in offsets),
-        watermark=_moment(head.get("batchWatermarkMs", 0)),
+        watermark=_moment(head.get("batchWatermarkMs", 0), path),
         conf=conf,
-        began_at=_moment(head.get("batchTimestampMs", 0)),
+        began_at=_moment(head.get("batchTimestampMs", 0), path),
         names=names,
         version=version,
     )
@@ -103,7 +107,11 @@ def parse_commit(text: str, path: str) -> dict[str, Any]:
         NewerCheckpointError: It has an unknown version.
     """
     _, head, _ = _parts(text, path, _COMMIT_LOGS)
-    return head or {}
+    commit = head or {}
+    _moment(commit.get("nextBatchWatermarkMs", 0), path)
+    if (ids := commit.get("stateUniqueIds")) is not None:
+        _check_ids(ids, path)
+    return commit
 
 
 def _parts(text: str, path: str, versions: Sequence[str]) -> tuple[str, dict[str, Any] | None, list[str]]:
@@ -157,5 +165,19 @@ def _check_offset(offset: str, path: str) -> None:
         raise DamagedCheckpointError.file(path, f"has the offset {offset[:60]}, which is no JSON") from error
 
 
-def _moment(milliseconds: int) -> datetime | None:
+def _moment(milliseconds: object, path: str) -> datetime | None:
+    """A time that a log has, in milliseconds since 1970; 0: there is none."""
+    if not isinstance(milliseconds, int) or not -_LAST <= milliseconds <= _LAST:
+        raise DamagedCheckpointError.file(path, f"has the time {milliseconds!r:.40}, which is none")
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None
+
+
+def _check_ids(ids: object, path: str) -> None:
+    """Raise unless unique ids of state files are by operator, and then lists by partition and store."""
+    stores = [store for operator in (ids.values() if isinstance(ids, dict) else [ids]) for store in _listed(operator)]
+    if not all(isinstance(name, str) for store in stores for name in _listed(store)):
+        raise DamagedCheckpointError.file(path, "has ids of state files in an unknown form")
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [None]

@@ -254,9 +254,14 @@ class Capture:
         return self._capturer.name
 
     @property
+    def layout(self) -> Layout:
+        """Where the tables of the store are."""
+        return self._capturer.layout
+
+    @property
     def store(self) -> str:
         """The store's path."""
-        return self._capturer.layout.root
+        return self.layout.root
 
     @property
     def checkpoint(self) -> str:

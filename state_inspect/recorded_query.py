@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from streamstate.errors import OvertakenError, UnknownEpochError
+from streamstate.errors import OvertakenError, StoreError, UnknownEpochError
 from streamstate.snapshots.change_log import beginnings, check_generation, key_columns, value_columns
 from streamstate.snapshots.consistent_read import read_once
 from streamstate.snapshots.delta.commits import required
 from streamstate.snapshots.delta.reading import TableVersion
+from streamstate.snapshots.duckdb_sql import database_errors
 from streamstate.snapshots.entries import Entries, Entry, TableFacts
 from streamstate.snapshots.layout import Layout
 from streamstate.snapshots.manifest import Manifest
@@ -325,6 +327,28 @@ class RecordedQuery:
                     missing.setdefault(name, []).append(entry.epoch)
         counts = {name: self._counts_held(name, epochs) for name, epochs in missing.items()}
         return [entry.counted(counts) for entry in entries]
+
+    def counted_soon(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries with their rows. Tables of which much would have to be read are left as by :meth:`with_counts`.
+
+        So are those that cannot be read: what only lists epochs goes on.
+        """
+        known, counts = self.with_counts(entries), dict[str, dict[int, int]]()
+        for table in dict.fromkeys(
+            name for entry in known for name, facts in entry.tables.items() if facts.rows is None
+        ):
+            missing = [entry for entry in known if entry.captured and table in entry.tables]
+            first, last = missing[0].epoch, missing[-1].epoch
+            if self._rows_to_read(table, first) + self._changes(table, first, last) <= _SOON_READ:
+                with contextlib.suppress(StoreError, OSError, *database_errors()):
+                    counts[table] = self.counted_rows(missing, table)
+        return [entry.counted(counts) for entry in known]
+
+    def newest_rows(self) -> dict[str, int | None]:
+        """By state table, the rows at the newest captured epoch; None for one of which much would have to be read."""
+        newest = self.entries().newest
+        entries = [] if newest is None else self.counted_soon([newest])
+        return {name: facts.rows for entry in entries for name, facts in entry.tables.items()}
 
     def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
         """The rows of a table at those of some epochs that are in the index."""

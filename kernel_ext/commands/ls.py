@@ -1,9 +1,9 @@
-"""``streamstate ls``: the queries of a store, or the epochs of a query, from the manifest alone."""
+"""``streamstate ls``: the queries of a store, or the epochs of a query."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.commands.arguments import add_json, add_store, storage_options
@@ -11,9 +11,11 @@ from streamstate.commands.command import FINE, Command
 from streamstate.commands.output import print_rows
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.layout import Layout
-    from streamstate.snapshots.manifest import Manifest
+    from streamstate.state_inspect import Store
+    from streamstate.state_inspect.recorded_query import RecordedQuery
 
+_Counts = Callable[[Mapping[str, int | None]], object]
+"""How counts by state table are printed."""
 _QUERIES = ("query", "epochs", "gaps", "newest", "committed_at", "rows", "checkpoint")
 _EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes")
 
@@ -25,48 +27,35 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    # Not through the history, which loads what reading state needs.
-    from streamstate.snapshots.layout import Layout
+    from streamstate.shown_frame import counts_text
+    from streamstate.state_inspect import open_store
 
-    layout = Layout.at(given.store, storage_options(given))
+    store = open_store(given.store, storage_options=storage_options(given))
+    counts: _Counts = dict if given.json else counts_text
     if given.name is None:
-        print_rows(_QUERIES, _queries(layout), as_json=given.json)
+        print_rows(_QUERIES, _queries(store, counts), as_json=given.json)
     else:
-        print_rows(_EPOCHS, _epochs(layout, given.name), as_json=given.json)
+        print_rows(_EPOCHS, _epochs(store[given.name].recorded, counts), as_json=given.json)
     return FINE
 
 
-def _queries(layout: Layout) -> Iterator[list[Any]]:
-    from streamstate.snapshots.registry import read_queries, require_store
+def _queries(store: Store, counts: _Counts) -> Iterator[list[Any]]:
+    from streamstate.snapshots.registry import Lineage
 
-    for query in read_queries(require_store(layout), layout).values():
-        manifest = _manifest(layout, query.name)
-        captured = sum(entry.captured for entry in manifest.entries)
-        newest = manifest.newest
-        state = (
-            [newest.epoch, newest.committed_at, {name: facts.rows for name, facts in newest.tables.items()}]
-            if newest
-            else [None, None, {}]
-        )
-        yield [query.name, captured, len(manifest.entries) - captured, *state, query.checkpoint]
+    for branch in Lineage(store.layout).branches():
+        query = store[branch.name].recorded
+        entries = query.entries()
+        captured, newest = sum(entry.captured for entry in entries), entries.newest
+        state = [None, None] if newest is None else [newest.epoch, newest.committed_at]
+        gaps = len(entries) - captured
+        yield [branch.name, captured, gaps, *state, counts(query.newest_rows()), branch.checkpoint]
 
 
-def _epochs(layout: Layout, name: str) -> Iterator[list[Any]]:
-    from streamstate.snapshots.registry import required_query
-
-    required_query(layout, name)
-    for entry in _manifest(layout, name).entries:
-        rows = {table: facts.rows for table, facts in entry.tables.items()}
-        changes = {table: facts.changes for table, facts in entry.tables.items()}
+def _epochs(query: RecordedQuery, counts: _Counts) -> Iterator[list[Any]]:
+    for entry in query.counted_soon(query.entries()):
+        rows = counts({table: facts.rows for table, facts in entry.tables.items()})
+        changes = counts({table: facts.changes for table, facts in entry.tables.items()})
         yield [entry.epoch, entry.status, entry.committed_at, entry.watermark, entry.input_rows, rows, changes]
-
-
-def _manifest(layout: Layout, name: str) -> Manifest:
-    from streamstate.snapshots.manifest import Manifest
-
-    manifest = Manifest(layout, name)
-    manifest.refresh()
-    return manifest
 
 
 LS = Command(

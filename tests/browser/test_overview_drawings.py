@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 import synthetic
+from synthetic import write
 
 import streamstate as ss
 from browser.epochs import entry, eventful, record
@@ -49,6 +50,17 @@ def test_the_facts_match_the_store(tmp_path: Path) -> None:
             table: on_disk(tmp_path / name / table) for table in live.tables()
         }
         assert query.bytes == sum(on_disk(folder) for folder in (tmp_path / name).iterdir())
+
+
+def test_rows_are_counted_after_the_rest_is_shown(tmp_path: Path) -> None:
+    """Capture has counted only the first epoch: a quick drawing comes without rows, the next one with them."""
+    write(tmp_path, [{"a": 1}, {"a": 1, "b": 2}])
+    model = OverviewModel(ss.open_store(tmp_path))
+    quick = model.quick(OverviewSelection())
+    assert quick.unfinished
+    assert [query.rows for query in quick.kept.queries] == [None]
+    assert facts(model)["q"].rows == 2
+    assert not model.quick(OverviewSelection()).unfinished
 
 
 def test_forks_are_listed_below_their_parents(tmp_path: Path) -> None:

@@ -52,6 +52,21 @@ def test_ls_lists_epochs_as_the_history_does(store: str, rows: Any) -> None:
         assert [row[column] for row in found] == frame[column].tolist()
 
 
+def test_rows_that_capture_has_not_counted_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In every epoch, and as plain numbers; a table that cannot be read is left uncounted."""
+    synthetic.write(tmp_path / "store", [{"a": 1}, {"a": 1, "b": 2}, {"b": 3}, {"b": 3, "c": 4, "d": 5}])
+    entries = ss.open_store(tmp_path / "store")["q"].recorded.entries()
+    assert [entry.tables["op0"].rows for entry in entries] == [1, None, None, None]
+    assert main(["ls", str(tmp_path / "store")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:6] == ["q", "4", "0", "3", "2026-01-01T00:03:00+00:00", "3"]
+    assert main(["ls", str(tmp_path / "store"), "q"]) == 0
+    assert [line.split()[5] for line in capsys.readouterr().out.splitlines()[1:]] == ["1", "2", "1", "3"]
+    for file in (tmp_path / "store" / "q" / "op0").glob("*.parquet"):
+        file.write_bytes(b"damaged")
+    assert main(["ls", str(tmp_path / "store")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[5] == "-"
+
+
 def test_tables_are_aligned(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Numbers to the right, without thousands separators."""
     assert main(["sql", store, "SELECT key, value * 1000 AS n FROM q ORDER BY n"]) == 0

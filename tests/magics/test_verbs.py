@@ -95,6 +95,7 @@ def test_stop_and_restart(shell: Shell, running: Running, source: Source) -> Non
     source.add(letters(2))
     restarted = shell.run("%stream restart counts")
     assert "resumes after epoch 1" in shell.printed
+    assert restarted.status().rows == ss.open_store(restarted.store)["counts"].live().table().count() > 0
     assert restarted.wait(epoch=2, timeout=300) == 2
     shell.run("%stream stop --all")
     assert running.state == "stopped"
@@ -113,6 +114,7 @@ def test_a_query_started_elsewhere_is_attached(
         handle = shell.run(f"%stream attach {tmp_path}/elsewhere --name theirs --store mine")
         assert "--query VAR" in shell.printed  # its plan is not known
         assert handle.wait(timeout=300) == 0
+        assert handle.status().rows == ss.open_store(tmp_path / "mine")["theirs"].live().table().count() > 0
         assert shell.run("%stream list").to_pandas()["state"].tolist()[0] == "followed"
         assert ss.open_store(tmp_path / "mine").queries() == ["theirs"]
         assert "already" in shell.fails(f"%stream attach {tmp_path}/elsewhere", QueryError)

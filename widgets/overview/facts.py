@@ -1,12 +1,12 @@
-"""What an overview says of each query of a store: read from manifests and Delta's file lists, never from state.
+"""What an overview says of each query of a store: read from manifests and Delta's file lists.
 
-Rows that capture did not count are shown only if something else has read the state.
+State is read only to count the rows of the queries that are shown, where capture did not, and where that is soon done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,14 @@ class StoreFacts:
     def queries(self) -> list[QueryFacts]:
         """All queries, each fork below its parent."""
         return [self._query(branch, depth) for branch, depth in as_tree(self._lineage.branches())]
+
+    def counted(self, query: QueryFacts) -> QueryFacts:
+        """A query with the rows of its state, as far as they are soon counted."""
+        if query.rows is not None or query.problem or query.epoch is None:
+            return query
+        rows = self._store[query.name].recorded.newest_rows()
+        tables = [replace(table, rows=rows.get(table.name, table.rows)) for table in query.tables]
+        return replace(query, tables=tables)
 
     def _query(self, branch: Branch, depth: int) -> QueryFacts:
         entries = self._entries(branch.name)

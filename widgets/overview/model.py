@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streamstate.widgets.model import Focus, ViewModel
+from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
 from streamstate.widgets.overview.facts import StoreFacts
 from streamstate.widgets.view import View
@@ -40,11 +40,20 @@ class OverviewModel(ViewModel[OverviewSelection]):
         with self._lock:
             return self._facts.state()
 
-    def view(self, selection: OverviewSelection) -> OverviewDrawing:
-        """All queries, by page."""
+    def quick(self, selection: OverviewSelection) -> Drawing:
+        """The drawing without the rows that are still to be counted; the next drawing has them."""
+        view = self.view(selection, whole=False)
+        return Drawing(view.message(), view, unfinished=any(query.rows is None for query in view.shown))
+
+    def view(self, selection: OverviewSelection, *, whole: bool = True) -> OverviewDrawing:
+        """All queries, by page; without ``whole``, rows that capture has not counted are left out."""
         with self._lock:
             queries = self._facts.queries()
-        return OverviewDrawing(str(self.store.path), queries, datetime.now(UTC), selection.query, selection.page)
+            view = OverviewDrawing(str(self.store.path), queries, datetime.now(UTC), selection.query, selection.page)
+            if not whole:
+                return view
+            counted = {query.name: self._facts.counted(query) for query in view.shown}
+        return replace(view, queries=[counted.get(query.name, query) for query in queries])
 
     def acted(self, selection: OverviewSelection, action: str, value: Any, kept: Any) -> OverviewSelection:
         """The selection after an action. A page names a query by its row; choosing it again clears the choice."""
