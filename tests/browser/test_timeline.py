@@ -203,9 +203,10 @@ def test_a_timeline_without_epochs_shows_a_notice_until_the_first(show: Show, tm
 
 
 def test_state_rows_are_counted_on_request(show: Show, tmp_path: Path) -> None:
-    """The button disappears when there is nothing left to count."""
+    """Where that takes long; the button disappears when there is nothing left to count."""
     write(tmp_path, [{"a": 1}, {"a": 1, "b": 2, "c": 3}])
-    view = show("Timeline(store['q'])", tmp_path)
+    limit = "streamstate.state_inspect.recorded_query._SOON_READ"
+    view = show(f"from unittest import mock\nmock.patch({limit!r}, 0).start()\nTimeline(store['q'])", tmp_path)
     rows = view.locator(".measure", has_text="State rows").locator(".value")
     expect(rows).to_have_text("–")
     button = view.get_by_role("button", name="Count state rows")
@@ -214,6 +215,8 @@ def test_state_rows_are_counted_on_request(show: Show, tmp_path: Path) -> None:
     expect(button).to_be_hidden()
     expect(view.get_by_role("button", name="Show as table")).to_be_focused()
     assert violations(view) == []
+    again = show("mock.patch.stopall()\nTimeline(store['q'])", tmp_path)
+    expect(again.locator(".measure", has_text="State rows").locator(".value")).to_have_text("3")
 
 
 @pytest.mark.exhaustive

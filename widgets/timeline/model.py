@@ -129,8 +129,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
     def _points(self, *, count: bool) -> Sequence[EpochPoint]:
         """All epochs; only new ones are measured, and those whose rows can be counted now."""
         entries = self.history.recorded.entries()
-        if count:
-            self._read(entries)
+        self._read(entries, all_of_them=count)
         lags = WatermarkLags(self.history.recorded)
         state = _state(entries), self._counted(), lags.basis
         if state != self._state:
@@ -151,10 +150,13 @@ class TimelineModel(ViewModel[TimelineSelection]):
             return []
         return [f"Historic data: the watermark is {span(behind.total_seconds())} behind the commit."]
 
-    def _read(self, entries: Sequence[Entry]) -> None:
-        """Count the state rows at epochs for which nobody has."""
+    def _read(self, entries: Sequence[Entry], *, all_of_them: bool) -> None:
+        """Count the state rows at epochs for which nobody has, if that is soon done, or in any case."""
         counted = {point.first for point in self._known if point.values["rows"] is not None}
         uncounted = [entry for entry in entries if entry.captured and entry.rows is None and entry.epoch not in counted]
+        if not all_of_them:
+            self.history.recorded.counted_soon(uncounted)
+            return
         for table in {name: None for entry in uncounted for name in entry.tables}:
             self.history.recorded.counted_rows(uncounted, table)
 
