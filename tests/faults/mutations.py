@@ -145,7 +145,16 @@ def run(original: Path, count: int, seed: int, folder: Path) -> dict[str, Any]:
     return {"outcomes": dict(sorted(outcomes.items())), "wrong": wrong}
 
 
+def without_spark(*_: object) -> None:
+    """Nothing is left to Spark."""
+    from streamstate.errors import JavaNotFoundError
+
+    raise JavaNotFoundError("Here, Spark is not started.")
+
+
 if __name__ == "__main__":
-    sys.modules["pyspark"] = None  # type: ignore[assignment]  # so that nothing is left to Spark
+    from streamstate.snapshots.spark import session
+
+    session._start = without_spark  # type: ignore[assignment]
     checkpoint, count, seed, folder = sys.argv[1:]
     print(json.dumps(run(Path(checkpoint), int(count), int(seed), Path(folder))))  # noqa: T201 (read by the test)

@@ -30,6 +30,7 @@ def check(folder: Path, checkpoint: str, count: int) -> None:
     print(found["outcomes"])  # noqa: T201 (the figures of a long run)
     assert found["wrong"] == []
     assert sum(found["outcomes"].values()) == 3 * count
+    assert {f"{use}: done" for use in ("doctor", "capture", "fork")} <= {*found["outcomes"]}
 
 
 @pytest.mark.slow
