@@ -63,6 +63,7 @@ def threads() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_link_opens_query_epoch_and_key_and_the_url_follows(context: BrowserContext, served: Server) -> None:
     """The URL reflects the selection without the token; Back returns to the previous selection."""
     page, shown = opened(context, served, Address("delays", epoch=3, key=KEY))

@@ -57,6 +57,7 @@ def test_the_buttons_step_through_epochs(show: Show) -> None:
     expect(shown.button("Next epoch")).to_be_disabled()
 
 
+@pytest.mark.slow
 def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: ss.History) -> None:
     """Starting at the end, it begins again, shows every epoch, and can be played once more."""
     shown = show("delays")

@@ -102,6 +102,7 @@ def test_plots_share_one_x_axis(show: Show) -> None:
     assert violations(view) == []
 
 
+@pytest.mark.slow
 def test_a_label_near_the_end_moves_no_plot(show: Show, tmp_path: Path) -> None:
     """Epoch 500 of 502 has its label at the very end of the axis: the last plot still ends where the others do."""
     record(tmp_path, "q", [entry(n) for n in range(503)])

@@ -32,6 +32,7 @@ def as_state(table: ss.StateTable) -> State:
     return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(HISTORIES, st.integers(0, 3), st.integers(1, 4))
 def test_any_epoch_any_diff_any_key(states: list[State | None], keyframe_every: int, commit_every: int) -> None:
