@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -76,6 +77,23 @@ class ReadableFiles(Protocol):
         """What a function that reads returns for each of some items, in their order: at once where waiting is long."""
 
 
+def _ordinary(path: str) -> io.BufferedReader:
+    """An ordinary file, open for reading.
+
+    Raises:
+        UntrustedCheckpointError: it is something else: a pipe keeps its reader waiting, and a device may have no end.
+    """
+    file = open(path, "rb", opener=_at_once)  # noqa: SIM115 (a Path for each takes as long as reading)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UntrustedCheckpointError.file(path, "is not an ordinary file")
+    return file
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has no such files
+
+
 class LocalFiles:
     """The local disk, without Java; the methods are what reading, forking and rescaling a checkpoint need."""
 
@@ -102,26 +120,27 @@ class LocalFiles:
     def text(self, path: str) -> str | None:
         """A file's text; None if it does not exist."""
         try:
-            return Path(path).read_text(encoding="utf-8")
+            with _ordinary(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
+                return text.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def content(self, path: str) -> bytes | None:
         """A small file's bytes; None if it does not exist."""
         try:
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (a Path for each takes as long as reading)
+            with _ordinary(path) as file:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open(self, path: str) -> IO[bytes]:
         """A file, open for reading."""
-        return Path(path).open("rb")
+        return _ordinary(path)
 
     def tail(self, path: str, size: int) -> str | None:
         """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
         try:
-            with Path(path).open("rb") as file:
+            with _ordinary(path) as file:
                 start = max(file.seek(0, os.SEEK_END) - size, 0)
                 file.seek(start)
                 return whole_lines(file.read(), start)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from branching.test_fork_files import lay_out
-from streamstate.errors import DamagedCheckpointError, ForkError, UntrustedCheckpointError
+from streamstate.errors import DamagedCheckpointError, ForkError, UnsupportedStateError, UntrustedCheckpointError
 from streamstate.operations.rescale_rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
@@ -115,6 +115,26 @@ def test_a_number_of_partitions_that_no_query_has(tmp_path: Path, count: str) ->
     plan.write_text("\n".join([version, json.dumps(json.loads(head) | {"conf": conf}), *rest]))
     with pytest.raises(DamagedCheckpointError, match="partitions; at most 200,000 are read"):
         Checkpoint(original).partitions(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["commits/1", "offsets/1", "metadata", "state/0/_metadata/metadata"])
+@pytest.mark.parametrize("device", ["pipe", "/dev/zero"])
+def test_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str, device: str) -> None:
+    """Nobody writes to the pipe, and the device has no end."""
+    original = lay_out(tmp_path / "original", 2)
+    file = original / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    if device == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to(device)
+    with pytest.raises(UntrustedCheckpointError, match="not an ordinary file"):
+        Checkpoint(original).files.content(str(file))
+    with pytest.raises((UntrustedCheckpointError, UnsupportedStateError)):  # it has no schema, either
+        ss.capture(original, tmp_path / "store", "q", verify="never")
 
 
 def outside(tmp_path: Path) -> Path:
