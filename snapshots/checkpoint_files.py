@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -150,7 +151,7 @@ def _metadata_in_zip(files: Files, path: str) -> str:
                 limit = f"{_MOST_IN_ZIP >> 20} MiB"
                 raise UntrustedCheckpointError.file(path, f"holds a 'metadata' of more than {limit}")
             return archive.read("metadata").decode()
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError) as error:
         raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
 
 

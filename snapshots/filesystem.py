@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
-from streamstate.errors import UntrustedCheckpointError
+from streamstate.errors import DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.names import is_base_name
 
 if TYPE_CHECKING:
@@ -77,6 +77,18 @@ class ReadableFiles(Protocol):
         """What a function that reads returns for each of some items, in their order: at once where waiting is long."""
 
 
+def decoded(content: bytes, path: str) -> str:
+    """The text of one of Spark's small files.
+
+    Raises:
+        DamagedCheckpointError: it is none.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedCheckpointError.file(path, "is no text") from error
+
+
 def _ordinary(path: str) -> io.BufferedReader:
     """An ordinary file, open for reading.
 
@@ -119,11 +131,8 @@ class LocalFiles:
 
     def text(self, path: str) -> str | None:
         """A file's text; None if it does not exist."""
-        try:
-            with _ordinary(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
-                return text.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        content = self.content(path)
+        return None if content is None else decoded(content, path)
 
     def content(self, path: str) -> bytes | None:
         """A small file's bytes; None if it does not exist."""
@@ -143,7 +152,7 @@ class LocalFiles:
             with _ordinary(path) as file:
                 start = max(file.seek(0, os.SEEK_END) - size, 0)
                 file.seek(start)
-                return whole_lines(file.read(), start)
+                return whole_lines(file.read(), start, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -322,7 +331,7 @@ class HadoopFiles:
         start = max(system.getFileStatus(where).getLen() - size, 0)
         stream = system.open(where)
         stream.seek(start)
-        return whole_lines(self._bytes(stream), start)
+        return whole_lines(self._bytes(stream), start, path)
 
     def _bytes(self, stream: Any) -> bytes:
         with contextlib.closing(stream):
@@ -436,9 +445,9 @@ def _exists(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
-def whole_lines(end: bytes, start: int) -> str:
+def whole_lines(end: bytes, start: int, path: str) -> str:
     """The end of a file as text, from the first whole line in it on."""
-    return (end if start == 0 else end.partition(b"\n")[2]).decode()
+    return decoded(end if start == 0 else end.partition(b"\n")[2], path)
 
 
 def inside(root: str, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
 from streamstate.snapshots.delta.object_store import PATIENCE, REACHING, plain
-from streamstate.snapshots.filesystem import quoted_uri, whole_lines
+from streamstate.snapshots.filesystem import decoded, quoted_uri, whole_lines
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -64,7 +64,7 @@ class ObjectFiles:
     def text(self, path: str) -> str | None:
         """A file's text; None if it does not exist."""
         content = self.content(path)
-        return None if content is None else content.decode()
+        return None if content is None else decoded(content, path)
 
     def content(self, path: str) -> bytes | None:
         """A file's bytes; None if it does not exist."""
@@ -87,7 +87,7 @@ class ObjectFiles:
         if content is None:
             return None
         start = max(len(content) - size, 0)
-        return whole_lines(content[start:], start)
+        return whole_lines(content[start:], start, path)
 
     def modified(self, path: str) -> datetime | None:
         """When a file was last written; None if it does not exist."""
