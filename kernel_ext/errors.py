@@ -453,9 +453,6 @@ class RescaleError(StreamStateError, RuntimeError):
 class DiskFullError(StreamStateError, OSError):
     """There is no space left on a disk, or none for this user."""
 
-    def __str__(self) -> str:
-        return str(self.strerror)
-
 
 class StateWriteError(StreamStateError, RuntimeError):
     """A checkpoint could not be made from rows of state; nothing was written, and originals are unchanged."""

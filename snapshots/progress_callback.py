@@ -88,7 +88,7 @@ def _full_disk(left: str) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or isinstance(error, DiskFullError):
             raise
         where = f" at {error.filename}" if error.filename else ""
-        raise DiskFullError(error.errno, f"{os.strerror(error.errno)}{where}.\n{left}") from error
+        raise DiskFullError(f"{os.strerror(error.errno)}{where}.\n{left}") from error
 
 
 def long_call(interrupted: str, *, name: str = "") -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -80,8 +80,8 @@ class History:
 
         Columns: ``epoch``, ``status`` (``captured`` or ``gap``), ``run_id``, ``committed_at``, ``captured_at``,
         ``offsets`` (a JSON array with one element per source; an object by name if the sources have names),
-        ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where more than 500,000 rows
-        of the changelog would have to be read to count them, see :meth:`growth`), ``changes`` (rows of the changelog),
+        ``watermark``, ``input_rows``, then dicts by state table: ``rows`` (live rows; None where neither capture has
+        counted them nor the table has been read, see :meth:`growth`), ``changes`` (rows of the changelog),
         ``keyframes`` (the epoch that reading starts from); then ``sources`` (JSON of the same form as ``offsets``: what
         is known of each source in addition to its offset, see docs/guides/cuts.md); ``began_at``, when Spark planned
         the epoch's batch; ``time_source``, where ``committed_at`` comes from: ``commit`` (when the commit was written)
@@ -90,7 +90,7 @@ class History:
         between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
         (1970-01-01: there is none).
         """
-        entries = self._recorded.counted_soon(self._recorded.entries())
+        entries = self._recorded.with_counts(self._recorded.entries())
         per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
         plain = pa.schema([field for field in MANIFEST if field.name not in per_table])
         rows = [{name: getattr(entry, name) for name in plain.names} for entry in entries]

@@ -344,10 +344,16 @@ class RecordedQuery:
                     counts[table] = self.counted_rows(missing, table)
         return [entry.counted(counts) for entry in known]
 
+    def count_soon(self, *, only_newest: bool = False) -> list[Entry]:
+        """All entries, or the newest captured one, with their rows; as :meth:`counted_soon`."""
+        entries = self.entries()
+        if not only_newest:
+            return self.counted_soon(entries)
+        return [] if entries.newest is None else self.counted_soon([entries.newest])
+
     def newest_rows(self) -> dict[str, int | None]:
         """By state table, the rows at the newest captured epoch; None for one of which much would have to be read."""
-        newest = self.entries().newest
-        entries = [] if newest is None else self.counted_soon([newest])
+        entries = self.count_soon(only_newest=True)
         return {name: facts.rows for entry in entries for name, facts in entry.tables.items()}
 
     def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:

@@ -52,7 +52,7 @@ def _queries(store: Store, counts: _Counts) -> Iterator[list[Any]]:
 
 
 def _epochs(query: RecordedQuery, counts: _Counts) -> Iterator[list[Any]]:
-    for entry in query.counted_soon(query.entries()):
+    for entry in query.count_soon():
         rows = counts({table: facts.rows for table, facts in entry.tables.items()})
         changes = counts({table: facts.changes for table, facts in entry.tables.items()})
         yield [entry.epoch, entry.status, entry.committed_at, entry.watermark, entry.input_rows, rows, changes]

@@ -44,6 +44,8 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> pd.
     from streamstate.shown_frame import ShownFrame, facts_table  # loads pandas, which is slow
 
     store = notebook.open(args.store, args.name, args.storage_options)
+    for name in store.queries() if args.name is None else [args.name]:
+        store[name].recorded.count_soon(only_newest=args.name is None)
     value = _overview(store) if args.name is None else store[args.name].epochs()
     shown = ShownFrame.of(value, partial(facts_table, names=None if args.name is None else _SHOWN))
     notebook.assign(args.output, shown)

@@ -85,12 +85,12 @@ def test_a_reader_that_stops_early_is_no_error(store: Path) -> None:
 
 def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
     """Without a traceback."""
-    from streamstate.snapshots import registry
+    from streamstate import state_inspect
 
-    def interrupted(*_arguments: object) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(registry, "require_store", interrupted)
+    monkeypatch.setattr(state_inspect, "open_store", interrupted)
     assert main(["ls", str(store)]) == 130
 
 
@@ -99,7 +99,7 @@ def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, store: Pat
     [
         ("--version", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client obstore"),
         ("follow --help", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client obstore"),
-        ("ls {}", "duckdb pyspark panel IPython prometheus_client obstore"),
+        ("ls {}", "pyspark panel IPython prometheus_client obstore"),
         ("sql {} 'FROM q'", "pyspark panel IPython prometheus_client obstore"),
         ("keep {} q --last 5", "pyspark panel IPython prometheus_client obstore"),
     ],

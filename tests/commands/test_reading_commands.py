@@ -45,9 +45,11 @@ def test_ls_lists_queries(store: str, rows: Any) -> None:
 
 
 def test_ls_lists_epochs_as_the_history_does(store: str, rows: Any) -> None:
-    """The same rows as ``history.epochs()``, gaps included."""
+    """The same rows as ``history.epochs()``, gaps included, once they are counted."""
     found = rows("ls", store, "q")
-    frame = ss.open_store(store)["q"].epochs()
+    history = ss.open_store(store)["q"]
+    history.recorded.count_soon()
+    frame = history.epochs()
     for column in ("epoch", "status", "rows", "changes"):
         assert [row[column] for row in found] == frame[column].tolist()
 

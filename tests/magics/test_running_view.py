@@ -29,7 +29,7 @@ def test_the_status_follows_the_query(running: Running) -> None:
     """There is something to draw when it has captured an epoch, and when it ends."""
     view = RunningView(running)
     epoch = running.wait(timeout=60)
-    assert repr(view) == f"counts is followed: captured up to epoch {epoch} (capture running)"
+    assert repr(view) == f"counts is followed: captured up to epoch {epoch}, 12 rows of state (capture running)"
     assert view.model.drawing(view.selection).message["sign"] == "◌"
     before = view.model.newest()
     assert before == view.model.newest()

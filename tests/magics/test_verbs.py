@@ -95,7 +95,8 @@ def test_stop_and_restart(shell: Shell, running: Running, source: Source) -> Non
     source.add(letters(2))
     restarted = shell.run("%stream restart counts")
     assert "resumes after epoch 1" in shell.printed
-    assert restarted.status().rows == ss.open_store(restarted.store)["counts"].live().table().count() > 0
+    at_restart = ss.open_store(restarted.store)["counts"].at(1).table().count()
+    assert (restarted.status().rows or 0) >= at_restart > 0  # the next epoch may have begun
     assert restarted.wait(epoch=2, timeout=300) == 2
     shell.run("%stream stop --all")
     assert running.state == "stopped"

@@ -15,6 +15,7 @@ from streamstate.snapshots.delta.commits import commit_once, required
 from streamstate.snapshots.delta.reading import TableVersion
 from streamstate.snapshots.entries import TableCounts, TableEntry
 from streamstate.snapshots.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
+from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview.drawing import OverviewDrawing
@@ -34,6 +35,12 @@ def history(tmp_path: Path) -> ss.History:
     """A query whose rows were counted only at its first epoch."""
     copy_of(tmp_path / "s", STATES)
     return ss.open_store(tmp_path / "s")["q"]
+
+
+@pytest.fixture
+def slow_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any state takes long to read."""
+    monkeypatch.setattr(recorded_query, "_SOON_READ", 0)
 
 
 @settings(deadline=None, max_examples=12)
@@ -85,6 +92,24 @@ def test_an_overview_does_not_read_the_state(history: ss.History) -> None:
     assert facts.queries()[0].rows == 2
 
 
+def test_what_is_soon_counted_is_counted(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a limit, and if it can be read; what only lists epochs goes on."""
+    entries = history.recorded.entries()
+    monkeypatch.setattr(recorded_query, "_SOON_READ", 5)
+    assert [entry.rows for entry in history.recorded.count_soon()] == [1, None, None, None]
+    monkeypatch.setattr(recorded_query, "_SOON_READ", 6)
+    assert [entry.rows for entry in history.recorded.count_soon()] == [1, 3, 1, 2]
+    assert history.recorded.newest_rows() == {"op0": 2}
+    assert entries[1].rows is None
+
+
+def test_a_timeline_counts_what_is_soon_counted(history: ss.History) -> None:
+    """Without being asked."""
+    drawing = TimelineModel(history).view(Timeline(history).selection)
+    assert [point.values["rows"] for point in drawing.points] == [1, 3, 1, 2]
+
+
+@pytest.mark.usefixtures("slow_to_count")
 def test_a_timeline_shows_the_rows_that_are_counted(history: ss.History) -> None:
     """It says why others are missing, and shows them as soon as another view has read the state."""
     model = TimelineModel(history)
@@ -97,6 +122,7 @@ def test_a_timeline_shows_the_rows_that_are_counted(history: ss.History) -> None
     assert not any("has been read" in text for text in drawing.caption())
 
 
+@pytest.mark.usefixtures("slow_to_count")
 def test_a_timeline_counts_rows_on_request(history: ss.History) -> None:
     """Then it reads the state, also of epochs that are captured later."""
     assert TimelineModel(history).drawing(Timeline(history).selection).message["uncounted"]
