@@ -172,7 +172,7 @@ SYMPTOMS = {
         lambda a, _: PANDAS_STATE["no timeout"].build(a), "update", ["op0 has not shrunk so far, because it has no"]
     ),
 }
-QUICK = ("dropDuplicates state grows forever", "watermark stuck because one topic is idle")
+QUICK = ("dropDuplicates state grows forever",)
 
 
 def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[ss.History, int]:

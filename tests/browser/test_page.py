@@ -153,6 +153,7 @@ def test_two_viewers_are_independent_and_leave_no_threads(context: BrowserContex
     wait_until(lambda: not [name for name in threads() if not name.startswith("streamstate-page_")], "threads to end")
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_live_query(context: BrowserContext, tmp_path: Path) -> None:
     """A captured epoch appears automatically; when the server stops, the page keeps its content and says so."""
     written = flights(tmp_path / "store", epochs=2, gap=-1)

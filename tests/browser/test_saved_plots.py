@@ -40,6 +40,7 @@ VIEWS: dict[str, Callable[[ss.History], View[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sampled(VIEWS, 1))
 def test_the_plots_of_a_saved_view_are_drawn(chrome: Browser, stored: Path, tmp_path: Path, kind: str) -> None:
     """Every plot of the file has marks, and the page reports no error."""

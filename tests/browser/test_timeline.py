@@ -126,6 +126,7 @@ def test_hovering_an_epoch_shows_its_values(show: Show, path: Path) -> None:
     expect(view.locator(".pointed strong")).to_have_text("epoch 59")
 
 
+@pytest.mark.slow
 def test_linked_views_follow_the_timeline(show: Show, path: Path) -> None:
     """Dragging, clicking and typing in the timeline move the browser, and the browser moves the timeline."""
     view = show("a, b = Timeline(store['delays']), StateBrowser(store['delays'])\nlink(a, b)\ndisplay(a, b)")
@@ -156,6 +157,7 @@ def test_linked_views_follow_the_timeline(show: Show, path: Path) -> None:
     expect(view.get_by_label("To epoch")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_many_epochs_are_shown_in_bins_and_windows(show: Show) -> None:
     """The number of points is bounded; titles say what a point aggregates; the table has every epoch."""
     view = show("Timeline(store['long'])")

@@ -66,6 +66,7 @@ def test_a_fork_of_a_checkpoint_that_is_gone(ran: Shell) -> None:
     assert rows(ran, "what_if", 1) == rows(ran, "counts", 1)
 
 
+@pytest.mark.slow
 def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
     """Each epoch equals the original's. Going back creates a branch, and the old branch is kept."""
     fork = ran.run("%stream fork counts --at 1 --as what_if -o fork")

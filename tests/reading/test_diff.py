@@ -124,6 +124,7 @@ def test_invalid_arguments_of_a_diff_are_rejected(
         call(history.diff(0, 2))
 
 
+@pytest.mark.slow
 @settings(EXAMPLES, max_examples=8)
 @given(HISTORIES, st.integers(0, 3))
 def test_pages_and_counts_match_brute_force(states: list[State | None], keyframe_every: int) -> None:

@@ -53,6 +53,7 @@ def read(page: pd.DataFrame) -> list[Row]:
     return list(zip(page["key"], *sides, strict=True))
 
 
+@pytest.mark.slow
 @settings(EXAMPLES, max_examples=15)
 @given(HISTORIES, st.data())
 def test_any_page_in_any_order(states: list[State | None], data: st.DataObject) -> None:
