@@ -38,9 +38,14 @@ def _shown_in(notebook: nbformat.NotebookNode) -> Shown:
     return [(cell.source, _text(cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
+_TOOK = re.compile(r"^.+ took [\d.]+ s\.\n?", re.MULTILINE)
+"""The line that a long call leaves; which calls are long depends on the machine."""
+
+
 def _text(outputs: list[nbformat.NotebookNode]) -> str:
-    """The plain text of a cell's outputs."""
-    return "\n".join(output.text if output.output_type == "stream" else output.data["text/plain"] for output in outputs)
+    """The plain text of a cell's outputs, without the times that calls took."""
+    texts = [output.text if output.output_type == "stream" else output.data["text/plain"] for output in outputs]
+    return "\n".join(text for text in (_TOOK.sub("", text) for text in texts) if text.strip())
 
 
 def output_of(shown: Shown, part: str) -> str:
