@@ -42,12 +42,11 @@ def _has_local_times(kind: pa.DataType, *, within_map: bool = False) -> bool:
     """Whether values have times without a zone, or only maps in them."""
     if pa.types.is_timestamp(kind):
         return kind.tz is None and not within_map
-    inside = within_map and not pa.types.is_map(kind)
     if pa.types.is_map(kind):
         return any(_has_local_times(part) for part in (kind.key_type, kind.item_type))
     if pa.types.is_list(kind):
-        return _has_local_times(kind.value_type, within_map=inside)
-    return pa.types.is_struct(kind) and any(_has_local_times(field.type, within_map=inside) for field in kind)
+        return _has_local_times(kind.value_type, within_map=within_map)
+    return pa.types.is_struct(kind) and any(_has_local_times(field.type, within_map=within_map) for field in kind)
 
 
 def merged(now: pa.Schema, target: pa.Schema, place: Place) -> pa.Schema:
