@@ -58,7 +58,6 @@ def test_a_step_reports_what_changed(session: ss.DebugSession) -> None:
     assert "op0" in report._repr_html_()
 
 
-@pytest.mark.slow
 def test_a_step_after_going_back_starts_a_new_branch(session: ss.DebugSession, spark: SparkSession) -> None:
     """The old branch is kept. Going forward to an epoch that a branch already has runs nothing."""
     session.step(2)
