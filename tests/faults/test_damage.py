@@ -17,7 +17,6 @@ from faults.inspection import Findings
 from faults.zygote import Job, Zygote
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_stores_have_files_of_every_category(whole: Whole) -> None:
     """Data files, log entries, log checkpoints, and the pointers to them."""
@@ -51,7 +50,6 @@ def draw(number: int, whole: Whole) -> list[tuple[Path, Damage]]:
     return list(drawn)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if FULL else 1800)
 def test_damage_is_detected(processes: Processes, whole: Whole, tmp_path: Path, figures: list[str]) -> None:
