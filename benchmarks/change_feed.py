@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Measurement
 from benchmarks.size import Size
 from benchmarks.stateful_queries import QUERIES, recorded
-from streamstate.snapshots.change_feed import first_difference
-from streamstate.snapshots.changelog.reader import changes, columns_of
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import StateSource
-from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.snapshots.capture.feed import first_difference
+from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import StateSource
+from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.delta.maintenance import compact
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.operators import EPOCH
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.store.registry import register
 
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _SEED = 2013

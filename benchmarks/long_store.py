@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import KEYFRAME, PUT, log_schema
-from streamstate.snapshots.delta import Place, append_once, open_or_create
-from streamstate.snapshots.delta.commits import Handle, required
-from streamstate.snapshots.delta.log_checks import seal_missing, shorten
-from streamstate.snapshots.delta.maintenance import compact
-from streamstate.snapshots.delta.place import LOG
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.merging import merge_log
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
+from streamstate.snapshots.store.delta import Place, append_once, open_or_create
+from streamstate.snapshots.store.delta.commits import Handle, required
+from streamstate.snapshots.store.delta.log_checks import seal_missing, shorten
+from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.delta.place import LOG
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.merging import merge_log
+from streamstate.snapshots.store.registry import register
 
 QUERY, TABLE = "q", "op0"
 _SCHEMA = pa.schema(

@@ -76,7 +76,7 @@ def _asked(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def _main(folder: str, count: str, *checkpoints: str) -> None:
     """Follow the checkpoints in turn, each into a store of its own; answer each line of standard input."""
-    from streamstate.snapshots.memory import set_plain_memory
+    from streamstate.snapshots.capture.memory import set_plain_memory
 
     set_plain_memory(on=True)  # as streamstate follow does, before deltalake and pyarrow are imported
     import streamstate as ss

@@ -10,7 +10,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement, alternate
 from benchmarks.size import Size
 from benchmarks.workload import Workload
-from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
+from streamstate.snapshots.capture.recording.sources import distinct_sources, frame_of, with_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.workload import Workload
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,9 @@ import streamstate as ss
 from benchmarks.harness import Measurement, alternate
 from benchmarks.large_stores import made
 from benchmarks.size import Size
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
 
 _TURNS = 9
 _WHOLE = 1 / 1.5

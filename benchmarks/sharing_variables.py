@@ -23,8 +23,8 @@ import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload
-from streamstate.snapshots.bindings import binding_in_log
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.bindings import binding_in_log
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.variables.bound_query import bound_run, with_variables
 from streamstate.variables.contributions import Staged, begin_run, stage_group, take_in
 from streamstate.variables.transports.addresses import transport_at

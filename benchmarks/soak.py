@@ -26,7 +26,7 @@ from benchmarks.plot import publish
 from benchmarks.size import Size
 from benchmarks.soak_processes import LOOK_UPS, MEMORY, QUICKENED
 from benchmarks.workload import unload_state
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
     try:
         _wait(checkpoint, 1)
         # Its log names the files that left a table for as long as two hours last.
-        with patch.dict("streamstate.snapshots.delta.commits._CONFIGURATION", _FORGETS):
+        with patch.dict("streamstate.snapshots.store.delta.commits._CONFIGURATION", _FORGETS):
             ss.capture(checkpoint, store, _QUERY)
         with (
             _process("follow", checkpoint, store, _QUERY) as follower,

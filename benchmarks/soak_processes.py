@@ -15,12 +15,12 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from streamstate.snapshots.memory import give_back, keep_pandas_out, set_plain_memory
+from streamstate.snapshots.capture.memory import give_back, keep_pandas_out, set_plain_memory
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from streamstate.snapshots.delta import Place
+    from streamstate.snapshots.store.delta import Place
 
 QUICKENED = 100
 RECENT = 1_000
@@ -39,7 +39,7 @@ def _follow(checkpoint: str, store: str, query: str) -> None:
     set_plain_memory(on=True)
     keep_pandas_out()
     from streamstate.command_line import main as command
-    from streamstate.snapshots.delta.log_checks import shorten
+    from streamstate.snapshots.store.delta.log_checks import shorten
 
     left: dict[str, dict[str, float]] = {}
 
@@ -57,9 +57,9 @@ def _follow(checkpoint: str, store: str, query: str) -> None:
         return shorten(place, kept / QUICKENED, newest)
 
     with (
-        patch("streamstate.snapshots.epoch_commit._SWEEP_SECONDS", 600 / QUICKENED),
-        patch("streamstate.snapshots.delta.maintenance.shorten", shortened),
-        patch("streamstate.snapshots.delta.maintenance._held", held),
+        patch("streamstate.snapshots.capture.epoch_commit._SWEEP_SECONDS", 600 / QUICKENED),
+        patch("streamstate.snapshots.store.delta.maintenance.shorten", shortened),
+        patch("streamstate.snapshots.store.delta.maintenance._held", held),
     ):
         sys.exit(command(["follow", checkpoint, "--store", store, "--name", query, "--quiet"]))
 

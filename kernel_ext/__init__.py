@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError, require_extra
-from streamstate.snapshots.progress_callback import ProgressCallback, set_progress_display, silent
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display, silent
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from streamstate.replay.audit import Audit, AuditRecordCheck, audit, check_audit_record
     from streamstate.replay.start_from_snapshot import initial_state, start_offsets
     from streamstate.running import Running
-    from streamstate.snapshots.capture import capture
-    from streamstate.snapshots.epoch_commit import CaptureReport
-    from streamstate.snapshots.export import ExportReport, export
-    from streamstate.snapshots.follow import Capture, CaptureStatus, follow
-    from streamstate.snapshots.query_plans.describe import describe
-    from streamstate.snapshots.recording.record import RecordedFrame, record, recorded
-    from streamstate.snapshots.recording.recorder import Recorder
-    from streamstate.snapshots.retention.dropping import RetentionReport, keep
-    from streamstate.snapshots.retention.tidying import compact
+    from streamstate.snapshots.capture.capture import capture
+    from streamstate.snapshots.capture.epoch_commit import CaptureReport
+    from streamstate.snapshots.store.export import ExportReport, export
+    from streamstate.snapshots.capture.follow import Capture, CaptureStatus, follow
+    from streamstate.snapshots.store.query_plans.describe import describe
+    from streamstate.snapshots.capture.recording.record import RecordedFrame, record, recorded
+    from streamstate.snapshots.capture.recording.recorder import Recorder
+    from streamstate.snapshots.store.retention.dropping import RetentionReport, keep
+    from streamstate.snapshots.store.retention.tidying import compact
     from streamstate.snapshots.spark.session import session
     from streamstate.starting import start
     from streamstate.state_inspect import (
@@ -134,9 +134,9 @@ __all__ = [
 
 _HOMES = {
     "session": "streamstate.snapshots.spark.session",
-    "capture": "streamstate.snapshots.capture",
-    "compact": "streamstate.snapshots.retention.tidying",
-    "describe": "streamstate.snapshots.query_plans.describe",
+    "capture": "streamstate.snapshots.capture.capture",
+    "compact": "streamstate.snapshots.store.retention.tidying",
+    "describe": "streamstate.snapshots.store.query_plans.describe",
     "Running": "streamstate.running",
     "start": "streamstate.starting",
     **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
@@ -153,18 +153,18 @@ _HOMES = {
     "propose_mapping": "streamstate.operations.new_checkpoint.propose_mapping",
     "restore": "streamstate.operations.new_checkpoint.restore",
     "WrittenCheckpoint": "streamstate.operations.new_checkpoint.written",
-    "CaptureReport": "streamstate.snapshots.epoch_commit",
-    **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.follow"),
+    "CaptureReport": "streamstate.snapshots.capture.epoch_commit",
+    **dict.fromkeys(["Capture", "CaptureStatus", "follow"], "streamstate.snapshots.capture.follow"),
     **dict.fromkeys(
         ["DebugSession", "Edit", "EpochRun", "Fork", "Replay", "StepReport", "debug", "fork", "replay", "step"],
         "streamstate.replay",
     ),
     **dict.fromkeys(["Audit", "AuditRecordCheck", "audit", "check_audit_record"], "streamstate.replay.audit"),
     **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.replay.start_from_snapshot"),
-    **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.export"),
-    **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.recording.record"),
-    "Recorder": "streamstate.snapshots.recording.recorder",
-    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.retention.dropping"),
+    **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.store.export"),
+    **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.capture.recording.record"),
+    "Recorder": "streamstate.snapshots.capture.recording.recorder",
+    **dict.fromkeys(["RetentionReport", "keep"], "streamstate.snapshots.store.retention.dropping"),
     "SharedVariable": "streamstate.variables.shared_variable",
     "shared": "streamstate.variables.declaring",
     "shared_column": "streamstate.variables.columns",
@@ -226,7 +226,7 @@ set_progress_display(_display)
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics: ``%load_ext streamstate``."""
     require_extra("notebook")
-    from streamstate.snapshots.memory import set_plain_memory
+    from streamstate.snapshots.capture.memory import set_plain_memory
 
     # First, because deltalake and pyarrow, which the magics import, read their settings when they are loaded.
     set_plain_memory(on=shell.config.get("StreamState", {}).get("plain_memory", True))
@@ -238,7 +238,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Stop captures and remove the magics; the Spark session stays: ``%unload_ext streamstate``."""
     from streamstate.extension import unload
-    from streamstate.snapshots.memory import set_plain_memory
+    from streamstate.snapshots.capture.memory import set_plain_memory
 
     unload(shell)
     set_plain_memory(on=False)

@@ -25,7 +25,7 @@ from streamstate.commands.show import SHOW
 from streamstate.commands.sql import SQL
 from streamstate.commands.why import WHY
 from streamstate.errors import StreamStateError, wording
-from streamstate.snapshots.progress_callback import ProgressCallback, set_progress_display
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, WHY, KEEP, EXPORT, RESTORE, SERVE)

@@ -19,7 +19,7 @@ from streamstate.magics.statesql import STATESQL
 from streamstate.magics.stream_cell import STREAM_CELL
 from streamstate.magics.stream_line import STREAM_LINE
 from streamstate.running import ACTIVE
-from streamstate.snapshots.bindings import SHARED as SHARED_VARIABLES
+from streamstate.snapshots.checkpoint.bindings import SHARED as SHARED_VARIABLES
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.restart_policy import BackOff
-    from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
@@ -110,7 +110,7 @@ class Launch:
 
     def recorders(self) -> list[Recorder]:
         """What records the query's input in this process."""
-        from streamstate.snapshots.recording.record import recorders_of
+        from streamstate.snapshots.capture.recording.record import recorders_of
 
         return recorders_of(self.frame)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from streamstate.errors import QueryError
 from streamstate.launch import Launch
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.layout import Layout
 
 
 def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -> Launch:
@@ -17,9 +17,9 @@ def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -
         QueryError: the query has run otherwise before, or a source cannot be recorded.
         InvalidArgumentError: a source has columns that cannot be recorded.
     """
-    from streamstate.snapshots.recording.record import check_recordable, prepared
-    from streamstate.snapshots.recording.recording import pin
-    from streamstate.snapshots.recording.sources import (
+    from streamstate.snapshots.capture.recording.record import check_recordable, prepared
+    from streamstate.snapshots.capture.recording.recording import pin
+    from streamstate.snapshots.capture.recording.sources import (
         distinct_sources,
         frame_of,
         may_expire,
@@ -49,7 +49,7 @@ def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -
 
 def _check_goes_on(launch: Launch, layout: Layout, sources: list[int], *, record_input: bool) -> None:
     """Raise unless a query that has run before goes on with the sources that its checkpoint knows."""
-    from streamstate.snapshots.delta import open_table
+    from streamstate.snapshots.store.delta import open_table
 
     if not Checkpoint(launch.checkpoint, launch.frame.sparkSession).committed():
         return

@@ -13,15 +13,15 @@ from streamstate.operations.rescale_rollback import recover
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import ACTIVE, Running
 from streamstate.shared_launch import chosen_variables, with_shared_variables
-from streamstate.snapshots.capture_plan import CaptureInterval
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import local_path, location
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.names import check_name
-from streamstate.snapshots.query_plans.describe import record_running
-from streamstate.snapshots.query_plans.plan_table import Plans
-from streamstate.snapshots.registry import check_name_free, check_store, register
+from streamstate.snapshots.capture.plan import CaptureInterval
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import check_name
+from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.registry import check_name_free, check_store, register
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import check_mode
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamstate.operations.restart_policy import BackOff
-    from streamstate.snapshots.capture_plan import Every
-    from streamstate.snapshots.recording.recorder import Recorder
+    from streamstate.snapshots.capture.plan import Every
+    from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
 
 EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
@@ -151,8 +151,8 @@ def start_launch(
     """
     from streamstate.operations.promotion import switch
     from streamstate.operations.supervision import Supervised
-    from streamstate.snapshots.follow import following
-    from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+    from streamstate.snapshots.capture.follow import following
+    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
     from streamstate.snapshots.spark.session import advise
 
     spark = launch.frame.sparkSession

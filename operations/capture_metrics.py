@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, require_extra
-from streamstate.snapshots.epoch_commit import CaptureReport
+from streamstate.snapshots.capture.epoch_commit import CaptureReport
 
 require_extra("sidecar")  # otherwise the next import fails, and does not say what to install
 
@@ -24,7 +24,7 @@ from prometheus_client.core import (  # noqa: E402
 from prometheus_client.registry import Collector  # noqa: E402
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.follow import Capture
+    from streamstate.snapshots.capture.follow import Capture
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, math.inf)
 _QUERY = ("query",)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import UnknownQueryError
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_table import Plans
-from streamstate.snapshots.registry import name_of
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.registry import name_of
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.query_plans.plan_record import QueryPlan
+    from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
     from streamstate.state_inspect import Store
 
 

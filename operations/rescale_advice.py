@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

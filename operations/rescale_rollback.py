@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import files_for
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from streamstate.errors import InvalidArgumentError, RescaleError, UnsupportedStateError
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import StateSource
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import StateSource
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.spark.state_reader import StateReader
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"

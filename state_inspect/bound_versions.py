@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from streamstate.snapshots.bindings import Version, binding_in_manifest
-from streamstate.snapshots.entries import Entries
+from streamstate.snapshots.checkpoint.bindings import Version, binding_in_manifest
+from streamstate.snapshots.store.entries import Entries
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 

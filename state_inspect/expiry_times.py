@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import operator_of
+from streamstate.snapshots.store.changelog import operator_of
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.rows import python_values

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.values import plain
 
 _NULL = "null"

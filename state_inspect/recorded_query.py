@@ -16,17 +16,17 @@ from typing import Protocol
 import pyarrow as pa
 
 from streamstate.errors import OvertakenError, StoreError, UnknownEpochError
-from streamstate.snapshots.change_log import beginnings, check_generation, key_columns, value_columns
-from streamstate.snapshots.consistent_read import read_once
-from streamstate.snapshots.delta.commits import required
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.duckdb_sql import database_errors
-from streamstate.snapshots.entries import Entries, Entry, TableFacts
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.operators import CHANGE, EPOCH, PARTITION
-from streamstate.snapshots.query_plans.plan_table import Plans
-from streamstate.snapshots.registry import Lineage
+from streamstate.snapshots.store.changelog import beginnings, check_generation, key_columns, value_columns
+from streamstate.snapshots.store.consistent_read import read_once
+from streamstate.snapshots.store.delta.commits import required
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.store.duckdb_sql import database_errors
+from streamstate.snapshots.store.entries import Entries, Entry, TableFacts
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable

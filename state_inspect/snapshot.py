@@ -9,8 +9,8 @@ from typing import Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, NoResultError
-from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.snapshots.entries import Entry
+from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import (

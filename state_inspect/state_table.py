@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidSQLError, UnknownColumnError
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.duckdb_sql import listed, quoted
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.analytics.columns import column_histogram, column_summary
 from streamstate.state_inspect.analytics.skew import grouping, heavy_keys, partition_skew
 from streamstate.state_inspect.frames import to_pandas, to_polars

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamstate.errors import InvalidArgumentError, UnknownQueryError, choices
-from streamstate.snapshots.bindings import SHARED
-from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.snapshots.declared_variables import DeclaredVariables
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.registry import Lineage, require_store
+from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.snapshots.store.declared_variables import DeclaredVariables
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.registry import Lineage, require_store
 from streamstate.state_inspect.epoch_names import Moment, moment
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.recorded_query import RecordedQuery

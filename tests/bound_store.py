@@ -11,8 +11,8 @@ from typing import Any
 from browser.epochs import entry, record
 
 import streamstate as ss
-from streamstate.snapshots.bindings import Binding, Version
-from streamstate.snapshots.entries import Entry
+from streamstate.snapshots.checkpoint.bindings import Binding, Version
+from streamstate.snapshots.store.entries import Entry
 
 QUERY = "delays"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT, Operator, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, FORMAT, QUERIES, Layout
+from streamstate.snapshots.store.manifest import Manifest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LOG = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]

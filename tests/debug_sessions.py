@@ -18,7 +18,7 @@ import streamstate as ss
 from streamstate.errors import InvalidSQLError, QueryError
 from streamstate.replay.debugging.branches import Branch
 from streamstate.replay.stepping.step_report import EpochRun, StepReport
-from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
+from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
 
 TABLES = {"op0": ({"carrier": pa.string(), "origin": pa.string(), "flights": pa.int64(), "max_delay": pa.int64()}, 2)}
 CARRIERS, ORIGINS = ("UA", "HA", "DL", "B6", "AA"), ("EWR", "JFK", "LGA")

@@ -13,15 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, Operator, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.delta.commits import Handle
-from streamstate.snapshots.delta.maintenance import compact
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.merging import merge_log
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT, Operator, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.delta.commits import Handle
+from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.merging import merge_log
+from streamstate.snapshots.store.registry import register
 
 LOG = pa.schema(
     [

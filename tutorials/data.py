@@ -22,7 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from streamstate.errors import InvalidArgumentError, MissingDependencyError
-from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.calls.checks import whole_number
 
 FIRST_DAY = date(2013, 1, 1)
 LAST_DAY = date(2013, 12, 31)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import files_for, local_path
-from streamstate.snapshots.fork_record import forked_from
-from streamstate.snapshots.query_plans.plan_sources import source_name
-from streamstate.snapshots.recording.sources import distinct_sources, frame_of, with_sources
+from streamstate.snapshots.checkpoint.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
+from streamstate.snapshots.checkpoint.fork_record import forked_from
+from streamstate.snapshots.store.query_plans.plan_sources import source_name
+from streamstate.snapshots.capture.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST

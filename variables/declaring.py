@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import UnknownVariableError, VariableConflictError, VariableError
-from streamstate.snapshots.declared_variables import DeclaredVariable, DeclaredVariables, declare
-from streamstate.snapshots.filesystem import local_path, location
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.store.declared_variables import DeclaredVariable, DeclaredVariables, declare
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.recorded_versions import VersionRecorder
 from streamstate.variables.shared_variable import SharedVariable, whoami

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import VariableConflictError, VariableError
-from streamstate.snapshots.bindings import relation_of
+from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
@@ -269,7 +269,7 @@ class SharedVariable:
 
     def record(self) -> int:
         """Write the versions that the store lacks, and return the newest. Queries do so while they run."""
-        from streamstate.snapshots.layout import Layout
+        from streamstate.snapshots.store.layout import Layout
         from streamstate.variables.recorded_versions import VersionRecorder
 
         with self._recording:

@@ -17,9 +17,9 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from streamstate.snapshots.bindings import FORMAT, Binding, Version, binding_in_log
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.bindings import FORMAT, Binding, Version, binding_in_log
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of

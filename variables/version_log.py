@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.bindings import Version
+from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.transport import Transport, numbers
 from streamstate.variables.version_bytes import Entry, decoded, encoded

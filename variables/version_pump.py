@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from streamstate.errors import StreamStateError, first_line
-from streamstate.snapshots.bindings import bound_version
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.bindings import bound_version
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.variables.bound_query import branches_of
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.shared_variable import SharedVariable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.std import tqdm
 
-from streamstate.snapshots.progress_callback import ProgressCallback, reporting_to, silent
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, reporting_to, silent
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 if TYPE_CHECKING:

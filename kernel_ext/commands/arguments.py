@@ -11,7 +11,7 @@ from streamstate.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamstate.snapshots.change_feed import Verify
+    from streamstate.snapshots.capture.feed import Verify
 
 SEEN = "other users of this machine can see it in the list of processes"
 _LAST_PORT = 65_535

@@ -12,7 +12,7 @@ from streamstate.commands.output import print_json
 from streamstate.commands.user_code import add_code, loaded
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.epoch_commit import CaptureReport
+    from streamstate.snapshots.capture.epoch_commit import CaptureReport
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.memory import keep_pandas_out
+    from streamstate.snapshots.capture.memory import keep_pandas_out
 
     keep_pandas_out()
     import streamstate as ss
@@ -55,8 +55,8 @@ def _record_plan(given: argparse.Namespace, query: str) -> None:
 
 def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
     """What to do where only Spark's names of captured columns are known; nothing if the query's are."""
-    from streamstate.snapshots.layout import Layout
-    from streamstate.snapshots.query_plans.spark_names import has_unknown_names
+    from streamstate.snapshots.store.layout import Layout
+    from streamstate.snapshots.store.query_plans.spark_names import has_unknown_names
 
     if not report.epochs or not has_unknown_names(Layout.at(given.store, storage_options(given)), report.query):
         return []

@@ -20,7 +20,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.export import export
+    from streamstate.snapshots.store.export import export
 
     report = export(
         given.store,

@@ -23,8 +23,8 @@ from streamstate.magics.arguments import every
 
 if TYPE_CHECKING:
     from streamstate.operations.capture_metrics import CaptureMetrics
-    from streamstate.snapshots.epoch_commit import CaptureReport
-    from streamstate.snapshots.follow import Capture
+    from streamstate.snapshots.capture.epoch_commit import CaptureReport
+    from streamstate.snapshots.capture.follow import Capture
 
     Outcome: TypeAlias = CaptureReport | Exception
 
@@ -67,7 +67,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.memory import keep_pandas_out, set_plain_memory
+    from streamstate.snapshots.capture.memory import keep_pandas_out, set_plain_memory
 
     _give_way(given.nice)
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
@@ -172,8 +172,8 @@ def _followed(given: argparse.Namespace, stopping: _Stopping, on_pass: Callable[
 
 def _check_exists(checkpoint: str) -> None:
     """Raise at once if a local checkpoint does not exist: with a name, following would wait for it without a word."""
-    from streamstate.snapshots.checkpoint import Checkpoint
-    from streamstate.snapshots.filesystem import local_path
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.filesystem import local_path
 
     if local_path(checkpoint) is not None:
         _ = Checkpoint(checkpoint).query_id
@@ -197,8 +197,8 @@ def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None
 
 def _standing(given: argparse.Namespace, capture: Capture) -> str:
     """How far the store has come, before the first pass."""
-    from streamstate.snapshots.layout import Layout
-    from streamstate.snapshots.manifest import Manifest
+    from streamstate.snapshots.store.layout import Layout
+    from streamstate.snapshots.store.manifest import Manifest
 
     manifest = Manifest(Layout.at(given.store, storage_options(given)), capture.name)
     manifest.refresh()

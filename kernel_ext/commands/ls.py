@@ -40,7 +40,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _queries(store: Store, counts: _Counts) -> Iterator[list[Any]]:
-    from streamstate.snapshots.registry import Lineage
+    from streamstate.snapshots.store.registry import Lineage
 
     for branch in Lineage(store.layout).branches():
         query = store[branch.name].recorded

@@ -73,7 +73,7 @@ def _leaf(value: Any) -> Any:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Names that are all different, as an object's have to be: ``n``, ``n_2``."""
-    from streamstate.snapshots.names import unused
+    from streamstate.snapshots.store.names import unused
 
     found: list[str] = []
     for name in names:

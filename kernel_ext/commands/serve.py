@@ -62,9 +62,9 @@ def plan_queries(store: Store, codes: Iterable[tuple[str | None, str, str]]) -> 
         UnknownQueryError: the store has no such query.
         QueryError: the code is not that of the query.
     """
-    from streamstate.snapshots.query_plans.describe import plan_here
-    from streamstate.snapshots.query_plans.plan_table import Plans
-    from streamstate.snapshots.registry import required_query
+    from streamstate.snapshots.store.query_plans.describe import plan_here
+    from streamstate.snapshots.store.query_plans.plan_table import Plans
+    from streamstate.snapshots.store.registry import required_query
     from streamstate.snapshots.spark.session import session
 
     session()
@@ -110,7 +110,7 @@ def token(given: argparse.Namespace) -> str | None:
 def _run(given: argparse.Namespace) -> int:
     """Serve until interrupted or terminated."""
     require_extra("notebook")
-    from streamstate.snapshots.memory import set_plain_memory
+    from streamstate.snapshots.capture.memory import set_plain_memory
 
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
     from streamstate.state_inspect import open_store

@@ -72,7 +72,7 @@ def _stored(history: History, _given: argparse.Namespace, number: int, asked: _A
 
 def _with_input(history: History, given: argparse.Namespace, number: int, asked: _Asked) -> Why:
     """Return the change with its input rows."""
-    from streamstate.snapshots.query_plans.describe import plan_here
+    from streamstate.snapshots.store.query_plans.describe import plan_here
     from streamstate.snapshots.spark.session import running_session, session
 
     if running_session() is None:

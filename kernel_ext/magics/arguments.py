@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.checks import duration
+from streamstate.snapshots.calls.checks import duration
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
@@ -305,7 +305,7 @@ def epoch(text: str) -> int:
 
 def epochs(text: str) -> str:
     """An argument that is a range of epochs: ``A..B``, ``A..`` or ``..B``."""
-    from streamstate.snapshots.epoch_range import epoch_span
+    from streamstate.snapshots.calls.epoch_range import epoch_span
 
     try:
         epoch_span(text, ())

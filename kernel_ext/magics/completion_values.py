@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.bindings import SHARED, relation_of
-from streamstate.snapshots.operators import EPOCH
+from streamstate.snapshots.checkpoint.bindings import SHARED, relation_of
+from streamstate.snapshots.checkpoint.operators import EPOCH
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
@@ -206,7 +206,7 @@ def _beginning(values: Iterable[pa.Array], begun: str) -> set[str]:
 
 def _held_values(history: History, held: Any, column: str, begun: str) -> Iterable[pa.Array]:
     """In the index, which is at hand: the keys that the state has, and of texts those that begin with a text."""
-    from streamstate.snapshots.duckdb_sql import quoted
+    from streamstate.snapshots.store.duckdb_sql import quoted
     from streamstate.state_inspect.temporal_index.interval_table import held_at
 
     name, kind = quoted(column), held.schema.field(column).type

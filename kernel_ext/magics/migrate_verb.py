@@ -16,10 +16,10 @@ from streamstate.magics.promote_verb import GOES_ON, stop_captured
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
 from streamstate.magics.rescale_verb import restart
 from streamstate.running import Running
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import files_for, location
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.names import unused
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for, location
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import unused
 from streamstate.starting import check_launch, streaming_frame
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 from traitlets.config import Configurable
 
 from streamstate.errors import InvalidArgumentError, NotAStoreError, QueryError, UnknownQueryError
-from streamstate.snapshots.capture_plan import CaptureInterval
-from streamstate.snapshots.filesystem import local_path, location
-from streamstate.snapshots.memory import set_plain_memory
+from streamstate.snapshots.capture.plan import CaptureInterval
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.capture.memory import set_plain_memory
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -14,7 +14,7 @@ from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import code_of, known_query
 from streamstate.magics.rescale_verb import finish_epoch, restart
 from streamstate.running import Running
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.output_modes import check_mode
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _launch(running: Running, fork: str) -> Launch:
 
 def stop_captured(notebook: NotebookContext, running: Running, progress: Progress) -> None:
     """Stop a query at a committed epoch, and capture it, before another checkpoint goes on."""
-    from streamstate.snapshots.capture import capture
+    from streamstate.snapshots.capture.capture import capture
 
     runs = running.state in GOES_ON
     running.stop(on_status=CaptureProgress(progress))

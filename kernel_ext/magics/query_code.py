@@ -11,8 +11,8 @@ from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreEr
 from streamstate.launch import Launch
 from streamstate.magics.arguments import MagicParser, count, identifier
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
-from streamstate.snapshots.names import check_name
-from streamstate.snapshots.registry import Branch, Lineage
+from streamstate.snapshots.store.names import check_name
+from streamstate.snapshots.store.registry import Branch, Lineage
 from streamstate.snapshots.spark.output_modes import MODES
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from streamstate.magics.query_code import (
     known_code,
     known_query,
 )
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.names import check_name, unused
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.names import check_name, unused
 from streamstate.starting import checkpoint_beside
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, nam
     """A fork beside the store, captured into it; restored from the store if the epoch or the checkpoint is gone."""
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.replay import fork
-    from streamstate.snapshots.capture import capture
+    from streamstate.snapshots.capture.capture import capture
 
     __tracebackhide__ = True
     with notebook.working(stays="the fork is either complete or was not created.") as progress:

@@ -13,7 +13,7 @@ from streamstate.magics.arguments import MagicParser, Verb, add_output, count
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.running import Running
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.starting import start_launch
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.summary_table import SummaryTable
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ def _keep_arguments(parser: MagicParser) -> None:
 def _keep(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     """Drop older epochs."""
     __tracebackhide__ = True
-    from streamstate.snapshots.retention.dropping import keep
+    from streamstate.snapshots.store.retention.dropping import keep
 
     policy = {"last": args.last, "since": args.since, "one_in": args.one_in}
     if all(value is None for value in policy.values()):
@@ -106,7 +106,7 @@ def _keep(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
 def _compact(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     """Merge small files and delete unused ones."""
     __tracebackhide__ = True
-    from streamstate.snapshots.retention.tidying import compact
+    from streamstate.snapshots.store.retention.tidying import compact
 
     store, name, options = _chosen_query(notebook, args)
     with notebook.working(stays=_STAYS) as progress:
@@ -131,7 +131,7 @@ def _export_arguments(parser: MagicParser) -> None:
 def _export(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     """Write epochs as a Delta table."""
     __tracebackhide__ = True
-    from streamstate.snapshots.export import export
+    from streamstate.snapshots.store.export import export
 
     store, name, options = _chosen_query(notebook, args)
     with notebook.working(stays=_STAYS) as progress:

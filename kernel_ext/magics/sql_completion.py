@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from streamstate.magics.completion_values import CompletionValues
 from streamstate.magics.sql_scanner import KEYWORDS, Scan
-from streamstate.snapshots.bindings import SHARED, relation_of
+from streamstate.snapshots.checkpoint.bindings import SHARED, relation_of
 
 Completed = tuple[str, list[str]]
 """The text at the cursor, and what can replace it."""

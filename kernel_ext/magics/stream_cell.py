@@ -16,8 +16,8 @@ from streamstate.operations.restart_policy import BackOff
 from streamstate.recorded_input import with_recorded_input
 from streamstate.running import Running
 from streamstate.shared_launch import chosen_variables, with_shared_variables
-from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.spark.output_modes import MODES, first_line
 from streamstate.starting import EXAMPLE, check_launch, check_options, checkpoint_beside, start_launch, streaming_frame
 

@@ -19,13 +19,13 @@ from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
 from streamstate.query_status import NO_QUERIES, caption, status_table
 from streamstate.running import ACTIVE, Running
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import local_path, location
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.names import check_name
-from streamstate.snapshots.query_plans.describe import describe, streaming_frame
-from streamstate.snapshots.query_plans.plan_table import Plans
-from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import check_name
+from streamstate.snapshots.store.query_plans.describe import describe, streaming_frame
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.registry import check_store
 from streamstate.snapshots.spark.output_modes import MODES, output_mode
 from streamstate.starting import STARTED
 from streamstate.summary_table import SummaryTable, state_cell
@@ -33,7 +33,7 @@ from streamstate.summary_table import SummaryTable, state_cell
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.snapshots.capture_plan import Every
+    from streamstate.snapshots.capture.plan import Every
 
 
 _UNPLANNED = (
@@ -188,7 +188,7 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
 
 def _follow(notebook: NotebookContext, checkpoint: str, store: str, name: str | None, every: Every) -> Running:
     """Capture a checkpoint in the background."""
-    from streamstate.snapshots.follow import follow
+    from streamstate.snapshots.capture.follow import follow
 
     options = notebook.options(store)
     capture = follow(checkpoint, store, name, every=every, spark=notebook.spark(), storage_options=options)
@@ -217,7 +217,7 @@ def _uncaptured(notebook: NotebookContext) -> list[StreamingQuery]:
     known = {running.query.id for running in (STARTED | notebook.running).values() if running.query is not None}
     if spark is None:
         return []
-    from streamstate.snapshots.recording.record import recorder_queries
+    from streamstate.snapshots.capture.recording.record import recorder_queries
 
     known |= recorder_queries()
     return [query for query in spark.streams.active if query.id not in known]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamstate.operations.checkup.report import Finding, Level, StoreState
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.damage.damage import BACKUP
-from streamstate.snapshots.damage.epochs import EpochDamage
-from streamstate.snapshots.damage.next_start import NextStart
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.damage import BACKUP
+from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
+from streamstate.snapshots.checkpoint.damage.next_start import NextStart
 
 _SHOWN = 10
 

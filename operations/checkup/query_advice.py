@@ -9,7 +9,7 @@ from streamstate.errors import CheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.report import Finding, StoreState
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _LOGS = 50
 """The newest epochs whose logs are read."""

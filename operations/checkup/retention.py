@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from streamstate.operations.checkup.report import Finding
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.capture_plan import CaptureInterval
-    from streamstate.snapshots.checkpoint import Checkpoint
+    from streamstate.snapshots.capture.plan import CaptureInterval
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _DEFAULT = 100

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.changelog.operator_metadata import recorded_sources
-from streamstate.snapshots.changelog.state_schema import UnsupportedTable, table_formats
-from streamstate.snapshots.changelog.table_format import TableFormat
-from streamstate.snapshots.operators import Shape, StateSource
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
+from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 CHANGELOG, CHANGES = "changelog", "changes with Spark"
 WHOLE, WHOLE_WITH_SPARK = "whole state", "whole state with Spark"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamstate.operations.checkup.report import Finding, StoreState
-from streamstate.snapshots.filesystem import local_path
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import check_store
 
 
 def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> StoreState:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamstate.operations.code_check.report import Finding
-from streamstate.snapshots.damage.next_start import NextStart
+from streamstate.snapshots.checkpoint.damage.next_start import NextStart
 from streamstate.snapshots.spark.keeping_state import keeps_state
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 from streamstate.errors import choices
 from streamstate.operations.code_check.report import Finding
 from streamstate.replay.stepping.query_sources import QuerySource, sources_of
-from streamstate.snapshots.bindings import FORMAT as BINDING
-from streamstate.snapshots.bindings import is_binding
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint_logs import PlannedEpoch
-from streamstate.snapshots.file_source_log import entries
-from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
+from streamstate.snapshots.checkpoint.bindings import is_binding
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.checkpoint.file_source_log import entries
+from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _POLL_SECONDS = 0.05
 
@@ -108,8 +108,8 @@ def _loading_ms(operators: list[Any]) -> int | None:
 
 def _compared(spark: SparkSession, task: Task, undisturbed: str) -> dict[str, Any]:
     """Compare the final states of the two runs; if they differ, find the epoch in which they diverge."""
-    from streamstate.snapshots.checkpoint import Checkpoint
-    from streamstate.snapshots.state_comparison import StateAt, TableDifference, state_differences
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, state_differences
 
     @cache
     def differences_at(epoch: int) -> list[TableDifference]:

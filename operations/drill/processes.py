@@ -26,7 +26,7 @@ from streamstate import errors
 from streamstate.errors import QueryError, WaitTimeoutError
 from streamstate.operations.drill.scratch import Scratch
 from streamstate.operations.drill.task import Event, Task, events_of
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _POLL_SECONDS = 0.002  # a small epoch takes some tens of milliseconds
 _KILL_SECONDS = 30.0

@@ -18,13 +18,13 @@ from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epo
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import files_for, location
-from streamstate.snapshots.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for, location
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.incremental import EpochClock
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.filesystem import Files
+    from streamstate.snapshots.checkpoint.filesystem import Files
 
 
 @long_call("No checkpoint was made.")

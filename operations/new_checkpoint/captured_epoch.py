@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import EpochGoneError, UntrustedStoreError
 from streamstate.operations.new_checkpoint.log_texts import milliseconds, offset_text
-from streamstate.snapshots.checkpoint_logs import is_source_name
-from streamstate.snapshots.source_progress import by_source
+from streamstate.snapshots.checkpoint.logs import is_source_name
+from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.snapshots.entries import Entries, Entry
-    from streamstate.snapshots.source_progress import SourceFacts
+    from streamstate.snapshots.store.entries import Entries, Entry
+    from streamstate.snapshots.checkpoint.source_progress import SourceFacts
     from streamstate.state_inspect import Snapshot
 
 

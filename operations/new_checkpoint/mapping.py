@@ -12,13 +12,13 @@ from streamstate.errors import StateWriteError, choices, worded
 from streamstate.operations.new_checkpoint.aggregates import Aggregates, base_name
 from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
 from streamstate.operations.new_checkpoint.proposal import Proposal
-from streamstate.snapshots.operators import NO_KEY, Shape
+from streamstate.snapshots.checkpoint.operators import NO_KEY, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from streamstate.operations.new_checkpoint.target_table import TargetTable
-    from streamstate.snapshots.query_plans.plan_record import StateInput
+    from streamstate.snapshots.store.query_plans.plan_record import StateInput
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
 """For Spark's names of buffers: the function that merges several of them into one."""

@@ -27,21 +27,21 @@ from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint_files import source_files
-from streamstate.snapshots.checkpoint_logs import PlannedEpoch
-from streamstate.snapshots.filesystem import refuse_links_out
-from streamstate.snapshots.operators import Shape
-from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.fork_contents import source_files
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
+from streamstate.snapshots.checkpoint.operators import Shape
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.spark.incremental import EpochClock
-from streamstate.snapshots.state_reader import StateReader, no_state
+from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.state_inspect.sql.spark_policy import check_query_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamstate.snapshots.filesystem import Files
-    from streamstate.snapshots.query_plans.plan_record import QueryPlan
+    from streamstate.snapshots.checkpoint.filesystem import Files
+    from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
 
 TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
 """How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""

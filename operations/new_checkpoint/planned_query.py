@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, first_line
 from streamstate.replay.stepping.query_sources import QuerySource, check_streaming, sources_of
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.incremental import EpochClock, incremental, pinned_settings
 from streamstate.snapshots.spark.restarting import FORMAT
 

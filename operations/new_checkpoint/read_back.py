@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from streamstate.snapshots.state_comparison import TableDifference
+from streamstate.snapshots.spark.state_comparison import TableDifference
 
 
 def described(difference: TableDifference, keys: Sequence[str]) -> str:

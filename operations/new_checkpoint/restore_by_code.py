@@ -20,8 +20,8 @@ from streamstate.operations.new_checkpoint.source_offsets import (
 from streamstate.operations.new_checkpoint.trial import try_an_epoch
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
-from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
-from streamstate.snapshots.source_progress import FILES, first_read
+from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.checkpoint.source_progress import FILES, first_read
 from streamstate.snapshots.spark.incremental import EpochClock
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
     from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
     from streamstate.replay.stepping.query_sources import QuerySource
-    from streamstate.snapshots.filesystem import Files
-    from streamstate.snapshots.progress_callback import ProgressCallback
+    from streamstate.snapshots.checkpoint.filesystem import Files
+    from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
 
 def restore_by_code(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, first_line
-from streamstate.snapshots.checkpoint_copy import as_json
+from streamstate.snapshots.checkpoint.copying import as_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

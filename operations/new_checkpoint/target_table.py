@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, LongType, StructType
 
-from streamstate.snapshots.operators import StateSource, flatten
+from streamstate.snapshots.checkpoint.operators import StateSource, flatten
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from streamstate.replay.stepping.run_batch import with_settings
 
 if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
-    from streamstate.snapshots.filesystem import Files
+    from streamstate.snapshots.checkpoint.filesystem import Files
 
 
 def try_an_epoch(query: PlannedQuery, folder: str, files: Files) -> None:

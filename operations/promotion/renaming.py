@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamstate.errors import PromotionError
-from streamstate.snapshots.filesystem import Files, LocalFiles, local_path
+from streamstate.snapshots.checkpoint.filesystem import Files, LocalFiles, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

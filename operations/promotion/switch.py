@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamstate.errors import CheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion.renaming import exchanged, exists, move
 from streamstate.replay.stepping.fork_folder import lock_holder
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import Files, files_for, local_path
-from streamstate.snapshots.promotion_record import PromotionRecord, promotion_in, record_of
-from streamstate.snapshots.state_files import StateFile
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import Files, files_for, local_path
+from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in, record_of
+from streamstate.snapshots.checkpoint.state_files import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

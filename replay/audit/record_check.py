@@ -17,7 +17,7 @@ from streamstate.replay.audit.record import (
     offsets_digest,
     recorded_states,
 )
-from streamstate.snapshots.registry import name_of, registered
+from streamstate.snapshots.store.registry import name_of, registered
 from streamstate.state_inspect import History, Store, open_store
 
 _SHOWN = 10

@@ -13,12 +13,12 @@ from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import files_for
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.names import name_from, unused
-from streamstate.snapshots.progress_callback import ProgressCallback
-from streamstate.snapshots.registry import check_store
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import name_from, unused
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
+from streamstate.snapshots.store.registry import check_store
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from streamstate.replay.debugging.branches import Branch, BranchTree, DebugBranc
 from streamstate.replay.stepping.breakpoints import Until
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step_report import StepReport
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.names import check_name, name_from
-from streamstate.snapshots.plan_graph import PlanGraph
-from streamstate.snapshots.progress_callback import ProgressCallback, long_call
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.store.names import check_name, name_from
+from streamstate.snapshots.spark.plan_graph import PlanGraph
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.spark.session import given_session
-from streamstate.snapshots.temporary_folder import temporary_folder
+from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.state_inspect import History
 from streamstate.state_inspect.frames import as_column
 from streamstate.state_inspect.sql.parse_tree import first_error

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from streamstate.replay.forks.edits import Edit
 from streamstate.replay.forks.fork import Fork, fork
-from streamstate.snapshots.fork_record import ForkRecord, forked_from
+from streamstate.snapshots.checkpoint.fork_record import ForkRecord, forked_from
 
 __all__ = ["Edit", "Fork", "ForkRecord", "fork", "forked_from"]

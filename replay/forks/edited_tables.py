@@ -16,8 +16,8 @@ from streamstate.errors import InvalidArgumentError, UnknownTableError, Unsuppor
 from streamstate.replay.forks.edit_evaluation import EDITS, EXISTED, KEY, LIVE, OLD, ROW, apply_edits
 from streamstate.replay.forks.edits import EditInput, ParsedEdit, parse_edits
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
-from streamstate.snapshots.operators import JOIN, LIMIT, POSITION, Shape, StateSource
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.operators import JOIN, LIMIT, POSITION, Shape, StateSource
+from streamstate.snapshots.spark.state_reader import StateReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

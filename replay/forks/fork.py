@@ -27,10 +27,10 @@ from streamstate.errors import EpochGoneError, ForkError
 from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
-from streamstate.snapshots.bindings import binding_in
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint_copy import bring
-from streamstate.snapshots.checkpoint_files import (
+from streamstate.snapshots.checkpoint.bindings import binding_in
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.copying import bring
+from streamstate.snapshots.checkpoint.fork_contents import (
     ForkContents,
     epoch_gone,
     is_state_file,
@@ -38,14 +38,14 @@ from streamstate.snapshots.checkpoint_files import (
     store_hint,
     why_unavailable,
 )
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
-from streamstate.snapshots.fork_record import FORK_FILE, ForkRecord
-from streamstate.snapshots.progress_callback import ProgressCallback, long_call, report_progress
-from streamstate.snapshots.recording.trimming import pin_inputs
-from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
+from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
+from streamstate.snapshots.capture.recording.trimming import pin_inputs
+from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.spark.session import given_session
-from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable

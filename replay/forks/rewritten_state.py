@@ -21,13 +21,13 @@ from streamstate.replay.state_writing.operator_stores import OperatorStores
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
 from streamstate.replay.state_writing.store_rows import TableRows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
-from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS
-from streamstate.snapshots.checkpoint_copy import OPERATOR_METADATA, as_json, split_text
-from streamstate.snapshots.checkpoint_files import ForkContents
-from streamstate.snapshots.filesystem import Files
-from streamstate.snapshots.operators import ORDER, StateSource
-from streamstate.snapshots.state_comparison import StateAt, TableDifference, differences_from, state_differences
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS
+from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, as_json, split_text
+from streamstate.snapshots.checkpoint.fork_contents import ForkContents
+from streamstate.snapshots.checkpoint.filesystem import Files
+from streamstate.snapshots.checkpoint.operators import ORDER, StateSource
+from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from, state_differences
+from streamstate.snapshots.spark.state_reader import StateReader
 
 _OFFSETS = re.compile(r"offsets/\d+")
 

@@ -16,11 +16,11 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnsupportedStateError
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.legacy_operators import described_view
-from streamstate.snapshots.operators import LIMIT, listed_stores
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.legacy_operators import described_view
+from streamstate.snapshots.checkpoint.operators import LIMIT, listed_stores
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.spark.state_reader import StateReader
 
 PARTITION_KEY = "partition_key"
 """The column of a store's rows that determines the partition of each; the others are bytes."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.replay.stepping.next_epoch import NextEpoch
-from streamstate.snapshots.bindings import Binding, binding_in, bound_version, is_binding
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.bindings import Binding, binding_in, bound_version, is_binding
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

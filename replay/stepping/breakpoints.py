@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownColumnError, choices
 from streamstate.replay.stepping.step_report import StepReport
-from streamstate.snapshots.duckdb_sql import listed
+from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect import History
 from streamstate.state_inspect.conditions import Condition
 from streamstate.state_inspect.key_text import arguments

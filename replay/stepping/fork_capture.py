@@ -10,11 +10,11 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnknownEpochError
-from streamstate.snapshots.capture import capturer_for, catch_up
-from streamstate.snapshots.epoch_commit import BatchProgress, Capturer
-from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.query_plans.describe import record_running
-from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.capture.capture import capturer_for, catch_up
+from streamstate.snapshots.capture.epoch_commit import BatchProgress, Capturer
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect import History, Store, open_store
 
 

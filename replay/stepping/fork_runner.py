@@ -25,10 +25,10 @@ from streamstate.replay.stepping.query_sources import (
     watermark_count,
 )
 from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.epoch_commit import BatchProgress
-from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 BuildQuery: TypeAlias = "Callable[[], DataFrame]"
 """Returns the query's streaming DataFrame, not started; called once per epoch."""
@@ -55,7 +55,7 @@ class CompletedEpoch:
     progress: BatchProgress | None = None
     """None if Spark reported nothing, or the state was only repartitioned."""
     execution: Any = None
-    """Spark's own object of it; see :mod:`streamstate.snapshots.plan_graph`."""
+    """Spark's own object of it; see :mod:`streamstate.snapshots.spark.plan_graph`."""
 
 
 def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark: SparkSession | None) -> str:

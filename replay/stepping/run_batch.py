@@ -18,9 +18,9 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from streamstate.errors import ForkError, InvalidArgumentError, NotReplayableError, QueryError, StreamStateError
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.epoch_commit import BatchProgress
-from streamstate.snapshots.filesystem import location
-from streamstate.snapshots.plan_graph import last_execution
+from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.spark.plan_graph import last_execution
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 
@@ -86,7 +86,7 @@ def run_batch(
 ) -> tuple[BatchProgress | None, Any]:
     """Run the one epoch that is planned in a checkpoint, and return Spark's report and its own object of it.
 
-    An interrupt stops the query first. The object is for :mod:`streamstate.snapshots.plan_graph`.
+    An interrupt stops the query first. The object is for :mod:`streamstate.snapshots.spark.plan_graph`.
 
     With this trigger a query runs one batch; Spark plans the next one, even one without data, only in its next run.
     """

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from streamstate.errors import InvalidArgumentError, StreamStateError
 from streamstate.replay.stepping.fork_capture import ForkCapture
-from streamstate.snapshots.plan_graph import PlanGraph, graph_of
+from streamstate.snapshots.spark.plan_graph import PlanGraph, graph_of
 from streamstate.state_inspect import Diff, History
 
 Stopped: TypeAlias = Literal["done", "breakpoint", "end", "error"]

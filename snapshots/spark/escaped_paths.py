@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.checkpoint.filesystem import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError, DamagedCheckpointError, first_line
-from streamstate.snapshots.changelog.failures import DamagedChangelogError, MissingChangelogError
+from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, MissingChangelogError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import SessionError, require_extra
-from streamstate.snapshots.progress_callback import long_call, report_progress
+from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.spark.connect import connect_session, refuse_connect, require_classic, uses_connect
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java

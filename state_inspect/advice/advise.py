@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import local_path
-from streamstate.snapshots.query_plans.plan_record import QueryPlan
-from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
 from streamstate.state_inspect.advice.event_times import timed_rows

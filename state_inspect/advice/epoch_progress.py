@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from streamstate.snapshots.bindings import FORMAT
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.entries import Entries
-from streamstate.snapshots.source_progress import by_source
+from streamstate.snapshots.checkpoint.bindings import FORMAT
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.entries import Entries
+from streamstate.snapshots.checkpoint.source_progress import by_source
 
 MOST = 500
 """The newest epochs that are looked at."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.query_plans.plan_record import EventTime
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.query_plans.plan_record import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.stall import IdleSource, Stall
 from streamstate.state_inspect.values import timestamp

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 
-from streamstate.snapshots.operators import JOIN, operator_number
-from streamstate.snapshots.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.snapshots.checkpoint.operators import JOIN, operator_number
+from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
 from streamstate.state_inspect.advice.event_times import timed_rows

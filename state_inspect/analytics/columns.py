@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.duckdb_sql import listed, quoted
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.frames import to_pandas
 
 QUANTILES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.duckdb_sql import listed, same
-from streamstate.snapshots.entries import Entry
-from streamstate.snapshots.operators import HASH
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.store.duckdb_sql import listed, same
+from streamstate.snapshots.store.entries import Entry
+from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.frames import as_html, to_pandas
 from streamstate.state_inspect.recorded_query import HistoryPart

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import StoreError
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
 _HISTORIC = timedelta(days=7)

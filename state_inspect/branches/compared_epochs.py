@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.branches.ancestors import branch_names, by_owner, epoch_owners, same_branch
 from streamstate.state_inspect.branches.branch_diff import CommonColumns, common_columns, common_table
 from streamstate.state_inspect.branches.fingerprints import (

@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.branches.ancestors import by_owner
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable

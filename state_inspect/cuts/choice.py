@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from streamstate.errors import InvalidArgumentError, UnknownCutError, choices
-from streamstate.snapshots.entries import Entry
+from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, joined, streams_of
 from streamstate.state_inspect.epoch_names import aware
 from streamstate.state_inspect.history import History

@@ -18,7 +18,7 @@ from typing import Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownQueryError
-from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.cuts.choice import By, Choice, chosen
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.result import Result

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamstate.snapshots.change_log import Operator
+from streamstate.snapshots.store.changelog import Operator
 
 INPUT, WATERMARK, TIMER, TTL, UNKNOWN = "input", "watermark", "timer", "ttl", "unknown"
 

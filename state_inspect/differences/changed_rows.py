@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streamstate.errors import UnknownColumnError
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.differences.diff_sql import REMOVED, DiffSQL
 from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import result_plan, state_of, table_of_result, with_results

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.snapshots.checks import whole_number
-from streamstate.snapshots.operators import HASH
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import Caused, KeyRows

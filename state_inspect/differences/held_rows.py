@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.snapshots.checks import whole_number
+from streamstate.snapshots.calls.checks import whole_number
 from streamstate.state_inspect.differences.diff_sql import DiffSQL, check_change, numbered
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.temporal_index.index import as_arrow

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from streamstate.errors import EpochGoneError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 

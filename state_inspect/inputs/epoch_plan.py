@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streamstate.snapshots.bindings import binds
-from streamstate.snapshots.query_plans.stateful_nodes import JOIN, LIMIT
+from streamstate.snapshots.checkpoint.bindings import binds
+from streamstate.snapshots.store.query_plans.stateful_nodes import JOIN, LIMIT
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from streamstate.snapshots.operators import NO_KEY, operator_number
+from streamstate.snapshots.checkpoint.operators import NO_KEY, operator_number
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
 from streamstate.state_inspect.frames import as_text, with_values

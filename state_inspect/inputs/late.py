@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.operators import operator_number
+from streamstate.snapshots.checkpoint.operators import operator_number
 from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides, paragraph
 from streamstate.state_inspect.results.results import state_name

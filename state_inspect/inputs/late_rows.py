@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from streamstate.errors import StreamStateError, first_line
-from streamstate.snapshots.epoch_range import epoch_list
-from streamstate.snapshots.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.calls.epoch_range import epoch_list
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, silent
 from streamstate.state_inspect.inputs.late import delay_past, operator_of
 from streamstate.state_inspect.recorded_query import RecordedQuery
 

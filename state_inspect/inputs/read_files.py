@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamstate.errors import NotReplayableError
-from streamstate.snapshots.file_source_log import entries, log_upto
-from streamstate.snapshots.filesystem import ReadableFiles
-from streamstate.snapshots.source_progress import source_batch
+from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
+from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
+from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
 _SHOWN = 3

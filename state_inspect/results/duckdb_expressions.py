@@ -14,9 +14,9 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from streamstate.snapshots.changelog.table_format import SparkType
-from streamstate.snapshots.duckdb_sql import quoted
-from streamstate.snapshots.query_plans.plan_record import TOO_LONG, Expression, reasons
+from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.snapshots.store.query_plans.plan_record import TOO_LONG, Expression, reasons
 
 StateColumn = Callable[[Expression], str]
 """Returns the SQL of a state column."""

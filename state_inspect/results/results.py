@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
-from streamstate.snapshots.bindings import binding_in_manifest, seen_by
-from streamstate.snapshots.query_plans.plan_record import TablePlan
-from streamstate.snapshots.query_plans.plan_table import Plans
-from streamstate.snapshots.query_plans.planned_here import planned_here
+from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_by
+from streamstate.snapshots.store.query_plans.plan_record import TablePlan
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.query_plans.planned_here import planned_here
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 from sqlglot.errors import SqlglotError
 
-from streamstate.snapshots.duckdb_sql import embedded
+from streamstate.snapshots.store.duckdb_sql import embedded
 
 
 @cache

@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from streamstate.errors import NoResultError
-from streamstate.snapshots.canonical_rows import canonical_text, column_named
-from streamstate.snapshots.change_log import DELETE, KEYFRAME
-from streamstate.snapshots.delta.data_files import refuse_links
-from streamstate.snapshots.operators import CHANGE, EPOCH, NO_KEY, PARTITION
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
+from streamstate.snapshots.store.delta.data_files import refuse_links
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.state_inspect.inputs.inputs import inputs, kept_with, required_plan, rows_of
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.results.result_columns import result_columns
@@ -29,7 +29,7 @@ from streamstate.state_inspect.temporal_index.epoch_runs import spans_until
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from streamstate.snapshots.delta.place import Place
+    from streamstate.snapshots.store.delta.place import Place
 
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 

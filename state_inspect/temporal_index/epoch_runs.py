@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamstate.snapshots.entries import TableFacts
+from streamstate.snapshots.store.entries import TableFacts
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.errors import IndexFullError, InvalidArgumentError
-from streamstate.snapshots.delta.commits import required
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.duckdb_sql import embedded, quoted
-from streamstate.snapshots.entries import Entry
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest, log_version_of
+from streamstate.snapshots.store.delta.commits import required
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.store.duckdb_sql import embedded, quoted
+from streamstate.snapshots.store.entries import Entry
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.manifest import Manifest, log_version_of
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.relations import Relations

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from streamstate.errors import InvalidArgumentError, StreamStateError
-from streamstate.snapshots.background import BackgroundThread
+from streamstate.snapshots.capture.background import BackgroundThread
 
 
 def _seconds(interval: object) -> bool:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pyarrow as pa
 
-from streamstate.snapshots.progress_callback import report_progress
+from streamstate.snapshots.calls.progress_callback import report_progress
 
 LoadingProgress = Callable[[str, int, int], None]
 """Called with the relation's name, the changelog rows read so far, and roughly how many there are to read."""

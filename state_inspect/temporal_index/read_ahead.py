@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.background import BackgroundThread
+from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
 
 

@@ -8,7 +8,7 @@ from collections import deque
 
 import duckdb
 
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 

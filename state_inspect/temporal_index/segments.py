@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from streamstate.errors import OvertakenError
-from streamstate.snapshots.entries import Entries
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.store.entries import Entries
+from streamstate.snapshots.store.manifest import Manifest
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 # Values in the past tables together, about 250 MB. Those used last are kept.

@@ -9,8 +9,8 @@ from typing import Any
 from synthetic import State, write
 
 import streamstate as ss
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import (
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_record import (
     EventTime,
     Expression,
     OperatorPlan,
@@ -18,7 +18,7 @@ from streamstate.snapshots.query_plans.plan_record import (
     QueryPlan,
     TablePlan,
 )
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
 
 KEYS = (PlannedColumn("key", "string"),)
 EXPIRES: Expression = {"is": "State", "part": "value", "at": 0, "type": "long"}

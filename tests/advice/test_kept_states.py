@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from recorded.unpacked import unpacked
 
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.query_plans.plan_record import (
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.query_plans.plan_record import (
     EventTime,
     OperatorPlan,
     PlannedColumn,

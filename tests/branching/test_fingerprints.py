@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, UnknownTableError
-from streamstate.snapshots.duckdb_sql import embedded
+from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.branches.fingerprints import encoded_row
 
 NARROW = st.floats(width=32)

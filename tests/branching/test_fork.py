@@ -15,8 +15,8 @@ from stepping import tree, untouched
 
 import streamstate as ss
 from streamstate.replay.forks.fork import ForkBuilder
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import HadoopFiles
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
 
 pytestmark = pytest.mark.slow
 

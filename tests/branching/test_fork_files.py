@@ -21,11 +21,11 @@ from streamstate.errors import (
     NotReplayableError,
 )
 from streamstate.replay.forks import forked_from
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.file_source_log import entries, log_upto
-from streamstate.snapshots.filesystem import LocalFiles
-from streamstate.snapshots.source_progress import source_batch
-from streamstate.snapshots.state_files import StoreFiles
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
+from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 

@@ -28,7 +28,7 @@ from streamstate.errors import (
 )
 from streamstate.replay.forks import Edit, forked_from
 from streamstate.replay.forks.rewritten_state import offsets_with_partitions
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.slow
 

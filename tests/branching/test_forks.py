@@ -8,9 +8,9 @@ import pyarrow as pa
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.delta import append_once
-from streamstate.snapshots.layout import QUERIES, Layout
-from streamstate.snapshots.registry import ForkPoint
+from streamstate.snapshots.store.delta import append_once
+from streamstate.snapshots.store.layout import QUERIES, Layout
+from streamstate.snapshots.store.registry import ForkPoint
 
 
 def register_fork(path: Path, name: str, parent: str, epoch: int) -> None:

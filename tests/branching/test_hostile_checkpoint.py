@@ -18,8 +18,8 @@ from streamstate.errors import DamagedCheckpointError, ForkError, UnsupportedSta
 from streamstate.operations.rescale_rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
-from streamstate.snapshots.filesystem import HadoopFiles, LocalFiles, inside
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles, inside
 
 PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
 BAD_NAMES = ["../../../../../victim", "/victim", "", ".", "..", "a/b", "a\\b", "a\0b", 7, None, ["a"]]

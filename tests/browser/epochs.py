@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from browser.stores import LOG, START
-from streamstate.snapshots.change_log import log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, FORMAT, QUERIES, Layout
-from streamstate.snapshots.manifest import Manifest, make_manifest
+from streamstate.snapshots.store.changelog import log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, FORMAT, QUERIES, Layout
+from streamstate.snapshots.store.manifest import Manifest, make_manifest
 
 SECOND = dt.timedelta(seconds=1)
 

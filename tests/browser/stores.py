@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.change_log import DELETE, KEYFRAME, PUT, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.delta.commits import Handle
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.delta.commits import Handle
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LOG = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamstate.snapshots.entries import Entry
-from streamstate.snapshots.layout import CAPTURED
-from streamstate.snapshots.registry import ForkPoint
+from streamstate.snapshots.store.entries import Entry
+from streamstate.snapshots.store.layout import CAPTURED
+from streamstate.snapshots.store.registry import ForkPoint
 from streamstate.widgets.browser.marks import APART, SliderMark, slider_marks
 
 

@@ -11,8 +11,8 @@ from synthetic import write
 import streamstate as ss
 from browser.epochs import entry, eventful, record
 from browser.stores import HOSTILE, START, Written, flights, hostile
-from streamstate.snapshots.delta.sizes import TableSize
-from streamstate.snapshots.registry import Branch, Lineage
+from streamstate.snapshots.store.delta.sizes import TableSize
+from streamstate.snapshots.store.registry import Branch, Lineage
 from streamstate.widgets import Focus, StoreOverview
 from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
 from streamstate.widgets.overview.facts import QueryFacts, as_tree

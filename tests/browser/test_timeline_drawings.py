@@ -17,7 +17,7 @@ import streamstate as ss
 from browser.epochs import entry, eventful, long, record
 from browser.stores import HOSTILE, START, flights
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.entries import Entry
+from streamstate.snapshots.store.entries import Entry
 from streamstate.widgets import Focus, StateBrowser, Timeline, link
 from streamstate.widgets.timeline.actions import ROWS, TimelineSelection, acted
 from streamstate.widgets.timeline.charts import charts

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, StoreError
-from streamstate.snapshots.capture_plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.epoch_commit import Capturer
-from streamstate.snapshots.follow import Capture
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.capture.follow import Capture
+from streamstate.snapshots.store.layout import Layout
 
 
 def until(condition: Callable[[], bool], timeout: float = 300) -> None:

@@ -17,12 +17,12 @@ from recorded.unpacked import copied, unpacked
 import streamstate as ss
 from capturing.without_spark import captured_without_spark
 from streamstate.errors import InvalidArgumentError, install_command
-from streamstate.snapshots import change_feed
-from streamstate.snapshots.change_feed import Verify, first_difference
-from streamstate.snapshots.changelog import reader, whole_state
-from streamstate.snapshots.operators import Columns
+from streamstate.snapshots.capture import feed as change_feed
+from streamstate.snapshots.capture.feed import Verify, first_difference
+from streamstate.snapshots.checkpoint.decoding import reader, whole_state
+from streamstate.snapshots.checkpoint.operators import Columns
 from streamstate.snapshots.spark.session import StreamStateWarning
-from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamstate.snapshots.change_rows import FeedFollower
-from streamstate.snapshots.list_lengths import ListLengths
-from streamstate.snapshots.operators import Columns
-from streamstate.snapshots.state_reader import StateRows
+from streamstate.snapshots.capture.rows import FeedFollower
+from streamstate.snapshots.store.list_lengths import ListLengths
+from streamstate.snapshots.checkpoint.operators import Columns
+from streamstate.snapshots.spark.state_reader import StateRows
 
 FEED = pa.schema(
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamstate.errors import DamagedCheckpointError, NotACheckpointError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 TORN = (b"", b"v", b"v1", b'v1\n{"batchWater', b'v1\n{"batchWatermarkMs":0}\n{"logOff', b"\0" * 40, b"\xff\xfe")
 """What a crash while a plan is written, or a bad disk, leaves of it."""

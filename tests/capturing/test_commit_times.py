@@ -12,8 +12,8 @@ import pytest
 from synthetic import START
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.commit_times import CommitTimes
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 
 SECOND = dt.timedelta(seconds=1)
 

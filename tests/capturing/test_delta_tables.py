@@ -17,12 +17,12 @@ from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from streamstate.errors import DamagedStoreError, StoreError
-from streamstate.snapshots.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
-from streamstate.snapshots.delta.commits import Handle, remember_removed, required, update
-from streamstate.snapshots.delta.data_files import DataFile, DataFileWriter, write_file
-from streamstate.snapshots.delta.maintenance import compact, sweep
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.table import CHECKPOINT_INTERVAL
+from streamstate.snapshots.store.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
+from streamstate.snapshots.store.delta.commits import Handle, remember_removed, required, update
+from streamstate.snapshots.store.delta.data_files import DataFile, DataFileWriter, write_file
+from streamstate.snapshots.store.delta.maintenance import compact, sweep
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 NOW = timedelta(0)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamstate.snapshots import distinct_keys
-from streamstate.snapshots.distinct_keys import last_rows
-from streamstate.snapshots.duckdb_sql import embedded, listed
+from streamstate.snapshots.store import distinct_keys
+from streamstate.snapshots.store.distinct_keys import last_rows
+from streamstate.snapshots.store.duckdb_sql import embedded, listed
 
 FEW = st.integers(0, 3) | st.none()
 WINDOW = pa.struct([("start", pa.timestamp("us", tz="UTC")), ("end", pa.timestamp("us", tz="UTC"))])

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamstate.snapshots.entries import Entries, Entry, TableEntry, as_rows
-from streamstate.snapshots.layout import CAPTURED, MANIFEST
+from streamstate.snapshots.store.entries import Entries, Entry, TableEntry, as_rows
+from streamstate.snapshots.store.layout import CAPTURED, MANIFEST
 
 COUNTS = st.none() | st.integers(0, 9)
 TABLES = st.dictionaries(

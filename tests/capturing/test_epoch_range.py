@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.epoch_range import epoch_list, epoch_span, parse_epochs
+from streamstate.snapshots.calls.epoch_range import epoch_list, epoch_span, parse_epochs
 
 AVAILABLE = range(10, 31)
 

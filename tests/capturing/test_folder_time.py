@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.folder_time import FolderTime
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.folder_time import FolderTime
 
 LONG = 1000.0
 

@@ -17,7 +17,7 @@ from recorded.unpacked import unpacked
 
 import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
-from streamstate.snapshots.follow import CaptureLag
+from streamstate.snapshots.capture.follow import CaptureLag
 
 
 def until(condition: Callable[[], bool], timeout: float = 300) -> None:

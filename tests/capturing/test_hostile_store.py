@@ -15,12 +15,12 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import StoreError, UntrustedStoreError
-from streamstate.snapshots.delta.maintenance import sweep
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
-from streamstate.snapshots.retention.tidying import compact
+from streamstate.snapshots.store.delta.maintenance import sweep
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
+from streamstate.snapshots.store.retention.tidying import compact
 
 STATES = [{"a": 1}, {"a": 2, "b": 5}, {"a": 3}]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from streamstate.snapshots import manifest as module
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.store import manifest as module
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
 
 
 def entry(epoch: int) -> Entry:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.running import Running
-from streamstate.snapshots.epoch_commit import Capturer
+from streamstate.snapshots.capture.epoch_commit import Capturer
 
 
 class Growing:

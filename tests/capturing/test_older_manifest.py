@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 from synthetic import START
 
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, as_rows
-from streamstate.snapshots.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, as_rows
+from streamstate.snapshots.store.layout import CAPTURED, MANIFEST, Layout
+from streamstate.snapshots.store.manifest import Manifest
 
 
 def test_a_manifest_without_the_processing_time(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
 from capturing.test_remote_checkpoint import upload
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.filesystem import local_path, location
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
 
 COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
 MARKS = "%#?+;[]{}~&='\",!$^`|<>*@() "

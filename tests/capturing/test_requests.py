@@ -13,11 +13,11 @@ from synthetic import START, write
 
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
-from streamstate.snapshots.consistent_read import consistent_read
-from streamstate.snapshots.delta import Place
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.snapshots.store.delta import Place
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.manifest import Manifest
 
 EPOCHS = 12
 POLL = "HEAD bucket/store/q/_epochs/_delta_log/00000000000000000013.json"

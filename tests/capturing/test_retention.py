@@ -26,11 +26,11 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownQueryError,
 )
-from streamstate.snapshots.change_log import state_at
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.progress_callback import ProgressCallback
-from streamstate.snapshots.retention import plan
-from streamstate.snapshots.retention.dropping import RetentionReport, keep
+from streamstate.snapshots.store.changelog import state_at
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
+from streamstate.snapshots.store.retention import plan
+from streamstate.snapshots.store.retention.dropping import RetentionReport, keep
 
 pytestmark = pytest.mark.slow
 
@@ -120,8 +120,8 @@ def check_keys(history: ss.History, states: list[State | None], kept: list[int])
 
 def check_log(folder: Path | str, states: list[State | None], kept: list[int]) -> None:
     """Check that the log has one row per key and kept epoch, as many as in the manifest, and no needless deletes."""
-    from streamstate.snapshots.delta.commits import required
-    from streamstate.snapshots.delta.reading import TableVersion
+    from streamstate.snapshots.store.delta.commits import required
+    from streamstate.snapshots.store.delta.reading import TableVersion
 
     place = Layout.at(folder).change_log("q", "op0")
     rows = TableVersion(place, required(place)).scan("_epoch").read_all().to_pylist()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streamstate.snapshots.delta import Place, append_once, commit_once, open_or_create
-from streamstate.snapshots.delta.commits import required
-from streamstate.snapshots.delta.data_files import DataFile, write_file
-from streamstate.snapshots.delta.maintenance import sweep
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.delta.reusable_files import Prepared
+from streamstate.snapshots.store.delta import Place, append_once, commit_once, open_or_create
+from streamstate.snapshots.store.delta.commits import required
+from streamstate.snapshots.store.delta.data_files import DataFile, write_file
+from streamstate.snapshots.store.delta.maintenance import sweep
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.store.delta.reusable_files import Prepared
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import streamstate as ss
-from streamstate.snapshots import epoch_commit, keyframes, table_capture
-from streamstate.snapshots.change_log import KEYFRAME
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.delta import maintenance
-from streamstate.snapshots.epoch_commit import Capturer
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.capture import epoch_commit
+from streamstate.snapshots.store import keyframes
+from streamstate.snapshots.capture import table_capture
+from streamstate.snapshots.store.changelog import KEYFRAME
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store.delta import maintenance
+from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.store.layout import Layout
 
 
 @pytest.fixture

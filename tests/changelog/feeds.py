@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.change_rows import with_positions
-from streamstate.snapshots.changelog.reader import changes, columns_of
-from streamstate.snapshots.changelog.state_schema import table_formats
-from streamstate.snapshots.changelog.table_format import TableFormat
-from streamstate.snapshots.changelog.whole_state import whole_state
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import StateSource
-from streamstate.snapshots.state_reader import StateReader, StateRows
+from streamstate.snapshots.capture.rows import with_positions
+from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
+from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
+from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import StateSource
+from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 
 
 def tables(reader: StateReader, epoch: int) -> list[tuple[StateSource, Any]]:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamstate.snapshots.changelog.unsafe_rows import decoded
-from streamstate.snapshots.native_types import native
-from streamstate.snapshots.state_reader import nullable
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
+from streamstate.snapshots.store.native_types import native
+from streamstate.snapshots.spark.state_reader import nullable
 
 PAD = np.zeros(16, np.uint8)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changelog.spark_files import StateFile, compressed, hadoop_sidecar, recorded_files, spark_sidecar
-from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.changelog.integrity import Proof, own_sums, verify
+from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.checkpoint.decoding.integrity import Proof, own_sums, verify
 
 CONTENT = st.binary(min_size=1, max_size=1500)
 

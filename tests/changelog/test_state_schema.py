@@ -19,12 +19,12 @@ from recorded.queries import QUERIES, WIDE, recorded
 from recorded.unpacked import VERSIONS
 from sampling import sampled
 
-from streamstate.snapshots.changelog.operator_metadata import recorded_sources
-from streamstate.snapshots.changelog.state_schema import UnsupportedTable, table_formats
-from streamstate.snapshots.changelog.table_format import KeyEncoding, Part, TableFormat
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import Shape, state_sources
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
+from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import Shape, state_sources
+from streamstate.snapshots.spark.state_reader import StateReader
 
 _STORE = "spark.sql.streaming.stateStore"
 CHECKSUMS = {f"{_STORE}.rowChecksum.enabled": "true"}

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from changelog.random_columns import LEAVES, columns
 from changelog.spark_rows import PAD, Encoded, assert_decoded, cells, encoded, laid_out
-from streamstate.snapshots.changelog.arrow_types import arrow_type, check_supported
-from streamstate.snapshots.changelog.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.changelog.unsafe_rows import decoded
+from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type, check_supported
+from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 

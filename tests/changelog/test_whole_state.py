@@ -21,17 +21,17 @@ from recorded.unpacked import VERSIONS, copied, unpacked
 from changelog.feeds import compare_states, state_rows
 from changelog.test_reader import QUERIES, ROCKSDB_ONLY
 from changelog.test_reader import SETTINGS as WITH_CHANGELOG
-from streamstate.snapshots.changelog.failures import (
+from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     MissingChangelogError,
     UnsupportedChangelogError,
 )
-from streamstate.snapshots.changelog.reader import columns_of
-from streamstate.snapshots.changelog.state_schema import table_formats
-from streamstate.snapshots.changelog.table_format import TableFormat
-from streamstate.snapshots.changelog.whole_state import whole_state
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_reader import StateRows
+from streamstate.snapshots.checkpoint.decoding.reader import columns_of
+from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
+from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_reader import StateRows
 
 _STORE = "spark.sql.streaming.stateStore"
 _CHECKSUMS = {f"{_STORE}.rowChecksum.enabled": "true"}

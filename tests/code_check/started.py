@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamstate as ss
 from code_check.changes import BASES, CHANGES, STORE, Build, Change, Inputs
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_table import record_plan
-from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 EPOCHS = 3
 PINNED = ("spark.sql.shuffle.partitions", f"{STORE}.providerClass")

@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streamstate.errors import InvalidArgumentError, install_command
 from streamstate.operations.capture_metrics import CaptureMetrics
-from streamstate.snapshots.epoch_commit import CaptureReport
-from streamstate.snapshots.follow import CaptureLag, CaptureStatus
+from streamstate.snapshots.capture.epoch_commit import CaptureReport
+from streamstate.snapshots.capture.follow import CaptureLag, CaptureStatus
 
 COMMITTED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 

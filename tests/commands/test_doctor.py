@@ -15,9 +15,9 @@ import streamstate as ss
 from streamstate.command_line import main
 from streamstate.operations.checkup import examine
 from streamstate.operations.checkup.state_tables import table_readings
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import state_sources
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import state_sources
+from streamstate.snapshots.spark.state_reader import StateReader
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamstate.command_line import main
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 JOB = """
 from pyspark.sql import SparkSession, functions as F

@@ -13,8 +13,8 @@ import streamstate as ss
 from streamstate.command_line import parser
 from streamstate.commands.serve import plan_queries
 from streamstate.errors import InvalidArgumentError, QueryError, UnknownQueryError
-from streamstate.snapshots.query_plans import planned_here
-from streamstate.snapshots.query_plans.plan_table import Plans
+from streamstate.snapshots.store.query_plans import planned_here
+from streamstate.snapshots.store.query_plans.plan_table import Plans
 
 CODE = """from pyspark.sql import SparkSession
 

@@ -17,8 +17,8 @@ from damage.kinds import damaged, deleted
 from damage.spark import committed
 from streamstate.errors import DamagedCheckpointError, EpochGoneError
 from streamstate.operations.code_check import CheckReport
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.damage.next_start import next_start
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.next_start import next_start
 
 Build = Callable[[], DataFrame]
 

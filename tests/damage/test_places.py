@@ -13,7 +13,7 @@ import streamstate as ss
 from streamstate.command_line import main
 from streamstate.errors import NotAStoreError
 from streamstate.operations.checkup import examine
-from streamstate.snapshots.outside_checkpoints import check_outside
+from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 
 
 @pytest.fixture(scope="module")

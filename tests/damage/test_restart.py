@@ -14,8 +14,8 @@ from recorded.unpacked import VERSIONS, unpacked
 
 from damage.kinds import CASES, KINDS, damaged
 from damage.spark import VERDICTS, verdicts
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.damage.next_start import next_start
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.next_start import next_start
 
 SPARK = json.loads(VERDICTS.read_text(encoding="utf-8"))
 """Whether Spark starts, by kind of damage and checkpoint."""

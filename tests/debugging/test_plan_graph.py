@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from streamstate.snapshots.plan_graph import PlanGraph, PlanNode, graph_of, last_execution
+from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode, graph_of, last_execution
 
 ROWS: dict[str, list[Any]] = {"k": ["a", "b", "a"], "v": [1, 2, 3]}
 

@@ -10,7 +10,7 @@ from stepping import counting, tree, untouched
 
 import streamstate as ss
 from streamstate.errors import EpochGoneError, ForkError, InvalidArgumentError, QueryError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 

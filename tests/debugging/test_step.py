@@ -17,7 +17,7 @@ from stepping import builder, check_steps, counting
 import streamstate as ss
 from streamstate.errors import ForkError
 from streamstate.replay.stepping.next_epoch import with_own_conf
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -29,8 +29,8 @@ from streamstate.errors import (
 )
 from streamstate.replay.stepping.fork_folder import LOCK_FILE
 from streamstate.replay.stepping.run_batch import active_queries
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.fork_record import FORK_FILE
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
 
 Build = Callable[[], DataFrame]
 

@@ -15,8 +15,9 @@ import streamstate as ss
 from faults.inspection import QUERY, Expected, inspect
 from faults.shim import arm
 from streamstate.errors import StreamStateError
-from streamstate.snapshots import epoch_commit, keyframes
-from streamstate.snapshots.delta import maintenance, table
+from streamstate.snapshots.capture import epoch_commit
+from streamstate.snapshots.store import keyframes
+from streamstate.snapshots.store.delta import maintenance, table
 
 _WARM = ("deltalake", "duckdb", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "sqlglot")
 

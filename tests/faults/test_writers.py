@@ -27,7 +27,7 @@ TABLE = "op0"
 # A capture in a separate process and JVM; waits for a signal, so that both start together.
 PROGRAM = """
 import sys, streamstate as ss
-from streamstate.snapshots import epoch_commit
+from streamstate.snapshots.capture import epoch_commit
 epoch_commit._EPOCHS_A_PASS = 5
 spark = ss.session(**{"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
                       "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})

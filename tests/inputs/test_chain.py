@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from inputs.streams import EPOCHS, JOINED, START, ids, read, right_of, rows_of_file, run, watermark_before, write_files
 from streamstate.errors import EpochGoneError
-from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,8 @@ from operators.running import Build, Inputs, Query, Run, with_settings
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.registry import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

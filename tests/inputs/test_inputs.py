@@ -20,7 +20,7 @@ from streamstate.errors import (
     NotReplayableError,
     UnknownEpochError,
 )
-from streamstate.snapshots.query_plans import planned_here
+from streamstate.snapshots.store.query_plans import planned_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -34,7 +34,7 @@ from inputs.streams import (
     write_files,
 )
 from streamstate.errors import InvalidArgumentError, NotReplayableError, UnknownEpochError
-from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NameTakenError, QueryError, StateWriteError
 from streamstate.running import Running
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.starting import start_launch
 
 

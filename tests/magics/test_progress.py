@@ -17,12 +17,12 @@ from notebook_shell import Lines, Shell, bare_shell, shown_at_once  # noqa: F401
 from synthetic import LOG, START
 
 import streamstate as ss
-from streamstate.snapshots.change_log import PUT, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import PUT, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
 from streamstate.state_inspect.temporal_index.loading import loading_progress
 from streamstate.widgets.progress import Progress, ProgressBar, working
 

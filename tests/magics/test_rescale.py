@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
 from streamstate.operations import rescale as rescaling
 from streamstate.running import Running
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from streamstate.errors import (
     QueryError,
 )
 from streamstate.running import Running
-from streamstate.snapshots.layout import FORMAT, QUERIES
+from streamstate.snapshots.store.layout import FORMAT, QUERIES
 
 
 @pytest.fixture

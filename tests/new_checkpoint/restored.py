@@ -9,10 +9,10 @@ from typing import Any
 from operators.running import Query, Run, with_settings
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.changelog.operator_metadata import recorded_stores
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_comparison import StateAt, state_differences
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
+from streamstate.snapshots.spark.state_reader import StateReader
 
 
 def stored(spark: SparkSession, checkpoint: str | PathLike[str], epoch: int) -> dict[str, list[Any]]:

@@ -18,9 +18,9 @@ from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import check_not_past
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.operators import Shape, StateSource
-from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 COUNTED = aggregated("count(v) AS rows", "max(v) AS most")
 FROM_HISTORY = {"aggregation": COUNTED, "join": JOINS["left_outer"], "session window": WINDOWS["session window"]}

@@ -19,9 +19,9 @@ from recorded.unpacked import CURRENT, copied, unpacked
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UntrustedCheckpointError, UntrustedStoreError
-from streamstate.snapshots.changelog.schema_files import family_schemas
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.manifest import Manifest
+from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.manifest import Manifest
 
 NAMES = [
     "../../../victim/startup",

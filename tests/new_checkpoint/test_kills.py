@@ -16,7 +16,7 @@ from stepping import tree, untouched
 import streamstate as ss
 from new_checkpoint.migrating_process import __file__ as migrating
 from new_checkpoint.test_migrate import by
-from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 
 def killed(run: Run, target: Path, after: float) -> Path:

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from new_checkpoint.test_restore import QUICK
 from streamstate.operations.drill.scratch import scratch
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_reader import StateReader
 
 INPUTS = 20
 """Independent inputs of one query: each row says which it belongs to, and every query groups by that."""

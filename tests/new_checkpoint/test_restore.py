@@ -31,7 +31,7 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint import writer
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.replay.state_writing import state_rewriter
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}

@@ -14,8 +14,8 @@ from streamstate.operations.new_checkpoint.mapping import beside, propose
 from streamstate.operations.new_checkpoint.proposal import Preview, Proposal
 from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.snapshots.operators import Shape, StateSource
-from streamstate.snapshots.state_comparison import TableDifference
+from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.spark.state_comparison import TableDifference
 
 TEXT, LONG, DOUBLE = StringType(), LongType(), DoubleType()
 HOSTILE = "<script>&"

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.delta import Place, append_once, open_or_create
+from streamstate.snapshots.store.delta import Place, append_once, open_or_create
 from streamstate.tutorials.data import prepare
 from streamstate.tutorials.staging import Arrivals, power_cut
 

@@ -72,7 +72,7 @@ def test_a_replaced_checkpoint_is_rejected(spark: SparkSession, tmp_path: Path) 
 
 def test_a_checkpoint_that_is_replaced_between_passes_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     """No epoch of the other query is captured."""
-    from streamstate.snapshots.capture import capturer_for
+    from streamstate.snapshots.capture.capture import capturer_for
 
     run = Run(spark, tmp_path)
     run.start(OTHERS["dropDuplicates"], epochs=range(1))

@@ -13,7 +13,7 @@ from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 
 @pytest.fixture(scope="module")

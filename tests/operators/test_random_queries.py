@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 from operators.processors import PANDAS_STATE, TRANSFORM
 from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, INPUT, ROCKSDB, START, Query, Run
-from streamstate.snapshots import epoch_commit, keyframes
+from streamstate.snapshots.capture import epoch_commit
+from streamstate.snapshots.store import keyframes
 
 EXAMPLES = int(os.environ.get("STREAMSTATE_RANDOM_QUERIES", "3"))
 STATE = {"RocksDB": ROCKSDB, "format 1": FORMAT_1, "changelog off": CHANGELOG_OFF, "HDFS": HDFS}

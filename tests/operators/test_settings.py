@@ -12,7 +12,7 @@ from sampling import sampled
 import streamstate as ss
 from operators.queries import WINDOWS, aggregated
 from operators.running import CHANGELOG_OFF, FORMAT_1, HDFS, Run, checked
-from streamstate.snapshots.state_reader import StateReader
+from streamstate.snapshots.spark.state_reader import StateReader
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from streamstate import errors
 from streamstate.extension import MAGICS
 from streamstate.magics.arguments import MagicParser
 from streamstate.magics.notebook_context import StreamState
-from streamstate.snapshots.layout import MANIFEST, QUERIES
+from streamstate.snapshots.store.layout import MANIFEST, QUERIES
 from streamstate.tutorials import flights
 
 pytestmark = pytest.mark.slow

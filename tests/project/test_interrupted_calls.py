@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.background import BackgroundThread
+from streamstate.snapshots.capture.background import BackgroundThread
 
 
 class TimeLimit(BaseException):

@@ -12,7 +12,7 @@ import pytest
 from notebook_shell import Lines
 
 import streamstate as ss
-from streamstate.snapshots.progress_callback import (
+from streamstate.snapshots.calls.progress_callback import (
     ProgressCallback,
     long_call,
     report_progress,

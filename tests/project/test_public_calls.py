@@ -14,7 +14,7 @@ import pytest
 import streamstate
 import streamstate.errors
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.progress_callback import ProgressCallback
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
 ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "widgets")
 

@@ -19,12 +19,12 @@ from synthetic import START, State, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
-from streamstate.snapshots.change_log import log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
 
 EXAMPLES = settings(max_examples=12, deadline=None)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamstate.snapshots.change_log import Operator
+from streamstate.snapshots.store.changelog import Operator
 from streamstate.state_inspect.differences.cause_rules import EpochFacts, KeyEvent, rule_of
 
 FACTS = EpochFacts(5, watermark=1_000, began=50_000, no_input=False, single=True, only_operator=True)

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import streamstate as ss
-from streamstate.snapshots.change_log import Operator, log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import Operator, log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from streamstate.command_line import main
 from streamstate.commands.output import plain as as_json
-from streamstate.snapshots.change_log import log_schema
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.entries import Entry, TableEntry
-from streamstate.snapshots.layout import CAPTURED, Layout
-from streamstate.snapshots.manifest import Manifest
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.changelog import log_schema
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.registry import register
 from streamstate.state_inspect.frames import as_column, frame_tuples
 from streamstate.state_inspect.inputs.shown_rows import fetched_frame
 from streamstate.state_inspect.values import canonical, cell

@@ -13,10 +13,10 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
-from streamstate.snapshots import merging
-from streamstate.snapshots.change_log import state_at
-from streamstate.snapshots.delta import maintenance
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.store import merging
+from streamstate.snapshots.store.changelog import state_at
+from streamstate.snapshots.store.delta import maintenance
+from streamstate.snapshots.store.layout import Layout
 from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import interval_table
 

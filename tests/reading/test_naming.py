@@ -11,9 +11,9 @@ from branch_stores import Branch
 
 import streamstate as ss
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 
 MENDS = 'streamstate.describe(store, "clicks", build_query)'

@@ -26,8 +26,8 @@ from streamstate.errors import (
     UnknownQueryError,
     UnknownTableError,
 )
-from streamstate.snapshots.layout import FORMAT, QUERIES, Layout
-from streamstate.snapshots.registry import register
+from streamstate.snapshots.store.layout import FORMAT, QUERIES, Layout
+from streamstate.snapshots.store.registry import register
 
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, None, {"b": 6, "c": 7, "d": 8, "e": 9}]
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from synthetic import State, copy_of, write
 
 import streamstate as ss
-from streamstate.snapshots.delta.commits import commit_once, required
-from streamstate.snapshots.delta.reading import TableVersion
-from streamstate.snapshots.entries import TableCounts, TableEntry
-from streamstate.snapshots.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
+from streamstate.snapshots.store.delta.commits import commit_once, required
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.store.entries import TableCounts, TableEntry
+from streamstate.snapshots.store.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
 from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline

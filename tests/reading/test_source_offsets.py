@@ -15,8 +15,8 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
-from streamstate.snapshots.entries import Entry
-from streamstate.snapshots.layout import CAPTURED
+from streamstate.snapshots.store.entries import Entry
+from streamstate.snapshots.store.layout import CAPTURED
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 
 

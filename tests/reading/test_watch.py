@@ -12,9 +12,9 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01

@@ -10,9 +10,9 @@ import pandas as pd
 from synthetic import START, write
 
 import streamstate as ss
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans.plan_record import EventTime, QueryPlan
-from streamstate.snapshots.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_record import EventTime, QueryPlan
+from streamstate.snapshots.store.query_plans.plan_table import record_plan
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.widgets import QueryDashboard
 from streamstate.widgets.timeline.actions import TimelineSelection

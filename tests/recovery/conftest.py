@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from recovery.promotable import Pair
 from streamstate.operations.promotion import promoting
-from streamstate.snapshots.state_comparison import StateComparison
+from streamstate.snapshots.spark.state_comparison import StateComparison
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutErro
 from streamstate.operations.drill.child import same_batches
 from streamstate.operations.drill.processes import _state_files
 from streamstate.operations.drill.task import pickled
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_comparison import TableDifference
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import TableDifference
 
 
 @pytest.fixture(autouse=True)

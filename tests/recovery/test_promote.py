@@ -25,9 +25,9 @@ from streamstate.errors import NotACheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion import promoting, requirements
 from streamstate.operations.promotion.renaming import check_atomic
 from streamstate.operations.promotion.switch import REPLACED, Switch
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import HadoopFiles
-from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 
 def started(frame: DataFrame, checkpoint: Path, sink: Path | None = None, mode: str = "update", **trigger: Any) -> Any:

@@ -19,8 +19,8 @@ from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
 from streamstate.operations.promotion.renaming import exchanged, move
 from streamstate.operations.promotion.switch import REPLACED, recover
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 
 pytestmark = pytest.mark.usefixtures("uncompared")
 

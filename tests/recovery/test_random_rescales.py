@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from sampling import sampled
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_comparison import StateAt, state_differences
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 # Spark takes longer for operators with several stores.
 CHAINS: dict[str, tuple[int, Query, dict[str, str]]] = {

@@ -27,8 +27,8 @@ from streamstate.errors import (
 from streamstate.operations import rescale as rescaling
 from streamstate.operations.rescale_rollback import NOTE, Unfinished, recover
 from streamstate.replay.repartition import repartition
-from streamstate.snapshots.checkpoint import Checkpoint
-from streamstate.snapshots.state_comparison import StateAt, StateComparison, TableDifference, state_differences
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, TableDifference, state_differences
 
 SUMS = aggregated("count(v)", "sum(v)")
 

@@ -16,8 +16,8 @@ from synthetic import copy_of
 
 import streamstate as ss
 from streamstate.errors import NoResultError, StreamStateError
-from streamstate.snapshots.delta import append_once, open_or_create
-from streamstate.snapshots.layout import PLANS, Layout
+from streamstate.snapshots.store.delta import append_once, open_or_create
+from streamstate.snapshots.store.layout import PLANS, Layout
 from streamstate.state_inspect.results.results import results_shown
 
 SECONDS, MEGABYTES = 4.0, 300.0

@@ -12,8 +12,8 @@ from operators.queries import JOINS, OTHERS, WINDOWS, aggregated, watermarked
 from operators.running import Inputs, with_settings
 from pyspark.sql import functions as F
 
-from streamstate.snapshots.query_plans.plan_record import EventTime, QueryPlan
-from streamstate.snapshots.query_plans.spark_plan import plan_of_frame
+from streamstate.snapshots.store.query_plans.plan_record import EventTime, QueryPlan
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

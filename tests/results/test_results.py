@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from results.functions import COMPUTED, IN_ORDER, OPAQUE, SCHEMA, columns, rows
 from streamstate.errors import NoResultError, QueryError, StoreError
-from streamstate.snapshots.layout import Layout
-from streamstate.snapshots.query_plans import planned_here
-from streamstate.snapshots.query_plans.plan_record import QueryPlan
-from streamstate.snapshots.query_plans.plan_table import Plans, record_plan
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans import planned_here
+from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

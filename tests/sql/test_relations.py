@@ -149,11 +149,11 @@ def test_unknown_names_are_refused(small: ss.Store, sql: str, error: type[Except
 
 def test_a_new_column_is_null_at_earlier_epochs(tmp_path: Path) -> None:
     """The column is NULL in earlier rows of the state, the history and the changes."""
-    from streamstate.snapshots.change_log import key_columns, log_schema
-    from streamstate.snapshots.delta import append_once, open_or_create
-    from streamstate.snapshots.entries import Entry, TableEntry
-    from streamstate.snapshots.layout import CAPTURED, Layout
-    from streamstate.snapshots.manifest import Manifest
+    from streamstate.snapshots.store.changelog import key_columns, log_schema
+    from streamstate.snapshots.store.delta import append_once, open_or_create
+    from streamstate.snapshots.store.entries import Entry, TableEntry
+    from streamstate.snapshots.store.layout import CAPTURED, Layout
+    from streamstate.snapshots.store.manifest import Manifest
 
     write(tmp_path, [{"a": 1}])
     layout = Layout.at(tmp_path)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.operations.drill.scratch import spark_settings
-from streamstate.snapshots.bindings import RUN
+from streamstate.snapshots.checkpoint.bindings import RUN
 from streamstate.variables.transports.driver_key import own_key
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import ForkError, QueryError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 ROWS = 4
 

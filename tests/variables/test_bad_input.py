@@ -34,8 +34,8 @@ from streamstate.errors import (
     VariableConflictError,
     VariableError,
 )
-from streamstate.snapshots.declared_variables import DeclaredVariable, declare
-from streamstate.snapshots.layout import Layout
+from streamstate.snapshots.store.declared_variables import DeclaredVariable, declare
+from streamstate.snapshots.store.layout import Layout
 from streamstate.variables import declaring, version_bytes
 
 
@@ -441,7 +441,7 @@ def test_a_store_from_before_has_no_variables(tmp_path: Path) -> None:
 def test_a_declaration_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says how to upgrade."""
     ss.shared(tmp_path, "limit", "double")
-    monkeypatch.setattr("streamstate.snapshots.declared_variables.FORMAT", 99)
+    monkeypatch.setattr("streamstate.snapshots.store.declared_variables.FORMAT", 99)
     declare(Layout.at(tmp_path), DeclaredVariable("newer", "{}", ""))
     monkeypatch.undo()
     with pytest.raises(NewerStoreError, match=r"'newer' .* was declared by a newer version.*\nUpgrade streamstate"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamstate as ss
-from streamstate.snapshots.bindings import Version
+from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.contributions import Staged, begin_run, stage_group
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.source import take_in_branch

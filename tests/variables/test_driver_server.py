@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streamstate.errors import InvalidArgumentError, TransportError, VariableError
 from streamstate.operations.drill.scratch import scratch
-from streamstate.snapshots.bindings import binding_in_log
+from streamstate.snapshots.checkpoint.bindings import binding_in_log
 from streamstate.variables.transports import driver_key
 from streamstate.variables.transports.files import FilesTransport
 from streamstate.variables.transports.flight import FlightServer, FlightTransport

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamstate.snapshots.bindings import AGAIN, Binding, Version
+from streamstate.snapshots.checkpoint.bindings import AGAIN, Binding, Version
 from streamstate.variables import in_tasks
 from streamstate.variables.contributions import begin_run, stage_group, take_in
 from streamstate.variables.in_tasks import Here, Run, collect, read, stage

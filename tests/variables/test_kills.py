@@ -25,8 +25,8 @@ import pytest
 
 import streamstate as ss
 from streamstate.operations.drill.processes import _kill_session
-from streamstate.snapshots.bindings import Binding, binding_in_log
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.bindings import Binding, binding_in_log
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.variables.contributions import Staged, stage_group
 from variables.conftest import NewAddress
 from variables.sharing import (

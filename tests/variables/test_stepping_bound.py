@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.bindings import binding_in
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.bindings import binding_in
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, VariableConflictError
-from streamstate.snapshots.bindings import Version
+from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.notifications import Change
 from streamstate.widgets import Timeline, VariableSlider, VariableView
 from streamstate.widgets.charts_and_words import ChartsAndWords

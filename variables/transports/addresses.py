@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.filesystem import local_path
+from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.variables.transports.files import FilesTransport
 from streamstate.variables.transports.transport import Transport
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from streamstate.errors import TransportError
-from streamstate.snapshots.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.variables.transports.driver_key import HOST, known_key, own_key
 from streamstate.variables.transports.transport import BINDINGS, MAX_BYTES, Transport, check_group, unreachable
 

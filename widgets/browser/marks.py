@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from streamstate.widgets.number_text import ranges
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
-    from streamstate.snapshots.registry import ForkPoint
+    from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.store.registry import ForkPoint
 
 APART = 100
 """The most marks of one kind that are drawn one by one; beyond that, neighbours are merged into as many places."""

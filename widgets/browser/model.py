@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
@@ -26,8 +26,8 @@ from streamstate.widgets.view import View
 from streamstate.widgets.why.reader import WhyReader
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
-    from streamstate.snapshots.registry import ForkPoint
+    from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.store.registry import ForkPoint
     from streamstate.state_inspect import History, Snapshot, StateTable
 
 _QUICK = 0.03

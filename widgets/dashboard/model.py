@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.entries import TableCounts
-from streamstate.snapshots.registry import required_query
+from streamstate.snapshots.store.entries import TableCounts
+from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.widgets.dashboard.drawing import DashboardDrawing
 from streamstate.widgets.dashboard.facts import charts, facts_of, newest_entry, troubles_of
@@ -21,7 +21,7 @@ from streamstate.widgets.model import Focus, ViewModel, chosen_table
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.state_inspect import History
 
 PAUSE = 2.0

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.widgets.number_text import amount, size, span
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
-    from streamstate.snapshots.plan_graph import PlanGraph, PlanNode
+    from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
 
 _FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}
 """Operators without figures of interest: they only select columns or convert them to rows."""

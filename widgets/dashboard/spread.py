@@ -13,7 +13,7 @@ from streamstate.widgets.chart import ACCENT, Chart
 from streamstate.widgets.number_text import amount, percent
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.state_inspect import History
 
 EPOCHS = 20

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamstate.snapshots.plan_graph import PlanGraph, graph_of, last_execution
+from streamstate.snapshots.spark.plan_graph import PlanGraph, graph_of, last_execution
 from streamstate.widgets.settings import refresh
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.follow import Capture, CaptureStatus
+    from streamstate.snapshots.capture.follow import Capture, CaptureStatus
 
 BATCHES = 120
 """The most batches whose durations and rates are kept; Spark itself keeps a hundred."""

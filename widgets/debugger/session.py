@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamstate.replay.debugging.branches import Branch
     from streamstate.replay.debugging.session import DebugSession
     from streamstate.replay.stepping.step_report import StepReport
-    from streamstate.snapshots.plan_graph import PlanGraph
+    from streamstate.snapshots.spark.plan_graph import PlanGraph
 
 WATCHED = 60
 """The most epochs whose watched values are kept."""

@@ -12,7 +12,7 @@ from streamstate.widgets.dashboard.operators import Operators, from_plan, from_s
 from streamstate.widgets.diffs.model import DiffModel
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.state_inspect import History, Store
     from streamstate.widgets.debugger.session import SessionState
     from streamstate.widgets.diffs.actions import DiffSelection

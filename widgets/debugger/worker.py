@@ -11,7 +11,7 @@ from streamstate.widgets.debugger.session import session_state
 
 if TYPE_CHECKING:
     from streamstate.replay.debugging.session import DebugSession
-    from streamstate.snapshots.progress_callback import ProgressCallback
+    from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
 _PATIENCE = 30.0
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.differences.diff_sql import is_duration
 from streamstate.state_inspect.epoch_names import relative_epoch

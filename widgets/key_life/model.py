@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.key_text import spelled
 from streamstate.state_inspect.results.naming import naming_note

@@ -18,7 +18,7 @@ from streamstate.widgets.number_text import ranges
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
 
 OWN = 3
 """Columns of a key history before the values: epoch, change, commit time. The last column is the cause."""

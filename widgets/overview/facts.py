@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from streamstate.errors import StreamStateError
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.delta.sizes import TableSize
-    from streamstate.snapshots.entries import Entry
-    from streamstate.snapshots.registry import Branch
+    from streamstate.snapshots.store.delta.sizes import TableSize
+    from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.store.registry import Branch
     from streamstate.state_inspect import Store
 
 
@@ -64,7 +64,7 @@ class StoreFacts:
     """Reads the facts of a store; those of a query only when its manifest has changed. Not thread-safe."""
 
     def __init__(self, store: Store) -> None:
-        from streamstate.snapshots.registry import Lineage
+        from streamstate.snapshots.store.registry import Lineage
 
         self._store = store
         self._lineage = Lineage(store.layout)
@@ -135,7 +135,7 @@ class StoreFacts:
 
     def _size(self, query: str, table: str | None) -> tuple[int, int, str]:
         """Bytes and files of a state table, or of the manifest if ``table`` is None; and why they cannot be read."""
-        from streamstate.snapshots.delta.sizes import TableSize
+        from streamstate.snapshots.store.delta.sizes import TableSize
 
         layout = self._store.layout
         try:

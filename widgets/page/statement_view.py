@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.consistent_read import consistent_read
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.results.results import shown_columns
 from streamstate.state_inspect.values import Cell
 from streamstate.widgets.address_fields import LONGEST, in_address

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from itertools import count, groupby, pairwise
 from typing import TYPE_CHECKING, Literal
 
-from streamstate.snapshots.commit_times import OFFSETS
+from streamstate.snapshots.checkpoint.commit_times import OFFSETS
 from streamstate.state_inspect.analytics.watermark_lags import behind_commit
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
-    from streamstate.snapshots.registry import ForkPoint
+    from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.store.registry import ForkPoint
     from streamstate.widgets.timeline.variable_marks import VariableMark
 
 Number = int | float

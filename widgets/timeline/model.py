@@ -19,7 +19,7 @@ from streamstate.widgets.timeline.variable_marks import VariableMarks
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entry
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.state_inspect import History
     from streamstate.state_inspect.advice import Advice
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamstate.errors import UnknownNameError
-from streamstate.snapshots.bindings import relation_of
+from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.state_inspect.bound_versions import BoundFrom, BoundVersions
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.widgets.variables.recorded_variable import RecordedVariable

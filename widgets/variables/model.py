@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.bindings import relation_of
-from streamstate.snapshots.entries import Entry
+from streamstate.snapshots.checkpoint.bindings import relation_of
+from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect import History, open_store
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.widgets.charts_and_words import KIND, ChartsAndWords

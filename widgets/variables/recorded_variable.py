@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownVariableError
-from streamstate.snapshots.bindings import SHARED
-from streamstate.snapshots.declared_variables import DeclaredVariables
-from streamstate.snapshots.duckdb_sql import quoted
+from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.store.declared_variables import DeclaredVariables
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.values import cell
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.recorded_versions import KEY, VALUE
 from streamstate.widgets.number_text import amount
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.entries import Entries
+    from streamstate.snapshots.store.entries import Entries
     from streamstate.state_inspect.recorded_query import RecordedQuery
 
 INIT, SET, MERGE = "init", "set", "merge"

@@ -1,0 +1,1 @@
+"""What calls share: checks of arguments, ranges of epochs, progress."""

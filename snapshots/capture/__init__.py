@@ -1,0 +1,1 @@
+"""From a checkpoint into a store: plans, passes, writers, and recorders of input."""

@@ -1,0 +1,166 @@
+"""Bring a store up to date with a checkpoint, once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
+from streamstate.snapshots.capture.feed import Verify, check_verify
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import check_name, name_from
+from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
+from streamstate.snapshots.store.registry import check_store
+from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.session import running_session, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@long_call("The epochs captured so far are complete.")
+def capture(
+    checkpoint: str | os.PathLike[str],
+    store: str | Path,
+    name: str | None = None,
+    *,
+    verify: Verify = "first",
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,  # noqa: ARG001 (long_call takes it)
+) -> CaptureReport:
+    """Bring a store up to date with a query's checkpoint, once.
+
+    The query may be running, here or on another cluster, or be stopped: capture only reads its checkpoint. Every epoch
+    committed since the last capture becomes a snapshot. Capturing again, or twice at the same time, changes nothing.
+
+    Changes and whole states are decoded from the checkpoint's files, without Spark and Java. Snapshots of RocksDB,
+    which whole states need (where captured epochs begin, after a gap, timers, without changelog files), are read with
+    the extra ``sidecar``. Spark reads what that does not cover: tables that the report names in ``by_spark``.
+
+    Args:
+        checkpoint: the query's ``checkpointLocation``: a path, an object store's URI (``s3a://``, ``gs://``,
+            ``abfss://``), or any URI that Spark can read.
+        store: the store's folder, or an object store's URI; created if it does not exist.
+        name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's life
+            and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
+            ``"never"``. A table that differs is captured by Spark, and named in the report.
+        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
+        storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
+            ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
+        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
+
+    Returns:
+        The epochs captured now, the gaps, and the number of change rows written.
+
+    Raises:
+        NotACheckpointError: ``checkpoint`` is not the checkpoint of a streaming query.
+        NoStateError: the query keeps no state.
+        DamagedCheckpointError: a file of the checkpoint is damaged; intact epochs before it are captured.
+        InvalidNameError: ``name`` cannot name a folder and an SQL relation.
+        NameTakenError: ``name`` belongs to another query.
+        InvalidArgumentError: ``verify`` is not one of these.
+        CaptureError: the state cannot be read.
+        MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
+        NotAStoreError: ``store`` is at, in or above a query's checkpoint.
+        SparkConnectError: Spark is needed, and this process uses Spark Connect.
+        StoreError: the store cannot be reached or written.
+
+    Example:
+        >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
+        (0, 1, 2)
+    """
+    capturer = capturer_for(checkpoint, store, name, spark, verify=verify, storage_options=storage_options)
+    report = catch_up(capturer)
+    with _same_pool_afterwards():
+        capturer.tidy()
+    return report
+
+
+def catch_up(capturer: Capturer) -> CaptureReport:
+    """Capture all epochs that are committed now, in as many passes as it takes.
+
+    Epochs that the query commits meanwhile are left to the next call: with a query that never pauses this one would
+    never end. Keyframes and merging are left to :meth:`Capturer.tidy`.
+    """
+    committed = capturer.checkpoint.committed()
+    newest = max(committed, default=-1)
+    report = CaptureReport(capturer.name, capturer.layout.root, committed=newest if committed else None)
+    report_progress(f"capturing {capturer.name} up to epoch {newest}")
+    with _same_pool_afterwards():
+        while (latest := capturer.run(upto=newest)).epochs:
+            report += latest
+            report_progress(f"captured {capturer.name} up to epoch {latest.epochs[-1]} of {newest}")
+    return report
+
+
+@contextlib.contextmanager
+def _same_pool_afterwards() -> Iterator[None]:
+    """Reading state with Spark moves the thread into capture's scheduler pool; here the thread is the user's."""
+    running = running_session()
+    before = running.sparkContext.getLocalProperty("spark.scheduler.pool") if running else None
+    try:
+        yield
+    finally:
+        if running := running_session():  # reading may have started it
+            # None removes the property, which PySpark's types do not know.
+            running.sparkContext.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
+
+
+def capturer_for(
+    checkpoint: str | os.PathLike[str],
+    store: str | Path,
+    name: str | None,
+    spark: SparkSession | None,
+    *,
+    fallback: str | None = None,
+    verify: Verify = "first",
+    storage_options: Mapping[str, str] | None = None,
+) -> Capturer:
+    """A capturer for a checkpoint; without a name it takes the one that the query has in the store.
+
+    If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
+    """
+    check_verify(verify)
+    if name is not None:
+        check_name(name)
+    opened, layout = open_checkpoint(checkpoint, spark, storage_options), Layout.at(store, storage_options)
+    known = check_store(layout)
+    if name is None:
+        own = (query.name for query in known.values() if query.query_id == opened.query_id)
+        name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
+    return Capturer(spark, opened, layout, name, verify)
+
+
+def open_checkpoint(
+    checkpoint: str | os.PathLike[str],
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Checkpoint:
+    """A checkpoint on any file system: through the session if one is given or runs, otherwise without Java if possible.
+
+    Raises:
+        MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
+        SparkConnectError: its file system needs Spark, and this process uses Spark Connect.
+    """
+    require_classic(spark)
+    uri = location(checkpoint)
+    if local_path(uri) is not None:
+        return Checkpoint(uri)
+    running = spark or running_session()
+    if running is None and in_object_store(uri):
+        try:
+            return Checkpoint(uri, files=ObjectFiles(uri, storage_options))
+        except MissingDependencyError as missing:
+            with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
+                return Checkpoint(uri, session())
+            raise missing from None
+    return Checkpoint(uri, running or session())

@@ -1,0 +1,499 @@
+"""Keep a store up to date in the background, without holding up the query."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from streamstate.errors import (
+    CaptureError,
+    CheckpointError,
+    DamagedCheckpointError,
+    InvalidArgumentError,
+    JavaNotFoundError,
+    MissingDependencyError,
+    NameTakenError,
+    SparkConnectError,
+    WaitTimeoutError,
+)
+from streamstate.snapshots.capture.background import BackgroundThread
+from streamstate.snapshots.capture.capture import capturer_for
+from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.capture.feed import Verify
+from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.checkpoint.folder_time import FolderTime
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.capture.memory import give_back, plain_memory
+from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.spark.connect import require_classic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streamstate.snapshots.store.entries import Entry
+
+# How often to look whether the commit log has changed: cheap on a disk, not on an object store.
+_LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0
+# A log whose folder has not changed is read all the same after this many seconds: not every file system says so.
+_LONGEST_TRUST = 1.0
+# How often to ask whether a query of this process has ended, which takes a call into the JVM.
+_ASK_QUERY = 0.05
+_LONGEST_RETRY = 30.0
+# How long a process that ends waits for its captures.
+_AT_EXIT = 10.0
+# Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
+_TIDY_PAUSE = 5.0
+
+OnPass: TypeAlias = "Callable[[CaptureReport | Exception], object]"
+"""Receives the report of a pass that captured epochs, or the exception of one that failed."""
+
+_running: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+def follow(
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: Every = 1,
+    verify: Verify = "first",
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    on_pass: OnPass | None = None,
+) -> Capture:
+    """Keep a store up to date with a query, in the background.
+
+    The plan of a query that runs in this process is recorded in the store, which then can show the query's result.
+
+    Args:
+        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``, as for
+            :func:`streamstate.capture`.
+        store: the store's folder, or an object store's URI; created if it does not exist.
+        name: the query's name in the store. Default: the name it already has there, the ``StreamingQuery``'s, or the
+            checkpoint folder's.
+        every: capture once this many epochs wait, or once this much time has passed (a ``timedelta``, or a string such
+            as "10s" or "2m"). Each of the epochs becomes a snapshot whatever the interval.
+        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"``, a ``"sample"``,
+            ``"all"``, or ``"never"``, as for :func:`streamstate.capture`.
+        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
+        storage_options: deltalake's options for reaching the object store of the store and of the checkpoint, such as
+            ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
+        on_pass: called in the background after each pass, with the report of the epochs that it captured or with the
+            exception that it failed with. It has to return quickly.
+
+    Returns:
+        The capture, with ``.status``, ``.wait(epoch, timeout)`` and ``.stop()``. If it was given a ``StreamingQuery``,
+        it ends once the query has ended and all its committed epochs are captured.
+
+    Raises:
+        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as :func:`streamstate.capture`.
+            Later errors show in ``.status`` and are raised by ``.wait``.
+
+    Example:
+        >>> capture = ss.follow(query, "store", "delays")  # doctest: +SKIP
+        >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
+        3
+    """
+    capture = following(
+        query_or_checkpoint, store, name, every=every, verify=verify, spark=spark, storage_options=storage_options,
+        on_pass=on_pass,
+    )  # fmt: skip
+    if not isinstance(query_or_checkpoint, (str, os.PathLike)):
+        from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
+
+        since, layout = first_epoch(query_or_checkpoint), Layout.at(store, storage_options)
+        record_running(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
+    return capture
+
+
+def following(
+    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
+    store: str | Path,
+    name: str | None = None,
+    *,
+    every: Every = 1,
+    verify: Verify = "first",
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    on_pass: OnPass | None = None,
+) -> Capture:
+    """As :func:`follow`, for a caller that records the query's plan itself."""
+    interval = CaptureInterval.of(every)
+    if isinstance(query_or_checkpoint, (str, os.PathLike)):
+        checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
+    else:
+        query = query_or_checkpoint
+        checkpoint, fallback = checkpoint_of(query), query.name
+    capturer = capturer_for(
+        checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
+    )
+    # Checked before the thread starts, so that errors are raised here.
+    if capturer.checkpoint.committed():
+        capturer.register()
+    # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
+    return Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
+
+
+def checkpoint_of(query: StreamingQuery) -> str:
+    """The checkpoint location of a query of this process."""
+    require_classic(query)
+    root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    # It looks like a URI, but is not percent-encoded.
+    return re.sub("^file:/+", "/", root)
+
+
+def stop_all() -> None:
+    """Stop every capture of this process without waiting for what it could still read.
+
+    A pass under way is given some seconds: a thread inside a library would crash a process that is about to end.
+    """
+    captures = list(_running)
+    for capture in captures:
+        capture.end(catch_up=False)
+    deadline = time.monotonic() + _AT_EXIT
+    for capture in captures:
+        capture.join(max(deadline - time.monotonic(), 0))
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    """The status of a background capture."""
+
+    name: str
+    """The query's name in the store."""
+    state: str
+    """``waiting`` (nothing committed yet), ``running``, ``stopped`` or ``failed``."""
+    epoch: int | None = None
+    """The newest captured epoch."""
+    committed_at: datetime | None = None
+    """When that epoch was committed, if that is known."""
+    committed: int | None = None
+    """The newest committed epoch."""
+    behind: int = 0
+    """Committed epochs that are not captured yet."""
+    rows_per_second: float | None = None
+    """Change rows captured per second, in the last pass that wrote any."""
+    freshness: float | None = None
+    """Seconds from the newest captured epoch's commit until it could be queried."""
+    gaps: int = 0
+    """Epochs that Spark purged before this capture could read them."""
+    error: str | None = None
+    """The last error; None once a pass has succeeded again."""
+    advice: tuple[str, ...] = ()
+    """Settings that would make capture cheaper."""
+    by_spark: Mapping[str, str] = field(default_factory=dict)
+    """The tables that Spark read in the last pass, each with the reason; all others were decoded without it."""
+    damaged: tuple[str, ...] = ()
+    """Epochs that are lost because the checkpoint is damaged, each with the file."""
+    tidy_error: str | None = None
+    """The last error while writing keyframes or merging files; None once that has succeeded again. It does not keep
+    epochs from being captured."""
+
+
+@dataclass(frozen=True)
+class CaptureLag:
+    """How far a capture is behind its checkpoint."""
+
+    epochs: int
+    """Committed epochs that are not captured yet."""
+    seconds: float
+    """Time since the oldest of them was committed; 0 if none waits."""
+
+
+class Capture:
+    """A capture that runs in the background; :func:`streamstate.follow` starts one.
+
+    An error delays snapshots and shows in :attr:`status`; the capture retries, at growing intervals. Only an error that
+    retrying cannot fix ends it, such as a name that belongs to another query, or Spark that is needed and missing. So
+    does the end of the query that it was given, once all its committed epochs are captured.
+
+    Args:
+        capturer: captures the query.
+        interval: how often.
+        ended: whether the query has ended and will commit nothing more; None if that cannot be known.
+        on_pass: receives what each pass did.
+    """
+
+    def __init__(
+        self,
+        capturer: Capturer,
+        interval: CaptureInterval,
+        ended: Callable[[], bool] | None = None,
+        on_pass: OnPass | None = None,
+    ) -> None:
+        self._capturer = capturer
+        self._interval = interval
+        self._ended = ended or (lambda: False)
+        self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
+        self._log = FolderTime(capturer.checkpoint)
+        self._on_pass = on_pass or (lambda _outcome: None)
+        self._pass_began = self._tidied = -float("inf")
+        self._untidy = self._incomplete = self._idle = False
+        self._status = CaptureStatus(capturer.name, "waiting")
+        self._changed = threading.Condition()
+        self._ending = threading.Event()
+        self._abandoning = False
+        self._thread = BackgroundThread(self._loop, f"streamstate-capture-{capturer.name}")
+        _running.add(self)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The query's name in the store."""
+        return self._capturer.name
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tables of the store are."""
+        return self._capturer.layout
+
+    @property
+    def store(self) -> str:
+        """The store's path."""
+        return self.layout.root
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that is followed."""
+        return self._capturer.checkpoint.path
+
+    @property
+    def status(self) -> CaptureStatus:
+        """The capture's status now."""
+        with self._changed:
+            return self._status
+
+    def committed(self) -> int:
+        """The newest epoch that the query has committed by now; −1 before its first."""
+        return max(self._capturer.checkpoint.committed(), default=-1)
+
+    def lag(self) -> CaptureLag:
+        """How far the capture is behind the checkpoint now, also while a pass is stuck or keeps failing."""
+        newest = self.status.epoch
+        checkpoint = self._capturer.checkpoint
+        waiting = [epoch for epoch in checkpoint.committed() if newest is None or epoch > newest]
+        oldest = checkpoint.committed_at(waiting[0]) if waiting else None
+        seconds = max((datetime.now(UTC) - oldest).total_seconds(), 0.0) if oldest else 0.0
+        return CaptureLag(len(waiting), seconds)
+
+    def wait(self, epoch: int | None = None, timeout: float | None = None) -> int:
+        """Wait until an epoch is captured.
+
+        Args:
+            epoch: the epoch to wait for. Default: the newest that is committed now.
+            timeout: seconds. Default: no limit.
+
+        Returns:
+            The newest captured epoch; −1 if nothing has been committed yet.
+
+        Raises:
+            CaptureError: the capture failed, or was stopped before it reached the epoch.
+            WaitTimeoutError: it took longer than ``timeout``.
+        """
+        target = epoch if epoch is not None else self.committed()
+        with self._changed:
+            in_time = self._changed.wait_for(lambda: self._reached(target) or self._over(), timeout)
+            status = self._status
+        newest = -1 if status.epoch is None else status.epoch
+        if self._reached(target):
+            return newest
+        if in_time:
+            raise CaptureError(
+                f"The capture of {self.name!r} {status.state} at epoch {newest}, before epoch {target}"
+                + (f": {status.error}" if status.error else ".")
+            )
+        raise WaitTimeoutError(
+            f"Epoch {target} of {self.name!r} was not captured within {timeout} s; the newest captured epoch is"
+            f" {newest}" + (f". Last error: {status.error}" if status.error else ".")
+        )
+
+    def stop(self, *, catch_up: bool = True) -> None:
+        """Capture what is committed, then end. Stopping again does nothing.
+
+        Args:
+            catch_up: False to finish only the pass under way. The next capture takes the epochs that are left.
+        """
+        self.end(catch_up=catch_up)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def end(self, *, catch_up: bool = True) -> None:
+        """Ask the capture to stop, as :meth:`stop` does, and return at once."""
+        self._abandoning = self._abandoning or not catch_up
+        self._ending.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait until the capture has stopped, or for a number of seconds."""
+        self._thread.join(timeout)
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"<Capture {self.name!r}: {status.state}, epoch {status.epoch}, {status.behind} behind>"
+
+    def _reached(self, epoch: int) -> bool:
+        return epoch < 0 or (self._status.epoch is not None and self._status.epoch >= epoch)
+
+    def _over(self) -> bool:
+        return self._status.state in ("stopped", "failed")
+
+    def _loop(self) -> None:
+        poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
+        pause = poll
+        while not self._ending.wait(pause):
+            if plain_memory():
+                give_back()
+            if self._nothing_new():
+                self._tidy(_TIDY_PAUSE)
+                continue
+            ended = self._query_ended()  # asked first, so that all its commits are seen
+            self._log.looked()
+            succeeded = self._attempt(CaptureInterval() if ended else self._interval)
+            self._idle = succeeded and not self._status.behind
+            pause = poll if succeeded else min(_LONGEST_RETRY, max(0.5, pause * 2))
+            if self._over():
+                return
+            if succeeded and ended:
+                break
+            if succeeded:
+                # A keyframe that is due now would hold up the next epoch.
+                self._tidy(0 if self._capturer.keyframe_due else _TIDY_PAUSE)
+        else:
+            if not self._abandoning:
+                self._attempt(CaptureInterval())
+        if not self._over():
+            if not self._abandoning:
+                self._tidy(0)
+            self._update(state="stopped")
+
+    def _nothing_new(self) -> bool:
+        """Whether the commit log is as it was when nothing was left to do."""
+        return self._idle and self._log.unchanged(self._trust)
+
+    def _query_ended(self) -> bool:
+        try:
+            return self._ended()
+        except Exception as error:  # noqa: BLE001 (shown in the status; the query may go on)
+            self._update(error=_first_line(error))
+            return False
+
+    def _tidy(self, pause: float) -> None:
+        """Write keyframes and merge files where that is due, at most every ``pause`` seconds."""
+        if not self._untidy or time.monotonic() - self._tidied < pause:
+            return
+        try:
+            self._capturer.tidy()
+        except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
+            self._update(tidy_error=_first_line(error))
+        else:
+            self._untidy = False
+            self._update(tidy_error=None)
+        self._tidied = time.monotonic()
+
+    def _attempt(self, interval: CaptureInterval) -> bool:
+        """Capture if that is due; False if it failed and should be retried."""
+        try:
+            self._passes(interval)
+        except DamagedCheckpointError as error:
+            # The file may come back, from a backup.
+            self._update(error=_first_line(error))
+            self._on_pass(error)
+            return False
+        except (
+            *(NameTakenError, CheckpointError, InvalidArgumentError),
+            *(MissingDependencyError, JavaNotFoundError, SparkConnectError),
+        ) as error:
+            self._update(state="failed", error=str(error))
+            self._on_pass(error)
+        except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)
+            self._update(error=_first_line(error))
+            self._on_pass(error)
+            return False
+        return True
+
+    def _passes(self, interval: CaptureInterval) -> None:
+        """Capture the epochs that wait now, in as many passes as it takes.
+
+        Epochs committed meanwhile are left to the next attempt, so that stopping and tidying get their turn.
+        """
+        waiting = self._waiting()
+        if not waiting:
+            self._incomplete = False
+            return
+        upto = waiting[-1]
+        while waiting and waiting[0] <= upto and self._due(interval, len(waiting)) and self._pass(waiting, upto):
+            waiting = [] if self._abandoning else self._waiting()
+
+    def _pass(self, waiting: list[int], upto: int) -> bool:
+        self._update(state="running")
+        report = self._capturer.run(upto=upto)
+        newest = self._capturer.manifest.newest
+        if newest is not None:
+            self._show(report, newest)
+        if report.epochs:
+            self._on_pass(report)
+        self._untidy = self._untidy or bool(report.epochs)
+        self._incomplete = bool(report.epochs) and waiting[-1] > report.epochs[-1]
+        return bool(report.epochs)
+
+    def _due(self, interval: CaptureInterval, waiting: int) -> bool:
+        """Whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
+        now = time.monotonic()
+        if self._incomplete:
+            return True
+        if not interval.due(waiting, now - self._pass_began):
+            return False
+        self._pass_began = now
+        return True
+
+    def _waiting(self) -> list[int]:
+        """Epochs to capture; none while the checkpoint is still empty."""
+        committed = self._capturer.checkpoint.committed()
+        if not committed:
+            return []
+        waiting = self._capturer.behind()
+        newest = self._capturer.manifest.newest
+        known = {} if newest is None else {"epoch": newest.epoch, "committed_at": newest.committed_at}
+        self._update(committed=committed[-1], behind=len(waiting), **known)
+        return waiting
+
+    def _show(self, report: CaptureReport, newest: Entry) -> None:
+        committed_at = self._capturer.checkpoint.committed_at(newest.epoch)
+        freshness = (datetime.now(UTC) - committed_at).total_seconds() if committed_at and report.epochs else None
+        before = self.status
+        self._update(
+            epoch=newest.epoch,
+            committed_at=newest.committed_at,
+            behind=len(self._capturer.behind()),
+            rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
+            freshness=freshness if freshness is not None else before.freshness,
+            gaps=before.gaps + len(report.gaps),
+            damaged=before.damaged + report.damaged,
+            error=None,
+            advice=report.advice or before.advice,
+            by_spark=report.by_spark if report.epochs else before.by_spark,
+        )
+
+    def _update(self, **fields: object) -> None:
+        with self._changed:
+            self._status = replace(self._status, **fields)  # type: ignore[arg-type]  # fields by name
+            self._changed.notify_all()
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+# A capture that is still running when the interpreter exits would call a JVM that is gone.
+atexit.register(stop_all)

@@ -1,0 +1,118 @@
+"""The streaming source that reads a recording: a data source for Spark that is written in Python.
+
+Its offset is the number of the last batch that was read. So what an epoch read can be read again, as long as
+retention has not dropped it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from streamstate.errors import NotReplayableError
+from streamstate.snapshots.store.delta.place import Place
+from streamstate.snapshots.capture.recording.batches import BATCH, RecordedFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "streamstate_recording"
+"""The name of the source in Spark."""
+PATH, OPTIONS, TASKS = "path", "storage_options", "tasks"
+FED = "fed"
+"""The option that tells a frame whose recorder starts with its query from one that only reads."""
+
+
+class RecordedInput(DataSource):
+    """Spark's ``spark.readStream.format("streamstate_recording")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the source in Spark."""
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> RecordedReader:  # noqa: N802 (Spark calls it by this name)
+        """What reads the recording."""
+        known = json.loads(self.options.get(OPTIONS, "null"))
+        return RecordedReader(Place(self.options[PATH], known), schema, int(self.options.get(TASKS, "1")))
+
+
+class _Part(InputPartition):
+    def __init__(self, value: RecordedFiles) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class RecordedReader(DataSourceStreamReader):
+    """Reads batches of a recording. Spark asks for offsets in one process, and reads in others."""
+
+    def __init__(self, place: Place, schema: StructType, tasks: int) -> None:
+        self._place = place
+        self._schema = schema
+        self._tasks = max(1, tasks)
+        self._handle: Any = None
+
+    def _table(self) -> Any:
+        # Here, because processes that only read rows do not need it.
+        from streamstate.snapshots.store.delta.commits import Handle
+
+        if self._handle is None:
+            self._handle = Handle(self._place)
+        return self._handle.newest()
+
+    def _offset(self, table: Any, batch: int) -> dict[str, Any]:
+        return {"recording": self._place.uri, "id": str(table.metadata().id), "batch": batch}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins: with the oldest batch that is kept."""
+        from streamstate.snapshots.capture.recording.recording import kept
+
+        table = self._table()
+        return self._offset(table, kept(table).dropped)
+
+    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
+        """The newest batch."""
+        from streamstate.snapshots.capture.recording.recording import kept
+
+        table = self._table()
+        self._check(table, start)
+        return self._offset(table, max(kept(table).newest, int(start["batch"])))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The files that hold the batches after one offset up to another, for as many tasks at most as asked for."""
+        from streamstate.snapshots.store.delta.reading import TableVersion
+        from streamstate.snapshots.capture.recording.recording import kept
+
+        first, last = int(start["batch"]) + 1, int(end["batch"])
+        if first > last:
+            return []
+        table = self._table()
+        self._check(table, end)
+        if first <= (dropped := kept(table).dropped):
+            raise NotReplayableError(
+                f"The batches {first} to {min(dropped, last)} of {self._place} are gone: retention dropped them.\n"
+                "Only input that no kept epoch needs is dropped."
+            )
+        found = [file for file in TableVersion(self._place, table).files(BATCH) if file.may_hold(first, last)]
+        share = max(1, -(-len(found) // self._tasks))
+        shares = [found[at : at + share] for at in range(0, len(found), share)]
+        named = [tuple((file.path, file.size) for file in files) for files in shares]
+        return [_Part(RecordedFiles(self._place, files, first, last)) for files in named]
+
+    def _check(self, table: Any, offset: dict[str, Any]) -> None:
+        if offset["id"] != str(table.metadata().id):
+            raise NotReplayableError(
+                f"{self._place} is not the recording that this query has read: it was made anew.\n"
+                "Put the old one back, or start the query with a new checkpoint."
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some files."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        files: RecordedFiles = partition.value
+        return files.rows(to_arrow_schema(self._schema, timezone="UTC"))

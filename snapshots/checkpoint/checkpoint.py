@@ -1,0 +1,334 @@
+"""A streaming query's checkpoint: its identity, its committed epochs, their offsets and watermarks.
+
+The commit log is the authority: epoch N exists once ``commits/N`` does (:mod:`.checkpoint_logs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
+from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
+from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
+from streamstate.snapshots.store.names import is_number
+from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
+from streamstate.snapshots.checkpoint.source_progress import sources_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting for the number of state partitions; a query is pinned to its first value."""
+_MOST_PARTITIONS = 200_000
+_METADATA_ADVICE = (
+    'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
+    " query knows the id: column query_id of its table _queries."
+)
+
+
+class Checkpoint(os.PathLike[str]):
+    """A checkpoint, read from its files and never written to.
+
+    Args:
+        path: where it is, a path or URI.
+        spark: the session to read with if it is not on the local disk.
+        files: how to read it, if without a session.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spark: SparkSession | None = None,
+        files: ReadableFiles | None = None,
+    ) -> None:
+        self.path = location(path)
+        self._files: ReadableFiles = files or files_for(spark, path)
+        self.promotion: PromotionRecord | None = None
+        """The promotion that its ``metadata`` records, as of the last :meth:`check_same`."""
+        self._known = threading.local()  # a thread that reads once does not keep what is new from the others
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @property
+    def files(self) -> ReadableFiles:
+        """The file system that it is on."""
+        return self._files
+
+    @contextlib.contextmanager
+    def read_once(self) -> Iterator[Callable[[], None]]:
+        """Within the block, this thread reads each file of the logs once; call what it yields to read them anew."""
+        self._known.results = {}
+        try:
+            yield self._known.results.clear
+        finally:
+            del self._known.results
+
+    @cached_property
+    def query_id(self) -> str:
+        """The id of the query that owns the checkpoint.
+
+        Raises:
+            NotACheckpointError: there is no checkpoint.
+            DamagedCheckpointError: there is one, without a readable ``metadata`` file.
+        """
+        path = f"{self.path}/metadata"
+        content = self._files.content(path)
+        if (query_id := _id_in(content)) is not None:
+            return query_id
+        if self.begun() or self.committed():
+            why = "is missing" if content is None else "has no id of a query" if content else "is empty"
+            raise DamagedCheckpointError.file(path, why, _METADATA_ADVICE)
+        raise NotACheckpointError(
+            f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
+            "Pass the checkpointLocation of a query that has been started at least once."
+        )
+
+    def check_same(self) -> None:
+        """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
+        content = self._files.content(f"{self.path}/metadata")
+        text = None if content is None else content.decode(errors="replace")
+        if text is None or "query_id" not in self.__dict__ or self.query_id in text:
+            self.promotion = promotion_in(text)
+            return
+        if _id_in(content) is None:
+            raise DamagedCheckpointError.file(f"{self.path}/metadata", "has no id of a query", _METADATA_ADVICE)
+        raise CheckpointReplacedError(
+            f"{self.path} held the checkpoint of query {self.query_id}; now it holds another query's.\n"
+            "The captured epochs are unchanged. Capture the new query under another name, or into another store."
+        )
+
+    def committed(self) -> list[int]:
+        """The committed epochs that the commit log still holds, ascending."""
+        return sorted(int(name) for name in self._names(f"{self.path}/commits") if is_number(name))
+
+    def newest_readable(self) -> int | None:
+        """The newest committed epoch whose plan and commit are not damaged; None if there is none."""
+        for epoch in reversed(self.committed()):
+            with contextlib.suppress(DamagedCheckpointError):
+                self._commit(epoch)
+                if self.planned(epoch) is not None:
+                    return epoch
+        return None
+
+    def log_modified_at(self) -> datetime | None:
+        """When the folder of the commit log was modified; None if the checkpoint is not on the local disk."""
+        return self._files.modified(f"{self.path}/commits") if local_path(self.path) is not None else None
+
+    def committed_at(self, epoch: int) -> datetime | None:
+        """When the epoch was committed; None once Spark has purged it."""
+        return self._modified(f"{self.path}/commits/{epoch}")
+
+    def logged_at(self, epoch: int) -> datetime | None:
+        """When what the epoch reads was written to the offset log; None once Spark has purged it."""
+        return self._modified(f"{self.path}/offsets/{epoch}")
+
+    def stored_at(self, epoch: int) -> datetime | None:
+        """When the first partition of the first operator was stored at the epoch; None once Spark has purged it."""
+        for operator in self.operators()[:1]:
+            folder, names = self._first_store(operator)
+            written = [name for name in names if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
+            if written:
+                return self._files.modified(f"{folder}/{written[0]}")
+        return None
+
+    def planned(self, epoch: int) -> PlannedEpoch | None:
+        """The epoch's offsets, watermark and settings.
+
+        None once Spark has purged them, and if a plan that was never committed is damaged, as a driver that crashes
+        while it writes can leave it.
+
+        Raises:
+            DamagedCheckpointError: the plan of a committed epoch is damaged.
+            NewerCheckpointError: it has an unknown version.
+        """
+        path = f"{self.path}/offsets/{epoch}"
+        try:
+            text = self._text(path)
+            return None if text is None else parse_plan(text, path)
+        except DamagedCheckpointError:
+            if epoch in self.committed():
+                raise
+            return None
+
+    def readable_plan(self, epoch: int) -> PlannedEpoch | None:
+        """As :meth:`planned`, and None for every plan that is damaged: for what only compares epochs."""
+        with contextlib.suppress(DamagedCheckpointError):
+            return self.planned(epoch)
+        return None
+
+    def sources(self, planned: PlannedEpoch, before: str | None) -> str | None:
+        """What the checkpoint says of the sources at an epoch's offsets, as :func:`sources_after`."""
+        return sources_after(self._files, self.path, before, planned.offsets, planned.names)
+
+    def format_version(self, epoch: int) -> str:
+        """The state store checkpoint format of the epoch: format 2 names its files in the commit log."""
+        return "2" if self.unique_ids(epoch) else "1"
+
+    def state_ids(self, upto: int) -> dict[int, dict[str, list[list[str]]]]:
+        """In format 2, the unique ids of the stores' files up to an epoch: by version, operator, partition.
+
+        It is empty in format 1, and lacks epochs that the commit log no longer holds.
+        """
+        found = {epoch + 1: self.unique_ids(epoch) for epoch in self.committed() if epoch <= upto}
+        return {version: ids for version, ids in found.items() if ids}
+
+    def unique_ids(self, epoch: int) -> dict[str, list[list[str]]]:
+        """In format 2, the unique ids of the epoch's state files: by operator, partition and store."""
+        return self._commit(epoch).get("stateUniqueIds") or {}
+
+    def next_watermark(self, epoch: int) -> int | None:
+        """The watermark after an epoch, in milliseconds since 1970; 0: there is none; None: Spark has purged it."""
+        found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
+        return found
+
+    def next_watermark_at(self, epoch: int) -> datetime | None:
+        """The watermark after an epoch as a time; 1970-01-01: there is none; None: Spark has purged it."""
+        found = self.next_watermark(epoch)
+        return None if found is None else datetime.fromtimestamp(max(found, 0) / 1000, tz=UTC)
+
+    def _commit(self, epoch: int) -> dict[str, Any]:
+        """What the epoch's commit says; nothing once it is purged, or if it is damaged and a later one is there.
+
+        Spark reads only the newest one.
+        """
+        path = f"{self.path}/commits/{epoch}"
+        try:
+            text = self._text(path)
+            return {} if text is None else parse_commit(text, path)
+        except DamagedCheckpointError:
+            if epoch == self.committed()[-1]:
+                raise
+            return {}
+
+    def has_state(self) -> bool:
+        """Whether a stateful operator has written anything."""
+        return bool(self.operators())
+
+    def state_bytes(self, operator: int | str) -> int | None:
+        """What all versions of an operator's state take; None if files came or went meanwhile."""
+        return self._files.volume(f"{self.path}/state/{operator}")
+
+    def operators(self) -> list[int]:
+        """The ids of the stateful operators, ascending."""
+        return sorted(int(name) for name in self._names(f"{self.path}/state") if is_number(name))
+
+    def legacy_operators(self) -> list[LegacyOperator]:
+        """The operators that a Spark before 4.0 wrote, without metadata."""
+        operators = legacy_operators(self._files, self.path)
+        committed = self.committed() if operators else []
+        # Spark records this number even for an operator that uses only one partition.
+        partitions = self.partitions(committed[-1]) if committed else None
+        return [replace(operator, partitions=partitions or operator.partitions) for operator in operators]
+
+    def operators_fingerprint(self) -> tuple[str, ...]:
+        """A value that changes if a restart may have changed operators or state variables; empty: no operators."""
+        found = []
+        for operator in self.operators():
+            found.append(str(operator))
+            folder = f"{self.path}/state/{operator}/_metadata"
+            names = [*self._names(folder), *self._names(f"{folder}/v2")]
+            found += [f"{operator}/{name}" for name in sorted(names)]
+        return tuple(found)
+
+    def operators_written_at(self, epoch: int) -> set[int]:
+        """The epochs up to this one at which a run recorded its operators and state variables."""
+        found: set[int] = set()
+        for operator in self.operators():
+            names = self._names(f"{self.path}/state/{operator}/_metadata/v2")
+            found |= {int(name) for name in names if is_number(name) and int(name) <= epoch}
+        return found
+
+    def state_files(self, operator: int) -> list[str]:
+        """The names of the files that one partition of an operator's first state store has."""
+        return self._first_store(operator)[1]
+
+    def _first_store(self, operator: int) -> tuple[str, list[str]]:
+        """The folder of an operator's first state store in its first partition, and the names in it."""
+        folder = f"{self.path}/state/{operator}/0"
+        names = sorted(self._files.names(folder))
+        stores = [name for name in names if name.startswith(("left-", "right-"))]
+        if not stores:
+            return folder, names
+        folder = f"{folder}/{stores[0]}"
+        return folder, sorted(self._files.names(folder))
+
+    def partitions(self, epoch: int) -> int | None:
+        """The number of state partitions at an epoch; None once Spark has purged that information."""
+        planned = self.planned(epoch)
+        count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
+        if count is not None and (not is_number(count) or not 0 < int(count) <= _MOST_PARTITIONS):
+            path = f"{self.path}/offsets/{epoch}"
+            raise DamagedCheckpointError.file(
+                path, f"has {count!r:.40} partitions; at most {_MOST_PARTITIONS:,} are read"
+            )
+        return None if count is None else int(count)
+
+    def begun(self) -> list[int]:
+        """The planned epochs, committed or not, ascending."""
+        return sorted(int(name) for name in self._names(f"{self.path}/offsets") if is_number(name))
+
+    def repartitioned(self, epoch: int) -> bool:
+        """Whether the epoch only repartitioned the state.
+
+        The first epoch pins the number of partitions; only Spark's offline repartitioning changes it.
+        """
+        before, after = self.readable_plan(epoch - 1), self.readable_plan(epoch)
+        return (
+            before is not None
+            and after is not None
+            and before.conf.get(SHUFFLE_PARTITIONS) != after.conf.get(SHUFFLE_PARTITIONS)
+        )
+
+    def skipped(self, epoch: int) -> bool:
+        """Whether the epoch was planned but never finished, and abandoned when Spark repartitioned the state after it.
+
+        Spark then writes an empty commit for it. The repartitioning has the time of the epoch that it continues, which
+        is the one before.
+        """
+        abandoned, repartitioning = self.readable_plan(epoch), self.readable_plan(epoch + 1)
+        if abandoned is None or repartitioning is None or not self.repartitioned(epoch + 1):
+            return False
+        began, continued = abandoned.began_at, repartitioning.began_at
+        return began is not None and continued is not None and continued < began
+
+    def _names(self, path: str) -> list[str]:
+        return self._once(self._files.names, path)
+
+    def _text(self, path: str) -> str | None:
+        try:
+            return self._once(self._files.text, path)
+        except UnicodeDecodeError as error:
+            raise DamagedCheckpointError.file(path, "is no text") from error
+
+    def _modified(self, path: str) -> datetime | None:
+        return self._once(self._files.modified, path)
+
+    def _once(self, read: Callable[[str], _T], path: str) -> _T:
+        known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
+        if known is None:
+            return read(path)
+        if (read.__name__, path) not in known:
+            known[read.__name__, path] = read(path)
+        found: _T = known[read.__name__, path]
+        return found
+
+
+def _id_in(metadata: bytes | None) -> str | None:
+    """The query's id in a ``metadata`` file; None if it has none."""
+    try:
+        return str(json.loads(metadata or b"")["id"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

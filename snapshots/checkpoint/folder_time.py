@@ -1,0 +1,36 @@
+"""Whether a checkpoint's commit log may have new epochs, without listing it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+
+# A folder may change again without another time of modification.
+_TIME_TICK = timedelta(seconds=0.05)
+
+
+class FolderTime:
+    """When the folder of a checkpoint's commit log was modified, which is quicker to find out than to list it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._modified: datetime | None = None
+        self._looked = -float("inf")
+        self._settled = False
+
+    def looked(self) -> None:
+        """Remember the time: the log is about to be listed."""
+        self._modified, self._looked = self._checkpoint.log_modified_at(), time.monotonic()
+        self._settled = self._modified is not None and datetime.now(UTC) - self._modified > _TIME_TICK
+
+    def unchanged(self, trust: float) -> bool:
+        """Whether the folder has not been modified since, which is not taken for granted for longer than so long."""
+        return (
+            self._settled
+            and time.monotonic() - self._looked < trust
+            and self._checkpoint.log_modified_at() == self._modified
+        )

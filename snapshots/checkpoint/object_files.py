@@ -1,0 +1,169 @@
+"""A checkpoint's files in an object store, read without Java through obstore.
+
+deltalake's own client would do, but it holds Python's lock while it waits, so that files cannot be read at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from streamstate.errors import CaptureError, require_extra
+from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
+from streamstate.snapshots.checkpoint.filesystem import decoded, quoted_uri, whole_lines
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
+# deltalake takes these among its other options, with or without the provider's prefix.
+_OF_CLIENT = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout"})
+_PREFIXES = ("aws_", "azure_", "google_")
+_AT_ONCE = 16
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+def in_object_store(uri: str) -> bool:
+    """Whether a URI names a place that :class:`ObjectFiles` can read."""
+    return uri.partition("://")[0].lower() in _SCHEMES
+
+
+class ObjectFiles:
+    """The files below a URI; the methods are those of :class:`~streamstate.snapshots.checkpoint.filesystem.ReadableFiles`.
+
+    Args:
+        uri: a checkpoint's location, such as ``s3a://bucket/checkpoints/delays``.
+        options: deltalake's ``storage_options``; the rest comes from the environment.
+
+    Raises:
+        MissingDependencyError: obstore is not installed.
+        CaptureError: an option or the URI is invalid. The methods raise it if the store cannot be reached, or refuses.
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
+        require_extra("sidecar")
+        self._root = uri
+        with self._errors():
+            self._store = _store(uri, options or {})
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder; none if there is nothing below it."""
+        import obstore
+
+        with self._errors():
+            found = obstore.list_with_delimiter(self._store, self._key(path))
+        paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+
+    def text(self, path: str) -> str | None:
+        """A file's text; None if it does not exist."""
+        content = self.content(path)
+        return None if content is None else decoded(content, path)
+
+    def content(self, path: str) -> bytes | None:
+        """A file's bytes; None if it does not exist."""
+        import obstore
+
+        with self._errors(), contextlib.suppress(FileNotFoundError):
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+        return None
+
+    def open(self, path: str) -> IO[bytes]:
+        """A file's bytes, all of them in memory."""
+        content = self.content(path)
+        if content is None:
+            raise FileNotFoundError(path)
+        return io.BytesIO(content)
+
+    def tail(self, path: str, size: int) -> str | None:
+        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
+        content = self.content(path)  # a smaller request would need the size, which is another request
+        if content is None:
+            return None
+        start = max(len(content) - size, 0)
+        return whole_lines(content[start:], start, path)
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was last written; None if it does not exist."""
+        import obstore
+
+        with self._errors(), contextlib.suppress(FileNotFoundError):
+            return obstore.head(self._store, self._key(path))["last_modified"]
+        return None
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+        import obstore
+
+        with self._errors():
+            return int(obstore.head(self._store, self._key(path))["size"])
+
+    def volume(self, path: str) -> int | None:
+        """The size of everything in a folder, in bytes."""
+        import obstore
+
+        with self._errors():
+            return sum(entry["size"] for page in obstore.list(self._store, self._key(path)) for entry in page)
+
+    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+        """What a function returns for each of some items, in their order; several run at once."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(read, items)
+
+    def _key(self, path: str) -> str:
+        return path.removeprefix(self._root).strip("/")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            reason = str(error).partition("\n\nDebug source")[0]
+            raise CaptureError(f"{self._root} cannot be read: {plain(Exception(reason))}\n{REACHING}") from error
+
+
+def _store(uri: str, options: Mapping[str, str]) -> ObjectStore:
+    """Obstore's client for a URI; options that only tables have are left out."""
+    client: dict[str, Any] = {name: value for name, value in PATIENCE.items() if name in _OF_CLIENT}
+    config: dict[str, Any] = {}
+    for name, value in options.items():
+        short = name.lower()
+        for prefix in _PREFIXES:
+            short = short.removeprefix(prefix)
+        if short in _OF_CLIENT:
+            client[short] = value
+        elif _takes(uri, name, value):
+            config[name] = value
+    retries = {
+        "max_retries": int(PATIENCE["max_retries"]),
+        "retry_timeout": timedelta(seconds=int(PATIENCE["retry_timeout"].rstrip("s"))),
+    }
+    return _opened(uri, config=config, client_options=client, retry_config=retries)
+
+
+def _takes(uri: str, name: str, value: str) -> bool:
+    from obstore.exceptions import UnknownConfigurationKeyError
+
+    try:
+        _opened(uri, config={name: value})
+    except UnknownConfigurationKeyError:
+        return False
+    except Exception:  # noqa: BLE001 (it is known; what it lacks are the others)
+        return True
+    return True
+
+
+def _opened(uri: str, **options: Any) -> ObjectStore:
+    from obstore.store import from_url
+
+    return from_url(quoted_uri(uri), **options)

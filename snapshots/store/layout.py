@@ -1,0 +1,114 @@
+"""The tables of a store, and the columns of the table of queries and the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from streamstate.errors import UntrustedStoreError
+from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.store.delta.place import LOG, Place
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
+
+FORMAT = 1
+"""The version of the layout; a store with a higher one is refused."""
+
+TIME = pa.timestamp("us", tz="UTC")
+_PER_TABLE = pa.map_(pa.string(), pa.int64())
+
+QUERIES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("query_id", pa.string()),
+        ("checkpoint", pa.string()),
+        ("parent", pa.string()),
+        ("parent_epoch", pa.int64()),
+        ("created_at", TIME),
+        ("format", pa.int64()),
+    ]
+)
+
+PLANS = pa.schema([("since", pa.int64()), ("recorded_at", TIME), ("plan", pa.string())])
+
+CAPTURED, GAP = "captured", "gap"
+
+RETENTION = "streamstate/retention"
+"""The transaction identifier whose version counts the runs of retention that a manifest or a log has been through."""
+
+MANIFEST = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("status", pa.string()),
+        ("run_id", pa.string()),
+        ("committed_at", TIME),
+        ("captured_at", TIME),
+        ("offsets", pa.string()),
+        ("watermark", TIME),
+        ("input_rows", pa.int64()),
+        ("rows", _PER_TABLE),
+        ("changes", _PER_TABLE),
+        ("keyframes", _PER_TABLE),
+        ("sources", pa.string()),
+        ("began_at", TIME),
+        ("time_source", pa.string()),
+        ("mode", pa.string()),
+        ("next_watermark", TIME),
+    ]
+)
+
+
+def _folder(query: str) -> str:
+    """The folder of a query, or of a shared variable. No query's name has a dot."""
+    kind, dot, name = query.partition(".")
+    return f"_variables/{name}" if dot and kind == SHARED else query
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tables of one store."""
+
+    root: str
+    options: Mapping[str, str] | None = field(default=None, hash=False, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, store: object, storage_options: Mapping[str, str] | None = None) -> Layout:
+        """The layout of the store at a path or URI, with deltalake's options for object stores."""
+        return cls(location(str(store)), storage_options)
+
+    @property
+    def queries(self) -> Place:
+        """The table of queries."""
+        return self._place("_queries")
+
+    @property
+    def variables(self) -> Place:
+        """The table of shared variables."""
+        return self._place("_variables/_declarations")
+
+    def manifest(self, query: str) -> Place:
+        """The table of a query's epochs, or of the versions of ``shared.<variable>``."""
+        return self._place(f"{_folder(query)}/_epochs")
+
+    def plans(self, query: str) -> Place:
+        """The table of a query's plans."""
+        return self._place(f"{_folder(query)}/_plans")
+
+    def recording(self, query: str, source: int) -> Place:
+        """The recorded input of one of a query's sources, which are numbered from 0."""
+        return self._place(f"{query}/_inputs/{source}")
+
+    def change_log(self, query: str, table: str) -> Place:
+        """The change log of a state table."""
+        return self._place(f"{_folder(query)}/{table}")
+
+    def _place(self, path: str) -> Place:
+        """A table of the store. No link may lead out of that: maintenance would delete files of other tables."""
+        if (root := local_path(self.root)) is not None:
+            folder = root
+            for part in f"{path}/{LOG}".split("/"):
+                folder /= part
+                if folder.is_symlink() and not folder.resolve().is_relative_to(root.resolve()):
+                    raise UntrustedStoreError.link(folder)
+        return Place(f"{self.root}/{path}", self.options)

@@ -1,0 +1,115 @@
+"""Recording the plan of a query: of one that starts or runs here, or afterwards with :func:`describe`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamstate.errors import QueryError
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_check import check_describes
+from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
+from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, remember
+from streamstate.snapshots.store.registry import required_query
+from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.output_modes import known_mode, output_mode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def describe(
+    store: str | Path,
+    name: str,
+    build_query: Callable[[], DataFrame],
+    *,
+    mode: str | None = None,
+    since: int = 0,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Record the plan of a query that was captured without it, so that the store can show the query's result.
+
+    In this process, the input of its epochs can then be read, too: see :meth:`streamstate.History.inputs`.
+
+    A query that :func:`streamstate.start`, ``%%stream`` or :func:`streamstate.follow` found running in their own
+    process needs no description.
+
+    Args:
+        store: the store.
+        name: the query's name in it.
+        build_query: returns the streaming DataFrame of the query. It is planned, not started.
+        mode: the query's output mode: "append", "update" or "complete". It may be left out if Spark accepts only one,
+            if it makes no difference, or if an earlier plan of the query has been recorded.
+        since: the first epoch that ran with this plan.
+        storage_options: deltalake's options for a store in an object store.
+
+    Raises:
+        NotAStoreError, UnknownQueryError: the store or the query does not exist.
+        QueryError: ``build_query`` does not return the query's streaming DataFrame: it has other operators, or its
+            state other columns. Or Spark refuses it in this output mode.
+        InvalidArgumentError: the output mode has to be given, or another argument is invalid.
+
+    Example:
+        >>> ss.describe("store", "delays", lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+    """
+    layout = Layout.at(store, storage_options)
+    required_query(layout, name)
+    whole_number(since, "since", least=0)
+    planned = plan_here(layout, name, build_query, mode=mode, epoch=since)
+    record_plan(layout, name, planned.plan, since)
+
+
+def plan_here(
+    layout: Layout, name: str, build_query: Callable[[], DataFrame], *, mode: str | None, epoch: int
+) -> PlannedQuery:
+    """Plan a query of a store from its code, so that its input can be read in this process; nothing is recorded.
+
+    Args:
+        layout: the store.
+        name: the query's name in it.
+        build_query: as for :func:`describe`, as are the errors.
+        mode: the output mode; None to find it.
+        epoch: an epoch that ran with this plan.
+    """
+    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
+
+    if mode is not None:
+        known_mode(mode)
+    frame = streaming_frame(build_query)
+    earlier = Plans(layout, name).at(epoch)
+    planned = plan_of_frame(frame, output_mode(frame, mode, None if earlier is None else earlier.mode))
+    check_describes(layout, name, planned.plan, epoch)
+    remember(layout, name, planned)
+    return planned
+
+
+def streaming_frame(build_query: Callable[[], DataFrame]) -> DataFrame:
+    """Return what a user's function builds, which has to be a streaming DataFrame."""
+    frame = build_query()
+    require_classic(frame)
+    if not getattr(frame, "isStreaming", False) or not hasattr(frame, "_jdf"):
+        raise QueryError(
+            f"build_query returned a value of type {type(frame).__name__}, not a streaming DataFrame.\n"
+            "Return the DataFrame that the query was started from, without writeStream."
+        )
+    return frame
+
+
+def record_running(layout: Layout, name: str, plan: Callable[[], PlannedQuery], since: int) -> None:
+    """Record the plan of a query that starts or runs here. A failure is logged: the query and its capture go on."""
+    try:
+        planned = plan()
+        remember(layout, name, planned)
+        record_plan(layout, name, planned.plan, since)
+    except Exception as error:  # noqa: BLE001 (whatever Spark's planner raises, the query itself has been planned)
+        _say(name, error)
+
+
+def _say(name: str, error: Exception) -> None:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    logging.getLogger("streamstate").warning(
+        "The plan of %s was not recorded, so its result is not shown: %s", name, first
+    )

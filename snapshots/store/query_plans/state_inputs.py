@@ -1,0 +1,115 @@
+"""What goes into each operator's state: its keys, values and conditions as SQL over the sources' columns.
+
+Read from the optimised plan, in which projections are merged and columns that nobody uses are gone. The names that a
+query gives to columns on the way are replaced by what they stand for, so that a renamed column makes no difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from streamstate.snapshots.store.query_plans.plan_record import StateInput
+from streamstate.snapshots.store.query_plans.stateful_nodes import JOIN, LIMIT, is_stateful, stateful_nodes
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+
+# Nodes that hand on the rows and columns of their child.
+_PASSES = (
+    "CollectMetrics", "EventTimeWatermark", "LocalLimit", "RebalancePartitions", "Repartition",
+    "RepartitionByExpression", "SubqueryAlias", "UpdateEventTimeWatermarkColumn",
+)  # fmt: skip
+_LONGEST = 2_000
+_MOST_FIELDS = 100
+_CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+")
+
+
+def state_inputs(jvm: Any, optimized: Any, mode: str) -> tuple[StateInput, ...]:
+    """What goes into the state of each stateful operator, in Spark's numbers: from the top down, left before right."""
+    tracing = _Tracing(scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject"), mode)
+    return tuple(tracing.state_input(node) for node in stateful_nodes(optimized, mode))
+
+
+def watermarks(optimized: Any) -> tuple[str, ...]:
+    """The event-time column and the delay of each watermark."""
+    nodes = [node for node in walk(optimized) if kind_of(node) == "EventTimeWatermark"]
+    return tuple(f"{_sql(node.eventTime())}, {node.delay().toString()}" for node in nodes)
+
+
+class _Tracing:
+    """Follows expressions down a plan, to the sources' columns."""
+
+    def __init__(self, aliases: Any, mode: str) -> None:
+        self._aliases = aliases
+        self._mode = mode
+
+    def state_input(self, node: Any) -> StateInput:
+        kind = kind_of(node)
+        if kind == JOIN:
+            sides = [self._traced(side, each(side.output())) for side in (node.left(), node.right())]
+            condition = [_sql(node.condition().get())] if node.condition().isDefined() else []
+            columns = [column for texts, _ in sides for column in texts]
+            conditions = [condition for _, conditions in sides for condition in conditions]
+            return StateInput(kind, (), (str(node.joinType().sql()), *condition, *columns), tuple(sorted(conditions)))
+        keys, values = _expressions(node, kind)
+        texts, conditions = self._traced(node.child(), [*keys, *values])
+        distinct = tuple(dict.fromkeys(texts[len(keys) :]))  # equal functions share a buffer
+        return StateInput(kind, tuple(texts[: len(keys)]), distinct, tuple(sorted(conditions)))
+
+    def _traced(self, node: Any, expressions: Iterable[Any]) -> tuple[list[str], list[str]]:
+        """Expressions over a node's columns as texts over the sources', and the conditions below."""
+        traced = list(expressions)
+        where: list[Any] = []
+        while not is_stateful(node, self._mode) and not node.children().isEmpty():
+            kind = kind_of(node)
+            if kind == "Project":
+                names = self._aliases.getAliasMap(node)
+                traced = [self._aliases.replaceAlias(expression, names) for expression in traced]
+                where = [self._aliases.replaceAlias(condition, names) for condition in where]
+            elif kind == "Filter":
+                where.append(node.condition())
+            elif kind not in _PASSES:
+                return _texts(traced), [*_texts(where), *self._opaque(node)]
+            node = node.child()
+        return _texts(traced), _texts(where)
+
+    def _opaque(self, node: Any) -> list[str]:
+        """A node that expressions are not followed through: its own text, and what reaches it."""
+        below = [self._traced(child, each(child.output())) for child in each(node.children())]
+        columns = "; ".join(", ".join(texts) for texts, _ in below)
+        own = f"{_CHANGING.sub('', str(node.simpleString(_MOST_FIELDS)))} over {columns}"
+        return [_shortened(own), *(condition for _, conditions in below for condition in conditions)]
+
+
+def _expressions(node: Any, kind: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The expressions of a node's keys, and of what its state holds."""
+    if kind == "Aggregate":
+        functions = [
+            part
+            for expression in each(node.aggregateExpressions())
+            for part in walk(expression)
+            if kind_of(part) == "AggregateExpression"
+        ]
+        return list(each(node.groupingExpressions())), functions
+    if kind.startswith("Deduplicate"):
+        return list(each(node.keys())), ()
+    if kind.startswith("FlatMapGroups"):
+        return list(each(node.groupingAttributes())), ()
+    if kind == "TransformWithStateInPySpark":
+        return list(each(node.child().output()))[: int(node.groupingAttributesLen())], ()
+    return (), [node.limitExpr()] if kind == LIMIT else ()
+
+
+def _texts(expressions: Iterable[Any]) -> list[str]:
+    return [_sql(expression) for expression in expressions]
+
+
+def _sql(expression: Any) -> str:
+    return _shortened(_CHANGING.sub("", str(expression.sql())))
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}… {hashlib.sha256(text.encode()).hexdigest()}"

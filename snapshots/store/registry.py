@@ -1,0 +1,218 @@
+"""The store's table of queries: which names exist, which query each belongs to, and which was forked from which."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from streamstate.errors import (
+    NameTakenError,
+    NewerStoreError,
+    NotAStoreError,
+    UnknownQueryError,
+    UntrustedStoreError,
+    choices,
+    worded,
+)
+from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.store.consistent_read import read_once
+from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
+from streamstate.snapshots.store.delta.commits import update
+from streamstate.snapshots.store.delta.reading import TableVersion
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.store.layout import FORMAT, QUERIES, Layout
+from streamstate.snapshots.store.names import is_name
+from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.checkpoint.fork_record import ForkRecord
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A query of a store and, if it is a fork, where it comes from."""
+
+    name: str
+    query_id: str
+    checkpoint: str
+    parent: str | None = None
+    """The query that it was forked from: its name if the store has that query, else the recorded id."""
+    parent_epoch: int | None = None
+    """The last epoch that it shares with its parent."""
+
+
+def registered(layout: Layout) -> dict[str, Branch]:
+    """The store's queries by name; empty if the store does not exist yet."""
+    table = open_table(layout.queries)
+    return {} if table is None else read_queries(table, layout)
+
+
+def require_store(layout: Layout) -> DeltaTable:
+    """The table of queries of a store, which has to exist."""
+    table = open_table(layout.queries)
+    if table is None:
+        local = local_path(layout.root)
+        found = "the path does not exist" if local is not None and not local.exists() else "it has no _queries table"
+        raise NotAStoreError(
+            f"{layout.root} is not a store: {found}.\n"
+            "A store is the folder given to "
+            + worded("streamstate.capture, streamstate.follow or %%stream --store.", command="streamstate capture.")
+        )
+    read_queries(table, layout)
+    return table
+
+
+def required_query(layout: Layout, name: str) -> Branch:
+    """A query of a store; both have to exist."""
+    known = read_queries(require_store(layout), layout)
+    kind, _, variable = name.partition(".")
+    if kind == SHARED and is_name(variable) and open_table(layout.manifest(name)) is not None:
+        return Branch(name, f"variable/{variable}", "")
+    if name not in known:
+        raise UnknownQueryError.among("query", name, known, where=f"in {layout.root}")
+    return known[name]
+
+
+def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
+    """Register a name for a query. Registering it again for the same query changes nothing."""
+    check_name_free(layout, name, query_id, checkpoint)
+    _create(layout)
+    # Names that differ only in case share an identifier: they would share a folder on some disks, and an SQL name.
+    application = f"name/{name.casefold()}"
+    row = {
+        "name": name,
+        "query_id": query_id,
+        "checkpoint": checkpoint,
+        "parent": forked_from.parent_id if forked_from else None,
+        "parent_epoch": forked_from.epoch if forked_from else None,
+        "created_at": datetime.now(UTC),
+        "format": FORMAT,
+    }
+    append_once(layout.queries, application, 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
+    check_name_free(layout, name, query_id, checkpoint)
+
+
+def make_store(layout: Layout) -> None:
+    """Create a store without queries, unless there is one.
+
+    Raises:
+        NotAStoreError: there is none, and the place is that of a checkpoint.
+    """
+    check_store(layout)
+    _create(layout)
+
+
+def _create(layout: Layout) -> None:
+    open_or_create(layout.queries, QUERIES, "streamstate: the queries of this store")
+
+
+def check_store(layout: Layout) -> dict[str, Branch]:
+    """The queries of a store, or of a path that can become one. Writes nothing.
+
+    Raises:
+        NotAStoreError: the path is a file; or there is no store yet, and it is at, in or above a query's checkpoint.
+    """
+    local = local_path(layout.root)
+    if local is not None and local.is_file():
+        raise NotAStoreError(f"{layout.root} is a file. A store is a folder: pass a new folder, or an existing store.")
+    table = open_table(layout.queries)
+    if table is None:
+        check_outside(layout.root, layout.options)
+        return {}
+    return read_queries(table, layout)
+
+
+def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint: str) -> None:
+    """Raise if a query (without an id if it was never started) cannot be registered under a name. Writes nothing."""
+    known = check_store(layout)
+    for query in known.values():
+        if query.name.casefold() != name.casefold() or (query.name == name and query.query_id == query_id):
+            continue
+        whose = f"whose checkpoint is {query.checkpoint}"
+        if query.checkpoint == checkpoint:
+            whose = f"whose checkpoint, {checkpoint}, was deleted or replaced"
+        raise NameTakenError(
+            f"The name {query.name!r} belongs to another query in {layout.root}, {whose}.\n"
+            f"Give this query another name (taken: {choices(known)}), or use another store."
+        )
+
+
+def name_of(layout: Layout, query_id: str) -> str | None:
+    """The name under which the store already has a query, if any."""
+    return next((query.name for query in registered(layout).values() if query.query_id == query_id), None)
+
+
+def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
+    """The queries of a version of the table, by name and sorted."""
+    fields = ["name", "query_id", "checkpoint", "parent", "parent_epoch"]
+    rows = TableVersion(layout.queries, table).read("format", columns=[*fields, "format"]).to_pylist()
+    newest = max((row["format"] for row in rows), default=FORMAT)
+    if newest > FORMAT:
+        raise NewerStoreError(
+            f"{layout.root} was written by a newer version of streamstate (store format {newest}; this one reads up to "
+            f"{FORMAT}).\nUpgrade streamstate."
+        )
+    for row in rows:
+        # It will be joined to the store's path.
+        if not is_name(row["name"]):
+            raise UntrustedStoreError.name(layout.queries, "query", row["name"])
+    names = {row["query_id"]: row["name"] for row in rows}
+    branches = (Branch(**{name: row[name] for name in fields}) for row in sorted(rows, key=lambda row: row["name"]))
+    return {branch.name: replace(branch, parent=names.get(branch.parent, branch.parent)) for branch in branches}
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """Where a fork leaves its parent.
+
+    Attributes:
+        name: the fork.
+        parent: the query it was forked from.
+        epoch: the last epoch that both share.
+    """
+
+    name: str
+    parent: str
+    epoch: int
+
+
+class Lineage:
+    """Reads a store's table of queries, and reads it again only after it has changed. Safe from any thread."""
+
+    def __init__(self, layout: Layout, table: DeltaTable | None = None) -> None:
+        self._layout = layout
+        self._table = table
+        self._known: tuple[Branch, ...] | None = None
+        self._lock = threading.Lock()
+
+    def branches(self) -> tuple[Branch, ...]:
+        """All queries, sorted by name. Returns the same object until something changes."""
+        return read_once(self, self._read)
+
+    def branch(self, name: str) -> Branch | None:
+        """One query; None if the store has no query of that name."""
+        return next((branch for branch in self.branches() if branch.name == name), None)
+
+    def forks(self, name: str) -> list[ForkPoint]:
+        """The forks of a query and, if it is a fork itself, its own fork point; sorted by the fork's name."""
+        return [
+            ForkPoint(branch.name, branch.parent, branch.parent_epoch)
+            for branch in self.branches()
+            if branch.parent is not None and branch.parent_epoch is not None and name in (branch.name, branch.parent)
+        ]
+
+    def _read(self) -> tuple[Branch, ...]:
+        with self._lock:
+            if self._table is None:
+                self._table = open_table(self._layout.queries)
+                changed = True
+            else:
+                changed = update(self._layout.queries, self._table)
+            if self._known is None or changed:
+                self._known = () if self._table is None else tuple(read_queries(self._table, self._layout).values())
+            return self._known
