@@ -13,8 +13,8 @@ from benchmarks.harness import Measurement
 from benchmarks.size import Size
 from benchmarks.stateful_queries import QUERIES, recorded
 from streamstate.snapshots.capture.feed import first_difference
-from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.operators import StateSource
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.delta.maintenance import compact
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.registry import register
 
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

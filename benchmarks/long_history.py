@@ -18,10 +18,10 @@ from benchmarks.harness import Measurement
 from benchmarks.long_store import QUERY, TABLE, bytes_written, key_name, write_long_store
 from benchmarks.plot import publish
 from benchmarks.size import Size
+from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.checkpoint.operators import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

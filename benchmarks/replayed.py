@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import timed
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:

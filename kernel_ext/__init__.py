@@ -14,6 +14,8 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from streamstate.launch.running import Running
+    from streamstate.launch.starting import start
     from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap
@@ -31,18 +33,16 @@ if TYPE_CHECKING:
     from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
     from streamstate.replay.audit import Audit, AuditRecordCheck, audit, check_audit_record
     from streamstate.replay.start_from_snapshot import initial_state, start_offsets
-    from streamstate.running import Running
     from streamstate.snapshots.capture.capture import capture
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
-    from streamstate.snapshots.store.export import ExportReport, export
     from streamstate.snapshots.capture.follow import Capture, CaptureStatus, follow
-    from streamstate.snapshots.store.query_plans.describe import describe
     from streamstate.snapshots.capture.recording.record import RecordedFrame, record, recorded
     from streamstate.snapshots.capture.recording.recorder import Recorder
+    from streamstate.snapshots.spark.session import session
+    from streamstate.snapshots.store.export import ExportReport, export
+    from streamstate.snapshots.store.query_plans.describe import describe
     from streamstate.snapshots.store.retention.dropping import RetentionReport, keep
     from streamstate.snapshots.store.retention.tidying import compact
-    from streamstate.snapshots.spark.session import session
-    from streamstate.starting import start
     from streamstate.state_inspect import (
         Comparison,
         Cut,
@@ -137,8 +137,8 @@ _HOMES = {
     "capture": "streamstate.snapshots.capture.capture",
     "compact": "streamstate.snapshots.store.retention.tidying",
     "describe": "streamstate.snapshots.store.query_plans.describe",
-    "Running": "streamstate.running",
-    "start": "streamstate.starting",
+    "Running": "streamstate.launch.running",
+    "start": "streamstate.launch.starting",
     **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
     **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescale_advice"),
     **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from streamstate.launch.running import ACTIVE
 from streamstate.magics.completion import make_matcher
 from streamstate.magics.magic import as_function
 from streamstate.magics.notebook_context import NotebookContext
@@ -18,7 +19,6 @@ from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
 from streamstate.magics.stream_cell import STREAM_CELL
 from streamstate.magics.stream_line import STREAM_LINE
-from streamstate.running import ACTIVE
 from streamstate.snapshots.checkpoint.bindings import SHARED as SHARED_VARIABLES
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _diff_view(views: Any, diff: Any) -> object:
 
 
 def _running_view(_views: Any, running: Any) -> object:
-    from streamstate.running_view import RunningView
+    from streamstate.launch.running_view import RunningView
 
     return RunningView(running)
 
@@ -156,7 +156,7 @@ _VIEWS: dict[tuple[str, str], Callable[[Any, Any], object]] = {
     ("streamstate.state_inspect.branches.comparison", "Comparison"): lambda views, found: views.ComparisonView(found),
     ("streamstate.replay.replay", "Replay"): lambda views, replay: views.ComparisonView(replay.comparison),
     ("streamstate.variables.shared_variable", "SharedVariable"): lambda views, variable: views.VariableView(variable),
-    ("streamstate.running", "Running"): _running_view,
+    ("streamstate.launch.running", "Running"): _running_view,
     ("streamstate.replay.debugging.session", "DebugSession"): lambda views, session: views.Debugger(session),
 }
 

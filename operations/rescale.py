@@ -20,9 +20,9 @@ from streamstate.errors import CheckpointError, NoStateError, QueryError, Rescal
 from streamstate.operations.rescale_rollback import Unfinished, recover
 from streamstate.replay.repartition import check_repartitionable, repartition
 from streamstate.replay.stepping.run_batch import active_queries
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, compare_states
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from streamstate.errors import QueryError, WaitTimeoutError, require_extra
 from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.follow import checkpoint_of
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.session import running_session
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner, Watermark
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.calls.epoch_range import epoch_span
-from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
-from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
+from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import Comparison, History
 
 

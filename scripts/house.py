@@ -20,7 +20,7 @@ from scripts.typecheck import ROOT, folders
 DRAWING = ROOT / "docs" / "contributing" / "house.svg"
 
 TOP = "streamstate"
-ROOMS = ("kernel_ext", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
+ROOMS = ("kernel_ext", "command_line", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
 TUTORIALS = "tutorials"
 FOR_ALL = frozenset({f"{TOP}.errors"})  # modules that every room may import
 NAMES_FOR_ALL = frozenset({"__version__"})  # names of the top package that every room may use
@@ -120,7 +120,7 @@ class House:
 def room_of(module: str) -> str:
     """The room that a module is in; everything at the top of the package is in ``kernel_ext``."""
     name = module.split(".")[1] if "." in module else ""
-    return name if name in (*ROOMS, TUTORIALS) else ROOMS[0]
+    return name if name in (*ROOMS, TUTORIALS) else "kernel_ext"
 
 
 def _groups(graph: Mapping[str, set[str]]) -> Iterator[set[str]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 _PURPOSES = {
-    "kernel_ext": "streamstate: public names, errors, magics, the command line",
+    "kernel_ext": "streamstate: public names, errors, magics; launch: start and run a query",
+    "command_line": "the commands of `streamstate`",
     "widgets": "what a notebook or a served page shows",
     "operations": "keep a query running and change it: supervise, rescale, promote, drill",
     "replay": "run again: fork, step, debug, replay, audit",

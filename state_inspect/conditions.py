@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidSQLError
+from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import TIME
-from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import key_condition
 from streamstate.state_inspect.sql.condition_policy import predicate_sql

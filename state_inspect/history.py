@@ -10,12 +10,12 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, choices, worded
-from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.calls.epoch_range import epoch_list
-from streamstate.snapshots.store.layout import MANIFEST
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
+from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
+from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.snapshots.store.layout import MANIFEST
 from streamstate.snapshots.store.registry import ForkPoint
 from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.advice.advise import advice_on

@@ -16,6 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from streamstate.errors import OvertakenError, StoreError, UnknownEpochError
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import beginnings, check_generation, key_columns, value_columns
 from streamstate.snapshots.store.consistent_read import read_once
 from streamstate.snapshots.store.delta.commits import required
@@ -24,7 +25,6 @@ from streamstate.snapshots.store.duckdb_sql import database_errors
 from streamstate.snapshots.store.entries import Entries, Entry, TableFacts
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY
 from streamstate.state_inspect.key_text import arguments, as_window, converted, in_magic, is_window, parsed
 from streamstate.state_inspect.keys import SESSION_START, Keys, key_of, session_column
 from streamstate.state_inspect.recorded_query import RecordedQuery

@@ -13,8 +13,8 @@ import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.state_inspect.conditions import Condition
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.recorded_query import QueryHistory

@@ -18,7 +18,7 @@ from recorded.unpacked import CURRENT, unpacked
 from spark_settings import SHARED
 
 import streamstate as ss
-from streamstate.starting import STARTED
+from streamstate.launch.starting import STARTED
 from streamstate.state_inspect import recorded_query
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, QueryError
-from streamstate.running import ACTIVE
-from streamstate.starting import checkpoint_beside
+from streamstate.launch.running import ACTIVE
+from streamstate.launch.starting import checkpoint_beside
 from streamstate.tutorials.data import file_names
 from streamstate.tutorials.tours import SHORT_FILES, TOURS, Tour, glance
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
+from streamstate.snapshots.capture.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.snapshots.checkpoint.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import forked_from
-from streamstate.snapshots.store.query_plans.plan_sources import source_name
-from streamstate.snapshots.capture.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.snapshots.spark.python_sources import register_source
+from streamstate.snapshots.store.query_plans.plan_sources import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import UnknownVariableError, VariableConflictError, VariableError
-from streamstate.snapshots.store.declared_variables import DeclaredVariable, DeclaredVariables, declare
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.declared_variables import DeclaredVariable, DeclaredVariables, declare
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name

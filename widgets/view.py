@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets import still
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamstate.magics.arguments import MagicParser, Verb, add_output, count
+from streamstate.command_line.argument_types import count
+from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import add_changed_code, code_of, known_query
 

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import identifier
 from streamstate.errors import InvalidArgumentError, QueryError, StateWriteError
-from streamstate.launch import Launch, with_partitions
-from streamstate.magics.arguments import MagicParser, Verb, add_output, identifier
+from streamstate.launch.launch import Launch, with_partitions
+from streamstate.launch.running import Running
+from streamstate.launch.starting import check_launch, streaming_frame
+from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.magics.promote_verb import GOES_ON, stop_captured
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
 from streamstate.magics.rescale_verb import restart
-from streamstate.running import Running
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import unused
-from streamstate.starting import check_launch, streaming_frame
 
 if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint

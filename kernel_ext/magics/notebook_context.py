@@ -13,16 +13,16 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 from traitlets.config import Configurable
 
 from streamstate.errors import InvalidArgumentError, NotAStoreError, QueryError, UnknownQueryError
+from streamstate.snapshots.capture.memory import set_plain_memory
 from streamstate.snapshots.capture.plan import CaptureInterval
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.capture.memory import set_plain_memory
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from pyspark.sql import DataFrame, SparkSession
 
+    from streamstate.launch.running import Running
     from streamstate.replay.debugging.session import DebugSession
-    from streamstate.running import Running
     from streamstate.state_inspect import Store
     from streamstate.widgets.progress import Progress
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streamstate.query_status import status_line
+from streamstate.launch.query_status import status_line
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from streamstate.query_status import QueryStatus
+    from streamstate.launch.query_status import QueryStatus
     from streamstate.widgets.progress import Progress
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError
-from streamstate.launch import Launch
+from streamstate.launch.launch import Launch
+from streamstate.launch.running import Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import code_of, known_query
 from streamstate.magics.rescale_verb import finish_epoch, restart
-from streamstate.running import Running
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.output_modes import check_mode
 

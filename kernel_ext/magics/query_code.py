@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import count, identifier
 from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreError, QueryError, UnknownQueryError
-from streamstate.launch import Launch
-from streamstate.magics.arguments import MagicParser, count, identifier
+from streamstate.launch.launch import Launch
+from streamstate.magics.arguments import MagicParser
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
+from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.registry import Branch, Lineage
-from streamstate.snapshots.spark.output_modes import MODES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import KEY_HELP, count, epoch, epochs
 from streamstate.errors import EpochGoneError, InvalidArgumentError, NotACheckpointError
-from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, count, epoch, epochs
+from streamstate.launch.starting import checkpoint_beside
+from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import (
     KnownQuery,
@@ -21,7 +23,6 @@ from streamstate.magics.query_code import (
 )
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.names import check_name, unused
-from streamstate.starting import checkpoint_beside
 
 if TYPE_CHECKING:
     from streamstate.replay.audit import Audit

@@ -7,14 +7,15 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from streamstate.command_line.argument_types import count
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.launch import Launch
-from streamstate.magics.arguments import MagicParser, Verb, add_output, count
+from streamstate.launch.launch import Launch
+from streamstate.launch.running import Running
+from streamstate.launch.starting import start_launch
+from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
-from streamstate.running import Running
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.starting import start_launch
 
 if TYPE_CHECKING:
     from streamstate.operations.rescale import RescaleReport

@@ -13,7 +13,7 @@ from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.summary_table import SummaryTable
+from streamstate.widgets.tables.summary_table import SummaryTable
 
 if TYPE_CHECKING:
     from streamstate.variables.declared_types import DeclaredType

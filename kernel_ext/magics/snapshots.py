@@ -6,11 +6,12 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import count
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, count
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.summary_table import SummaryTable
+from streamstate.widgets.tables.summary_table import SummaryTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ def _parser() -> MagicParser:
 
 def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> pd.DataFrame:
     __tracebackhide__ = True
-    from streamstate.shown_frame import ShownFrame, facts_table  # loads pandas, which is slow
+    from streamstate.widgets.tables.shown_frame import ShownFrame, facts_table  # loads pandas, which is slow
 
     store = notebook.open(args.store, args.name, args.storage_options)
     for name in store.queries() if args.name is None else [args.name]:

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from streamstate.command_line.argument_types import KEY_HELP, count, past_epoch, port
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import KEY_HELP, MagicParser, Verb, add_output, add_store, count, past_epoch, port
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, ServedStore
 from streamstate.magics.progress import loading
@@ -180,7 +181,7 @@ def _answer(
 
 def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> Any:
     """A key's history, or why it changed."""
-    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+    from streamstate.widgets.tables.shown_frame import ShownFrame  # loads pandas, which is slow
 
     given = args.key or []
     if args.why is None:
@@ -195,8 +196,8 @@ def _input_again(notebook: NotebookContext, args: argparse.Namespace, history: H
     """An epoch's late rows, or its input: a DataFrame of Spark or, if it is only displayed, its first rows."""
     if args.late is not None:
         return history.late(args.late, table)
-    from streamstate.shown_frame import ShownFrame
     from streamstate.state_inspect.inputs.shown_rows import fetched_frame
+    from streamstate.widgets.tables.shown_frame import ShownFrame
 
     rows = history.inputs(args.inputs, source=args.source)
     if args.output:
@@ -247,7 +248,7 @@ def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
 
 def _rows(notebook: NotebookContext, args: argparse.Namespace, state: StateTable) -> pd.DataFrame:
     """The rows; if they are only displayed, the first of them, with a note."""
-    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+    from streamstate.widgets.tables.shown_frame import ShownFrame  # loads pandas, which is slow
 
     total = state.count(where=args.where)
     limit = args.top or (max(total, 1) if args.output else notebook.settings.rows)

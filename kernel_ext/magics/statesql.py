@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from streamstate.command_line.argument_types import identifier
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import MagicParser, add_output, add_store, identifier
+from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
 from streamstate.magics.progress import in_spark, loading
@@ -48,7 +49,7 @@ def _parser() -> MagicParser:
 
 def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Any:
     __tracebackhide__ = True
-    from streamstate.shown_frame import ShownFrame  # loads pandas, which is slow
+    from streamstate.widgets.tables.shown_frame import ShownFrame  # loads pandas, which is slow
 
     query = require_cell(cell, "%%statesql", _EXAMPLE)
     store = notebook.open(args.store, options=args.storage_options)

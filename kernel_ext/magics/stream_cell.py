@@ -7,19 +7,27 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import count, every
 from streamstate.errors import InvalidSQLError, QueryError
-from streamstate.launch import Launch, Sink
-from streamstate.magics.arguments import MagicParser, add_output, add_store, count, every
+from streamstate.launch.launch import Launch, Sink
+from streamstate.launch.recorded_input import with_recorded_input
+from streamstate.launch.running import Running
+from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
+from streamstate.launch.starting import (
+    EXAMPLE,
+    check_launch,
+    check_options,
+    checkpoint_beside,
+    start_launch,
+    streaming_frame,
+)
+from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
 from streamstate.operations.restart_policy import BackOff
-from streamstate.recorded_input import with_recorded_input
-from streamstate.running import Running
-from streamstate.shared_launch import chosen_variables, with_shared_variables
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.spark.output_modes import MODES, first_line
-from streamstate.starting import EXAMPLE, check_launch, check_options, checkpoint_beside, start_launch, streaming_frame
+from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

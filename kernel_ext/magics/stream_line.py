@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from streamstate.command_line.argument_types import epoch, identifier, seconds
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store, epoch, identifier, seconds
+from streamstate.launch.query_status import NO_QUERIES, caption, status_table
+from streamstate.launch.running import ACTIVE, Running
+from streamstate.launch.starting import STARTED
+from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
 from streamstate.magics.migrate_verb import MIGRATE
@@ -17,18 +21,15 @@ from streamstate.magics.query_code import builder
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
-from streamstate.query_status import NO_QUERIES, caption, status_table
-from streamstate.running import ACTIVE, Running
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.spark.output_modes import MODES, output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.query_plans.describe import describe, streaming_frame
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import check_store
-from streamstate.snapshots.spark.output_modes import MODES, output_mode
-from streamstate.starting import STARTED
-from streamstate.summary_table import SummaryTable, state_cell
+from streamstate.widgets.tables.summary_table import SummaryTable, state_cell
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -14,13 +14,13 @@ from streamstate.operations.checkup.report import Checkup, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
+from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
+from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

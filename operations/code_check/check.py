@@ -23,13 +23,13 @@ from streamstate.operations.code_check.source_changes import source_findings
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.next_start import next_start
+from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
-from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.forks.fork import fork_for_now
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step import step
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
-from streamstate.snapshots.calls.progress_callback import ProgressCallback
+from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,10 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from streamstate.operations.report_html import ColumnPair, SchemaColumn
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import DEFAULT_FAMILY, family_schemas
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 Part = Literal["key", "value"]
 Field = tuple[str, Any, bool]

@@ -9,8 +9,8 @@ from streamstate.errors import worded
 from streamstate.operations.checkup.examine import spark_of
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.spark.catalyst import each, walk
+from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,8 +15,8 @@ from streamstate.replay.stepping.query_sources import QuerySource, sources_of
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.file_source_log import entries
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 if TYPE_CHECKING:

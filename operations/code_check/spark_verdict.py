@@ -20,14 +20,14 @@ from streamstate.operations.code_check.schema_changes import (
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.copying import bring
+from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.filesystem import files_for
+from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.spark.output_modes import first_line
 from streamstate.snapshots.spark.restarting import pinned_session, state_ids
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,9 @@ from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, c
 from streamstate.operations.drill.processes import Deadline, DrillProcess, Killed, kill_executor, kill_query
 from streamstate.operations.drill.scratch import Scratch, scratch, spark_settings
 from streamstate.operations.drill.task import BuildQuery, Event, Task, pickled
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.connect import refuse_connect
 from streamstate.snapshots.spark.state_comparison import TableDifference
 

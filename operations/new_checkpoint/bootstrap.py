@@ -18,9 +18,9 @@ from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epo
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.spark.incremental import EpochClock
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from streamstate.state_inspect.sql.spark_relations import read_in_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.snapshots.store.entries import Entries, Entry
     from streamstate.snapshots.checkpoint.source_progress import SourceFacts
+    from streamstate.snapshots.store.entries import Entries, Entry
     from streamstate.state_inspect import Snapshot
 
 

@@ -17,9 +17,9 @@ from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

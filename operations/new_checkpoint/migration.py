@@ -28,13 +28,13 @@ from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import source_files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
 from streamstate.snapshots.checkpoint.operators import Shape
-from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.snapshots.spark.incremental import EpochClock
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
+from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect.sql.spark_policy import check_query_for_spark
 
 if TYPE_CHECKING:

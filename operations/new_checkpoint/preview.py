@@ -19,8 +19,8 @@ from streamstate.operations.new_checkpoint.column_pairs import key_sources, orig
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
 from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.operations.new_checkpoint.writer import reason
-from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.state_inspect.frames import frame_tuples, to_pandas
 from streamstate.state_inspect.values import canonical
 

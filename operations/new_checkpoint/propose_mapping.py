@@ -16,10 +16,10 @@ from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
 from streamstate.operations.recorded_plan import recorded_plan
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.snapshots.calls.progress_callback import long_call
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:

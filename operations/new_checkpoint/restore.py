@@ -30,13 +30,13 @@ from streamstate.operations.new_checkpoint.restore_by_code import restore_by_cod
 from streamstate.operations.new_checkpoint.source_offsets import Offset
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.copying import bring
-from streamstate.snapshots.checkpoint.fork_contents import ForkContents
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, location, refuse_links_out
+from streamstate.snapshots.checkpoint.fork_contents import ForkContents
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import History, Snapshot
 

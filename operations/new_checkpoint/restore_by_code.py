@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
     from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
     from streamstate.replay.stepping.query_sources import QuerySource
-    from streamstate.snapshots.checkpoint.filesystem import Files
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
+    from streamstate.snapshots.checkpoint.filesystem import Files
 
 
 def restore_by_code(

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from streamstate.errors import StateWriteError
 from streamstate.replay.state_writing.state_values import fitted
 from streamstate.replay.state_writing.store_rows import TIME, TTL
-from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.snapshots.checkpoint.operators import POSITION, Shape
+from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.state_inspect.inputs.inputs import kept_with, rows_of
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
-from streamstate.snapshots.store.names import is_number
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.restarting import FORMAT
 from streamstate.snapshots.spark.state_comparison import StateAt, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
+from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, 
 from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, compare_states

@@ -12,10 +12,10 @@ from streamstate.operations.promotion.switch import check_not_replaced, kept_bes
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint.bindings import binding_in, is_binding
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_record import forked_from
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 if TYPE_CHECKING:

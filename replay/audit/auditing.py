@@ -24,16 +24,16 @@ from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
 from streamstate.replay.stepping.step import EpochLoop
-from streamstate.snapshots.checkpoint.bindings import binding_in
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
-from streamstate.snapshots.checkpoint.fork_contents import nearest_epochs, why_unavailable
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_span
-from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.bindings import binding_in
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.fork_contents import nearest_epochs, why_unavailable
+from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_reader import no_state
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.state_inspect import Comparison, History
 from streamstate.state_inspect.branches.comparison import Divergence as BranchDivergence
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of

@@ -13,11 +13,11 @@ from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import name_from, unused
-from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.store.registry import check_store
 
 

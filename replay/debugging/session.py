@@ -21,12 +21,12 @@ from streamstate.replay.stepping.breakpoints import Until
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.store.names import check_name, name_from
-from streamstate.snapshots.spark.plan_graph import PlanGraph
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
-from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
+from streamstate.snapshots.spark.plan_graph import PlanGraph
+from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.store.names import check_name, name_from
 from streamstate.state_inspect import History
 from streamstate.state_inspect.frames import as_column
 from streamstate.state_inspect.sql.parse_tree import first_error

@@ -22,7 +22,6 @@ from streamstate.replay.state_writing.state_values import (
     state_fields,
     to_state_type,
 )
-from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.checkpoint.operators import (
     JOIN,
     KEY_PARTS,
@@ -36,6 +35,7 @@ from streamstate.snapshots.checkpoint.operators import (
     flatten,
 )
 from streamstate.snapshots.spark.state_reader import with_list_positions
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.state_inspect.sql.spark_errors import spark_errors
 from streamstate.state_inspect.sql.spark_policy import check_expression_for_spark
 

@@ -27,9 +27,21 @@ from streamstate.errors import EpochGoneError, ForkError
 from streamstate.replay.forks.edits import EditInput, parse_edits
 from streamstate.replay.forks.rewritten_state import RewrittenState
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
+from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
+from streamstate.snapshots.capture.recording.trimming import pin_inputs
 from streamstate.snapshots.checkpoint.bindings import binding_in
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.copying import bring
+from streamstate.snapshots.checkpoint.filesystem import (
+    Files,
+    Volume,
+    files_for,
+    inside,
+    local_path,
+    location,
+    refuse_links_out,
+)
 from streamstate.snapshots.checkpoint.fork_contents import (
     ForkContents,
     epoch_gone,
@@ -38,11 +50,7 @@ from streamstate.snapshots.checkpoint.fork_contents import (
     store_hint,
     why_unavailable,
 )
-from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, location, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
-from streamstate.snapshots.capture.recording.trimming import pin_inputs
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences

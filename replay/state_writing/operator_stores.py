@@ -12,9 +12,9 @@ from streamstate.errors import UnsupportedStateError
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator
 from streamstate.replay.state_writing.store_rows import Store, TableRows, store_rows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,16 @@ from streamstate.errors import UnsupportedStateError
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY
 from streamstate.replay.state_writing.state_values import struct_type, to_state_type
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
+from streamstate.snapshots.checkpoint.operators import (
+    KEY_PARTS,
+    ORDER,
+    POSITION,
+    VALUE_PARTS,
+    Shape,
+    StateSource,
+    flatten,
+)
 from streamstate.snapshots.store.canonical_rows import column_named
-from streamstate.snapshots.checkpoint.operators import KEY_PARTS, ORDER, POSITION, VALUE_PARTS, Shape, StateSource, flatten
 
 _FAMILY = "column_family_name"
 _GROUP, _KEY, _VALUE, _ORDER = "_group", "_key", "_value", "_order"

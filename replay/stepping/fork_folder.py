@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from streamstate.errors import QueryError
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, refuse_links_out
-from streamstate.snapshots.store.names import is_number
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.checkpoint.state_files import StateFile
+from streamstate.snapshots.store.names import is_number
 
 LOCK_FILE = "streamstate-step.json"
 """The file in a fork that names the process that is stepping it. Spark does not read it."""

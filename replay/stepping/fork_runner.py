@@ -25,8 +25,8 @@ from streamstate.replay.stepping.query_sources import (
     watermark_count,
 )
 from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 

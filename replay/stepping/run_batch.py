@@ -20,9 +20,9 @@ from streamstate.errors import ForkError, InvalidArgumentError, NotReplayableErr
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.capture.epoch_commit import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.spark.plan_graph import last_execution
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
+from streamstate.snapshots.spark.plan_graph import last_execution
 
 # How often a batch is started whose Python process comes too late for Spark.
 _STARTS = 3

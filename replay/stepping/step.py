@@ -23,8 +23,8 @@ from streamstate.replay.stepping.fork_runner import (
 from streamstate.replay.stepping.run_batch import ForkSink
 from streamstate.replay.stepping.step_report import EpochRun, StepReport, Stopped
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
+from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.session import given_session
 
 

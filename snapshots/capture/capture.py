@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
+from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.feed import Verify, check_verify
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.names import check_name, name_from
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
-from streamstate.snapshots.store.registry import check_store
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.session import running_session, session
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import check_name, name_from
+from streamstate.snapshots.store.registry import check_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

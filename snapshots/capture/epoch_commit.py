@@ -17,22 +17,22 @@ from streamstate.errors import (
     StoreError,
     StreamStateError,
 )
-from streamstate.snapshots.capture.plan import PassPlan, PassPlanner
 from streamstate.snapshots.capture.feed import ChangeFeed, Verify
-from streamstate.snapshots.store.changelog_writer import LogPosition
+from streamstate.snapshots.capture.plan import PassPlan, PassPlanner
+from streamstate.snapshots.capture.table_capture import TableCapture, store_failures
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.damage.damage import Damage
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.spark.failures import failures, innermost
+from streamstate.snapshots.spark.state_reader import StateReader, no_state
+from streamstate.snapshots.store.changelog_writer import LogPosition
 from streamstate.snapshots.store.delta.maintenance import compact, sweep
 from streamstate.snapshots.store.delta.object_store import plain
 from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
-from streamstate.snapshots.spark.failures import failures, innermost
-from streamstate.snapshots.spark.state_reader import StateReader, no_state
-from streamstate.snapshots.capture.table_capture import TableCapture, store_failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,16 +25,20 @@ from streamstate.errors import (
     choices,
 )
 from streamstate.snapshots.capture.rows import with_positions
-from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, DamagedChangelogError, MissingChangelogError
+from streamstate.snapshots.checkpoint.damage.state import StateDamage, stopping
+from streamstate.snapshots.checkpoint.decoding.failures import (
+    ChangelogError,
+    DamagedChangelogError,
+    MissingChangelogError,
+)
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
-from streamstate.snapshots.checkpoint.damage.state import StateDamage, stopping
-from streamstate.snapshots.store.duckdb_sql import embedded, listed
 from streamstate.snapshots.checkpoint.operators import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
+from streamstate.snapshots.store.duckdb_sql import embedded, listed
 from streamstate.snapshots.store.verified_formats import VerifiedFormats
 
 _Kind = tuple[str, Literal["changes", "whole state"]]

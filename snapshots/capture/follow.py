@@ -27,15 +27,15 @@ from streamstate.errors import (
 )
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.capture import capturer_for
-from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.capture.feed import Verify
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
+from streamstate.snapshots.capture.feed import Verify
+from streamstate.snapshots.capture.memory import give_back, plain_memory
+from streamstate.snapshots.capture.plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.folder_time import FolderTime
-from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.capture.memory import give_back, plain_memory
-from streamstate.snapshots.store.query_plans.describe import record_running
 from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.describe import record_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.fork_record import ForkRecord, read_fork
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.store.manifest import Manifest
     from streamstate.snapshots.spark.state_reader import StateReader
+    from streamstate.snapshots.store.manifest import Manifest
 
 Every = int | timedelta | str
 """A number of epochs, or a duration such as ``timedelta(seconds=10)`` or "10s"."""

@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
+from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import DELETE, PUT
 from streamstate.snapshots.store.distinct_keys import last_rows
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same
 from streamstate.snapshots.store.list_lengths import ListLengths, list_digests
 from streamstate.snapshots.store.list_positions import Flags, ListChanges, Lists, grouped, settle
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
-from streamstate.snapshots.spark.state_reader import StateRows
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,18 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streamstate.errors import InvalidArgumentError, OvertakenError, StoreError
+from streamstate.snapshots.capture.executors.writer import ExecutorWriter
 from streamstate.snapshots.capture.feed import ChangeFeed
+from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.store.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.store.delta import Place, commit_once
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import sweep
 from streamstate.snapshots.store.duckdb_sql import database_errors
 from streamstate.snapshots.store.entries import TableEntry
-from streamstate.snapshots.capture.executors.writer import ExecutorWriter
 from streamstate.snapshots.store.keyframes import KeyframeRule, marked_rows, marks_of
 from streamstate.snapshots.store.merging import merge_log
-from streamstate.snapshots.checkpoint.operators import Shape, StateSource
-from streamstate.snapshots.spark.failures import TooLargeError, failures
 
 ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
 """The Spark setting: a pass over more rows of a table than this is large; 0 makes every pass large."""

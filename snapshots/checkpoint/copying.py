@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.fork_contents import ForkContents, epoch_gone
 from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, refuse_links_out
+from streamstate.snapshots.checkpoint.fork_contents import ForkContents, epoch_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

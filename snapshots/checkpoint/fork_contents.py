@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
-from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
+from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.file_source_log import log_upto
 from streamstate.snapshots.checkpoint.filesystem import Files
-from streamstate.snapshots.store.names import is_base_name, is_number
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, data_files
-from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.snapshots.checkpoint.state_stores import may_be_store, numbers, state_stores
+from streamstate.snapshots.spark.state_reader import no_state
+from streamstate.snapshots.store.names import is_base_name, is_number
 
 _NEAR = 10
 _MOST_IN_ZIP = 64 << 20

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
-from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 from streamstate.snapshots.checkpoint.filesystem import decoded, quoted_uri, whole_lines
+from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -35,7 +35,7 @@ def in_object_store(uri: str) -> bool:
 
 
 class ObjectFiles:
-    """The files below a URI; the methods are those of :class:`~streamstate.snapshots.checkpoint.filesystem.ReadableFiles`.
+    """The files below a URI, as :class:`~streamstate.snapshots.checkpoint.filesystem.ReadableFiles` declares them.
 
     Args:
         uri: a checkpoint's location, such as ``s3a://bucket/checkpoints/delays``.

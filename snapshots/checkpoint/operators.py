@@ -14,9 +14,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
+from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.store.names import unused
 from streamstate.snapshots.store.native_types import by_position, native
-from streamstate.snapshots.spark.escaped_paths import path_for_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
-from streamstate.snapshots.store.names import is_number
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, StoreFiles
+from streamstate.snapshots.store.names import is_number
 
 StateIds = Mapping[int, Mapping[str, Sequence[Sequence[str]]]]
 """In format 2, the unique ids in the commit log: by version, operator and partition."""

@@ -11,10 +11,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streamstate.errors import UnknownEpochError, choices
-from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader, with_list_positions
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
-from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, described_view
 from streamstate.snapshots.checkpoint.operators import (
     CHANGE,
@@ -31,6 +30,7 @@ from streamstate.snapshots.checkpoint.operators import (
 )
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.session import running_session, session
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

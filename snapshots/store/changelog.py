@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import OvertakenError
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.duckdb_sql import listed, spilling
 from streamstate.snapshots.store.layout import RETENTION
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 
 PUT, DELETE, KEYFRAME = "put", "delete", "keyframe"
 

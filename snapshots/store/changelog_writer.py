@@ -15,6 +15,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from streamstate.snapshots.capture.feed import ChangeFeed
+from streamstate.snapshots.capture.rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, Columns, Shape, StateSource
+from streamstate.snapshots.spark.failures import failures
+from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import (
     KEYFRAME,
     PUT,
@@ -25,7 +29,6 @@ from streamstate.snapshots.store.changelog import (
     state_at,
     with_beginning,
 )
-from streamstate.snapshots.capture.rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
 from streamstate.snapshots.store.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
@@ -33,9 +36,6 @@ from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import TableCounts, TableEntry
 from streamstate.snapshots.store.keyframes import KeyframeRule, keyframe_file
 from streamstate.snapshots.store.list_lengths import ListLengths, Log
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, Columns, Shape, StateSource
-from streamstate.snapshots.spark.failures import failures
-from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.verified_formats import VerifiedFormats
 
 _RECORDED = "streamstate.epochs"

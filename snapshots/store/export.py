@@ -27,6 +27,11 @@ from streamstate.errors import (
     choices,
     worded,
 )
+from streamstate.snapshots.calls.epoch_range import epoch_items
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 from streamstate.snapshots.store.changelog import check_generation, folded, key_columns, value_columns
 from streamstate.snapshots.store.delta import Place, commit_once, open_table
 from streamstate.snapshots.store.delta.commits import required
@@ -35,13 +40,8 @@ from streamstate.snapshots.store.delta.log_checks import seal_missing
 from streamstate.snapshots.store.delta.maintenance import GRACE, removals
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import Entry
-from streamstate.snapshots.calls.epoch_range import epoch_items
-from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.checkpoint.operators import EPOCH
-from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.store.registry import required_query
 
 _APPLICATION = "streamstate/export"

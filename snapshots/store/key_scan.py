@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME
 from streamstate.snapshots.store.delta.data_files import fitted, verified
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion, cannot_read
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
 
 # Arrow uses several threads for the columns of a file, but a key seldom has more than two.
 _FILES_AT_ONCE = 2

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from streamstate.snapshots.store.changelog import KEYFRAME, check_generation, folded, key_columns, rows_since, value_columns
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.store.changelog import (
+    KEYFRAME,
+    check_generation,
+    folded,
+    key_columns,
+    rows_since,
+    value_columns,
+)
 from streamstate.snapshots.store.delta import Place, commit_once, open_table
 from streamstate.snapshots.store.delta.commits import required, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile, write_file
@@ -19,7 +27,6 @@ from streamstate.snapshots.store.delta.reusable_files import Prepared
 from streamstate.snapshots.store.entries import TableCounts, TableEntry, TableFacts
 from streamstate.snapshots.store.layout import RETENTION
 from streamstate.snapshots.store.manifest import generation_of
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 
 # With fewer rows than this a keyframe saves readers no time.
 SMALLEST_KEYFRAME = 50_000

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamstate.errors import UntrustedStoreError
 from streamstate.snapshots.checkpoint.bindings import SHARED
-from streamstate.snapshots.store.delta.place import LOG, Place
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.store.delta.place import LOG, Place
 
 FORMAT = 1
 """The version of the layout; a store with a higher one is refused."""

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, POSITION
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same, spilling
 from streamstate.snapshots.store.list_positions import Ints
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, POSITION
 
 Digests: TypeAlias = npt.NDArray[Any]
 Log: TypeAlias = "pa.Table | pa.RecordBatchReader"

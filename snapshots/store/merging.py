@@ -14,13 +14,13 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, key_columns
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.delta.maintenance import Merging, compact
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.key_scan import leaves
-from streamstate.snapshots.checkpoint.operators import EPOCH
 
 # A larger keyframe stays a file of its own, which readers of other epochs leave alone.
 _SMALL_KEYFRAME = 10_000

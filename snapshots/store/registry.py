@@ -20,14 +20,14 @@ from streamstate.errors import (
     worded,
 )
 from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 from streamstate.snapshots.store.consistent_read import read_once
 from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import update
 from streamstate.snapshots.store.delta.reading import TableVersion
-from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.layout import FORMAT, QUERIES, Layout
 from streamstate.snapshots.store.names import is_name
-from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.fork_record import ForkRecord

@@ -11,8 +11,8 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.store.entries import Entries
 from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.store.entries import Entries
 
 MOST = 500
 """The newest epochs that are looked at."""

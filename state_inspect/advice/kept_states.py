@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamstate.snapshots.store.changelog import Operator, operator_of
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources, recorded_stores
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.operators import JOIN, StateSource, operator_number
+from streamstate.snapshots.store.changelog import Operator, operator_of
 from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.recorded_query import RecordedQuery

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.store.changelog import DELETE
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.store.entries import Entry
-from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.frames import as_html, to_pandas
 from streamstate.state_inspect.recorded_query import HistoryPart

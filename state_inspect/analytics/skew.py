@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.snapshots.checkpoint.operators import HASH, PARTITION, POSITION
+from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys import row_number_column

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError
-from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.branches.ancestors import ancestors, branch_names, same_branch
 from streamstate.state_inspect.branches.fingerprints import encoded
 from streamstate.state_inspect.differences.causes import Caused, KeyRows

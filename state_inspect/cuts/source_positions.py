@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
+from streamstate.snapshots.store.entries import Entry
 
 Positions: TypeAlias = "dict[Hashable, Hashable]"
 """An epoch's position in each stream; MIXED if two sources of the query are at different positions."""

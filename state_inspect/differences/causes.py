@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamstate.snapshots.checkpoint.operators import HASH, NO_KEY, POSITION
 from streamstate.snapshots.store.changelog import operator_of
 from streamstate.snapshots.store.duckdb_sql import quoted, same
 from streamstate.snapshots.store.entries import Entries
-from streamstate.snapshots.checkpoint.operators import HASH, NO_KEY, POSITION
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
 from streamstate.state_inspect.differences.diff_sql import Columns
 from streamstate.state_inspect.temporal_index.index import Index

@@ -12,8 +12,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 CHANGES = ADDED, REMOVED, CHANGED = "added", "removed", "changed"

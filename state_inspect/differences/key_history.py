@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.snapshots.store.layout import TIME
 from streamstate.snapshots.store.names import unused
-from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.branches.ancestors import ancestors
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows

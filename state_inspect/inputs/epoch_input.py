@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.store.query_plans.plan_sources import sources_of
-from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.snapshots.store.query_plans.plan_sources import sources_of
+from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
 from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,

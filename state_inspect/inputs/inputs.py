@@ -11,11 +11,11 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.catalyst import scala_object
+from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
 from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, planned_here
 from streamstate.snapshots.store.registry import required_query
-from streamstate.snapshots.spark.catalyst import scala_object
-from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.source_batches import SourceReader

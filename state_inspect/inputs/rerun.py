@@ -16,14 +16,14 @@ from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.copying import copy_epoch
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
-from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
-from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
+from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.spark.restarting import pinned_session, state_ids
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
+from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
+from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
+from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     operator_inputs,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from streamstate.errors import NotReplayableError
-from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.capture.recording.sources import forgotten
+from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 from streamstate.state_inspect.inputs.archived_files import Archive
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange

@@ -13,9 +13,9 @@ from streamstate.errors import NoResultError
 from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.operators import NO_KEY
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.names import distinct, unused
-from streamstate.snapshots.checkpoint.operators import NO_KEY
 from streamstate.snapshots.store.query_plans.plan_record import Expression, PlannedColumn, TablePlan
 from streamstate.state_inspect.results.duckdb_expressions import StateColumn, UntranslatableError, in_duckdb, named
 from streamstate.state_inspect.sql.parse_tree import parser

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.snapshots.checkpoint.operators import HASH, NO_KEY, PARTITION
+from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.results.result_columns import ResultColumns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at

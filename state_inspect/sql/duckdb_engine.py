@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 from sqlglot import exp
 
 from streamstate.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot

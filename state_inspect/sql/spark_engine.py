@@ -11,9 +11,9 @@ from sqlglot import ErrorLevel
 from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidSQLError
-from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.spark.fetching import fetched
+from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.inputs.inputs import kept_with
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
 from streamstate.state_inspect.sql.parse_tree import first_error

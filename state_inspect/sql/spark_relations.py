@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from streamstate.errors import NoResultError
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import refuse_links
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.state_inspect.inputs.inputs import inputs, kept_with, required_plan, rows_of
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.results.result_columns import result_columns

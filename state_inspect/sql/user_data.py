@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
-from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.store.duckdb_sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

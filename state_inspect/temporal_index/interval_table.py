@@ -20,6 +20,8 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.errors import IndexFullError, StoreError, worded
+from streamstate.snapshots.calls.progress_callback import long_call
+from streamstate.snapshots.checkpoint.operators import HASH, PARTITION
 from streamstate.snapshots.store.changelog import (
     DELETE,
     beginnings,
@@ -34,8 +36,6 @@ from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.store.entries import Entries, TableFacts
 from streamstate.snapshots.store.key_scan import KeyScan
 from streamstate.snapshots.store.keyframes import keyframes_in, marked_rows
-from streamstate.snapshots.checkpoint.operators import HASH, PARTITION
-from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.state_inspect.key_text import as_parameter
 from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows

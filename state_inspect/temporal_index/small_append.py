@@ -14,9 +14,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamstate.snapshots.checkpoint.operators import EPOCH, HASH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
-from streamstate.snapshots.checkpoint.operators import EPOCH, HASH, PARTITION
 
 NEVER = 2**63 - 1
 """``_valid_to`` of versions that are still valid."""

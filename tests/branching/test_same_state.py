@@ -18,9 +18,9 @@ from pyspark.sql import types as T
 from sampling import sampled
 
 from streamstate.errors import NotACheckpointError, UnknownEpochError
-from streamstate.snapshots.store.canonical_rows import canonical_text
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
+from streamstate.snapshots.store.canonical_rows import canonical_text
 
 # Keys with time zones, intervals and voids are tested in operators/.
 HOSTILE_KEYS = ("several of all sorts", "a struct with one name twice", "a map", "a float", "nested voids", "a binary")

@@ -25,8 +25,8 @@ with progress.working(get_ipython(), stays="all is well.") as shown:
         time.sleep(0.05)
     shown.line = "Loaded 4,000,000 rows of delays.op0 in 2.1 s. Later queries reuse them."
 """
-STATUS = """from streamstate.query_status import QueryStatus
-from streamstate.query_status import status_table
+STATUS = """from streamstate.launch.query_status import QueryStatus
+from streamstate.launch.query_status import status_table
 facts = dict(behind=0, freshness=0.4, rate=18234.6, rows=1204331, capture="running", error=None)
 full = "StoreError: The store /data/store cannot be read or written: [Errno 28] No space left on device, and so on"
 status_table([

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, StoreError
-from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.follow import Capture
+from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.layout import Layout
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamstate.snapshots.capture.rows import FeedFollower
-from streamstate.snapshots.store.list_lengths import ListLengths
 from streamstate.snapshots.checkpoint.operators import Columns
 from streamstate.snapshots.spark.state_reader import StateRows
+from streamstate.snapshots.store.list_lengths import ListLengths
 
 FEED = pa.schema(
     [

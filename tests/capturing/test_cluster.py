@@ -24,21 +24,21 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 import streamstate as ss
 from capturing.test_capture import hours
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
-from streamstate.snapshots.store import keyframes
-from streamstate.snapshots.store.changelog import log_schema
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.store.delta import Place, open_or_create, open_table
-from streamstate.snapshots.store.delta.commits import empty_commit
-from streamstate.snapshots.store.delta.data_files import write_file
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.executors import reports
 from streamstate.snapshots.capture.executors.reports import Reports, require_valid
 from streamstate.snapshots.capture.executors.tasks import TableTask, write_changes
 from streamstate.snapshots.capture.executors.writer import ExecutorWriter, Written
+from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.failures import executor_error, failures
+from streamstate.snapshots.store import keyframes
+from streamstate.snapshots.store.changelog import log_schema
+from streamstate.snapshots.store.delta import Place, open_or_create, open_table
+from streamstate.snapshots.store.delta.commits import empty_commit
+from streamstate.snapshots.store.delta.data_files import write_file
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.spark.failures import executor_error, failures
-from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
 
 pytestmark = pytest.mark.slow
 
@@ -392,9 +392,8 @@ def test_the_error_for_a_missing_package_on_executors(
 
 def test_tasks_do_not_import_deltalake_or_pyspark() -> None:
     """Executors run tasks in forked processes."""
-    code = (
-        "import sys, streamstate.snapshots.capture.executors.tasks; print('deltalake' in sys.modules, 'pyspark' in sys.modules)"
-    )
+    tasks = "streamstate.snapshots.capture.executors.tasks"
+    code = f"import sys, {tasks}; print('deltalake' in sys.modules, 'pyspark' in sys.modules)"
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert completed.stdout.split() == ["False", "False"]
 

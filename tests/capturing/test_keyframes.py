@@ -11,9 +11,9 @@ import pytest
 
 import streamstate as ss
 from streamstate.errors import DamagedStoreError
-from streamstate.snapshots.store import keyframes as keyframe_files
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store import keyframes as keyframe_files
 from streamstate.snapshots.store.keyframes import keyframe_rows
 from streamstate.snapshots.store.layout import Layout
 

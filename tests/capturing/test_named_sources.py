@@ -20,9 +20,9 @@ from synthetic import write
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, ForkError, InvalidArgumentError
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import CAPTURED
-from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 
 NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

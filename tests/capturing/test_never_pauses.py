@@ -13,7 +13,7 @@ from oracle import compare
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from streamstate.running import Running
+from streamstate.launch.running import Running
 from streamstate.snapshots.capture.epoch_commit import Capturer
 
 

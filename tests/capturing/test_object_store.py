@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
 from streamstate.errors import DamagedStoreError, NotAStoreError, StoreError
+from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
 from streamstate.snapshots.store.delta import Place, append_once, maintenance, open_or_create
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.maintenance import sweep
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
 
 
 @pytest.fixture(scope="module")

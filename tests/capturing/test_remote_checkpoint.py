@@ -22,8 +22,8 @@ from streamstate.errors import (
     NotAStoreError,
 )
 from streamstate.operations.checkup import examine
-from streamstate.snapshots.store.delta import Place
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles
+from streamstate.snapshots.store.delta import Place
 
 
 def upload(bucket: Bucket, folder: Path, name: str) -> str:

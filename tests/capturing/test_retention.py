@@ -26,9 +26,9 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownQueryError,
 )
+from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.store.changelog import state_at
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.store.retention import plan
 from streamstate.snapshots.store.retention.dropping import RetentionReport, keep
 

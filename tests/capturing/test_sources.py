@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
+from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles
+from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.store.entries import Entry, TableEntry, as_rows
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles
 from streamstate.snapshots.store.layout import CAPTURED, MANIFEST, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.retention.dropping import keep
-from streamstate.snapshots.checkpoint.source_progress import sources_after
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 import streamstate as ss
-from streamstate.snapshots.capture import epoch_commit
-from streamstate.snapshots.store import keyframes
-from streamstate.snapshots.capture import table_capture
-from streamstate.snapshots.store.changelog import KEYFRAME
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.store.delta import maintenance
+from streamstate.snapshots.capture import epoch_commit, table_capture
 from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.store import keyframes
+from streamstate.snapshots.store.changelog import KEYFRAME
+from streamstate.snapshots.store.delta import maintenance
 from streamstate.snapshots.store.layout import Layout
 
 

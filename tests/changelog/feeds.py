@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from streamstate.snapshots.capture.rows import with_positions
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.operators import StateSource
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
-from streamstate.snapshots.store.native_types import native
 from streamstate.snapshots.spark.state_reader import nullable
+from streamstate.snapshots.store.native_types import native
 
 PAD = np.zeros(16, np.uint8)
 

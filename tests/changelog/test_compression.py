@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from changelog.spark_files import CODECS, compressed, lz4, recorded_files
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
-from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, DamagedChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.checkpoint.decoding.failures import (
+    ChangelogError,
+    DamagedChangelogError,
+    UnsupportedChangelogError,
+)
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=30).map(lambda parts: b"".join(parts * 3))
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, schema_file
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UntrustedCheckpointError
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 TOTAL = ("total", "ValueState")
 

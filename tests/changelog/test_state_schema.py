@@ -19,10 +19,10 @@ from recorded.queries import QUERIES, WIDE, recorded
 from recorded.unpacked import VERSIONS
 from sampling import sampled
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.operators import Shape, state_sources
 from streamstate.snapshots.spark.state_reader import StateReader
 

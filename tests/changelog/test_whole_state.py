@@ -21,6 +21,7 @@ from recorded.unpacked import VERSIONS, copied, unpacked
 from changelog.feeds import compare_states, state_rows
 from changelog.test_reader import QUERIES, ROCKSDB_ONLY
 from changelog.test_reader import SETTINGS as WITH_CHANGELOG
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     MissingChangelogError,
@@ -30,7 +31,6 @@ from streamstate.snapshots.checkpoint.decoding.reader import columns_of
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.spark.state_reader import StateRows
 
 _STORE = "spark.sql.streaming.stateStore"

@@ -13,8 +13,8 @@ import pytest
 import synthetic
 
 from streamstate.command_line import COMMANDS, main, parser
-from streamstate.commands.command import Command
-from streamstate.commands.output import plain, print_rows
+from streamstate.command_line.command import Command
+from streamstate.command_line.output import plain, print_rows
 
 
 @pytest.fixture(scope="module")

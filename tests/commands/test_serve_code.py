@@ -11,7 +11,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.command_line import parser
-from streamstate.commands.serve import plan_queries
+from streamstate.command_line.serve import plan_queries
 from streamstate.errors import InvalidArgumentError, QueryError, UnknownQueryError
 from streamstate.snapshots.store.query_plans import planned_here
 from streamstate.snapshots.store.query_plans.plan_table import Plans

@@ -84,7 +84,7 @@ def test_a_file_may_have_the_name_of_a_module(tmp_path: Path) -> None:
     (tmp_path / "fractions.py").write_text("raise ImportError('not the one of Python')")
     program = (
         "import sys, importlib\n"
-        "from streamstate.commands.user_code import loaded\n"
+        "from streamstate.command_line.user_code import loaded\n"
         f"build = loaded({str(tmp_path / 'json.py')!r}, 'build')\n"
         "sys.modules.pop('fractions', None)\n"
         "import json, fractions\n"

@@ -10,7 +10,7 @@ from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 from pyspark.sql import SparkSession
 
 from streamstate.extension import MAGICS, load, unload
-from streamstate.summary_table import SummaryTable
+from streamstate.widgets.tables.summary_table import SummaryTable
 
 
 def test_loading_starts_no_engine() -> None:

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NameTakenError, QueryError, StateWriteError
-from streamstate.running import Running
+from streamstate.launch.running import Running
+from streamstate.launch.starting import start_launch
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.starting import start_launch
 
 
 def by_letter_and_parity(letters: DataFrame) -> DataFrame:

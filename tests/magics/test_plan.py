@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from streamstate.errors import NoStateError, QueryError
-from streamstate.launch import check_state
+from streamstate.launch.launch import check_state
 from streamstate.snapshots.spark.output_modes import check_mode
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import PromotionError, QueryError
-from streamstate.running import Running
+from streamstate.launch.running import Running
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
+from streamstate.launch.running import Running
 from streamstate.operations import rescale as rescaling
-from streamstate.running import Running
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 

@@ -8,9 +8,9 @@ import pytest
 from browser.lab import wait_until
 
 import streamstate as ss
-from streamstate.query_status import status_table
-from streamstate.running import Running
-from streamstate.running_view import RunningView
+from streamstate.launch.query_status import status_table
+from streamstate.launch.running import Running
+from streamstate.launch.running_view import RunningView
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
+from streamstate.launch.starting import STARTED
 from streamstate.snapshots.spark.python_sources import active_session
-from streamstate.starting import STARTED
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from streamstate.query_status import QueryStatus, status_table
-from streamstate.summary_table import SummaryTable, TableCell
+from streamstate.launch.query_status import QueryStatus, status_table
+from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 
 def status(state: str = "running", **facts: object) -> QueryStatus:

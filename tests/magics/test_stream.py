@@ -20,7 +20,7 @@ from streamstate.errors import (
     NotAStoreError,
     QueryError,
 )
-from streamstate.running import Running
+from streamstate.launch.running import Running
 from streamstate.snapshots.store.layout import FORMAT, QUERIES
 
 

@@ -17,8 +17,8 @@ from streamstate.errors import (
     UnknownQueryError,
     WaitTimeoutError,
 )
+from streamstate.launch.running import Running
 from streamstate.operations.restart_policy import in_one_line
-from streamstate.running import Running
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from operators.running import Query, Run, with_settings
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
 

@@ -29,11 +29,11 @@ from streamstate.errors import (
     UnknownTableError,
 )
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
+from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_table import record_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
-from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
-from streamstate.snapshots.spark.state_reader import StateReader
 
 
 @dataclass(frozen=True)

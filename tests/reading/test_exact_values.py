@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.command_line import main
-from streamstate.commands.output import plain as as_json
+from streamstate.command_line.output import plain as as_json
 from streamstate.snapshots.store.changelog import log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.entries import Entry, TableEntry

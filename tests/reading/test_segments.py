@@ -13,6 +13,7 @@ from synthetic import LOG, State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import IndexFullError
+from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store import merging
 from streamstate.snapshots.store.changelog import KEYFRAME
 from streamstate.snapshots.store.delta import append_once, maintenance
@@ -20,7 +21,6 @@ from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.merging import merge_log, sort_log
-from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import segments
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from spark_settings import SHARED
 
 import streamstate as ss
-from streamstate.snapshots.store.delta import commits
 from streamstate.snapshots.capture.recording.recording import Recording
+from streamstate.snapshots.store.delta import commits
 
 ROWS = 20
 """Rows of each epoch."""

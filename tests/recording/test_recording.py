@@ -16,8 +16,8 @@ import streamstate as ss
 from recording.line_server import LineServer
 from recording.waiting import until
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.snapshots.store.delta import Place
 from streamstate.snapshots.capture.recording.recording import Recording
+from streamstate.snapshots.store.delta import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,12 +13,12 @@ from pyspark.sql.types import LongType, StructType
 
 import streamstate as ss
 from streamstate.errors import NotReplayableError, QueryError, UntrustedStoreError
-from streamstate.snapshots.store.delta import Place, commit_once
-from streamstate.snapshots.store.delta.data_files import DataFile, write_file
 from streamstate.snapshots.capture.recording.batches import MARKS
 from streamstate.snapshots.capture.recording.recording import RECORDED, Recording, kept, required_recording
 from streamstate.snapshots.capture.recording.source import RecordedReader
 from streamstate.snapshots.capture.recording.trimming import pin_inputs
+from streamstate.snapshots.store.delta import Place, commit_once
+from streamstate.snapshots.store.delta.data_files import DataFile, write_file
 
 COLUMNS = pa.schema([("value", pa.int64())])
 

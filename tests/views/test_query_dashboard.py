@@ -11,8 +11,8 @@ from browser.stores import HOSTILE, Written, flights, more_flights
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownTableError
-from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
+from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.widgets import Focus, QueryDashboard
 from streamstate.widgets.dashboard import spread as spreading
 from streamstate.widgets.dashboard.drawing import DashboardDrawing

@@ -277,8 +277,8 @@ def test_an_empty_token_is_rejected(
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other users can see command lines. An option overrides the file, and the file overrides the variable."""
     from streamstate.command_line import parser
-    from streamstate.commands.arguments import storage_options
-    from streamstate.commands.serve import token
+    from streamstate.command_line.arguments import storage_options
+    from streamstate.command_line.serve import token
 
     (tmp_path / "token").write_text("from file\n")
     (tmp_path / "options").write_text("# the store's\nAWS_REGION = eu\n\nAWS_SECRET_ACCESS_KEY=a=b\n")

@@ -18,8 +18,8 @@ from streamstate.widgets.timeline.epochs import seconds, seconds_between
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.capture.follow import CaptureStatus
+    from streamstate.snapshots.store.entries import Entry
     from streamstate.widgets.dashboard.spread import StateSpread
 
 _PYTHON = "Traceback (most recent call last):"

@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.widgets.number_text import amount, size, span
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
+    from streamstate.snapshots.store.entries import Entry
 
 _FOLDED = {"Project", "ColumnarToRow", "InputAdapter"}
 """Operators without figures of interest: they only select columns or convert them to rows."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Generic
 
 from streamstate.errors import InvalidArgumentError, StreamStateError, UnknownEpochError
-from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, silent
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.widgets.export.album import Album, AlbumFull
 from streamstate.widgets.export.document import SavedDocument, has_plot, write
 from streamstate.widgets.front import plot_library

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
-from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.capture.memory import give_back, plain_memory
+from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
 from streamstate.widgets.front import plot_library
 from streamstate.widgets.live.loop import Loop

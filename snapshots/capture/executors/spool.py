@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same
 from streamstate.snapshots.checkpoint.operators import POSITION
+from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same
 
 if TYPE_CHECKING:
     import duckdb

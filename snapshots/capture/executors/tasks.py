@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import CaptureError
-from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT
-from streamstate.snapshots.store.delta.data_files import DataFileWriter
-from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.capture.executors import reports
 from streamstate.snapshots.capture.executors.spool import Spool, Spools
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT
+from streamstate.snapshots.store.delta.data_files import DataFileWriter
+from streamstate.snapshots.store.delta.place import Place
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -10,17 +10,23 @@ from functools import partial
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from streamstate.snapshots.capture.executors import reports
+from streamstate.snapshots.capture.executors.reports import require_valid
+from streamstate.snapshots.capture.executors.tasks import (
+    Batches,
+    TableTask,
+    write_changes,
+    write_compared,
+    write_keyframe,
+)
+from streamstate.snapshots.checkpoint.operators import Shape
+from streamstate.snapshots.spark.failures import executor_error, failures
+from streamstate.snapshots.spark.state_reader import StateFrame, StateReader
 from streamstate.snapshots.store.changelog_writer import LogPosition, TableLog, recorded
 from streamstate.snapshots.store.delta import commit_once
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import sweep
 from streamstate.snapshots.store.entries import TableEntry
-from streamstate.snapshots.capture.executors import reports
-from streamstate.snapshots.capture.executors.reports import require_valid
-from streamstate.snapshots.capture.executors.tasks import Batches, TableTask, write_changes, write_compared, write_keyframe
-from streamstate.snapshots.checkpoint.operators import Shape
-from streamstate.snapshots.spark.failures import executor_error, failures
-from streamstate.snapshots.spark.state_reader import StateFrame, StateReader
 
 
 @dataclass

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamstate.snapshots.store.delta.data_files import DataFileWriter, fitted, verified
-from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.capture.executors.tasks import Batches, TableTask, reported
 from streamstate.snapshots.checkpoint.operators import PARTITION, POSITION
+from streamstate.snapshots.store.delta.data_files import DataFileWriter, fitted, verified
+from streamstate.snapshots.store.delta.place import Place
 
 BATCH = "_batch"
 """The column with the number of the recorded batch."""

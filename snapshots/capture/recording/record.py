@@ -12,21 +12,21 @@ import pyarrow as pa
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.snapshots.store.delta import Place
-from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.store.native_types import is_kept
-from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
-from streamstate.snapshots.store.query_plans.spark_plan import fingerprint
 from streamstate.snapshots.capture.recording.batches import MARKS
 from streamstate.snapshots.capture.recording.recorder import Recorder
 from streamstate.snapshots.capture.recording.recording import Recording, required_recording
 from streamstate.snapshots.capture.recording.source import FED, FORMAT, OPTIONS, PATH, TASKS, RecordedInput
 from streamstate.snapshots.capture.recording.sources import description, distinct_sources, recordings_of
+from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.incremental import incremental
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
+from streamstate.snapshots.store.delta import Place
+from streamstate.snapshots.store.native_types import is_kept
+from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
+from streamstate.snapshots.store.query_plans.spark_plan import fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,9 +6,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.capture.recording.recording import Recording
 from streamstate.snapshots.capture.recording.sources import distinct_sources, forgotten
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,16 +18,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streamstate.errors import QueryError, StoreError
+from streamstate.snapshots.capture.executors import reports
+from streamstate.snapshots.capture.executors.tasks import TableTask
+from streamstate.snapshots.capture.recording.batches import BATCH, MARKS, write_batch
+from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
+from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.store.delta import Place, commit_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, empty_commit, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import GRACE, compact, removals, sweep
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
-from streamstate.snapshots.capture.executors import reports
-from streamstate.snapshots.capture.executors.tasks import TableTask
-from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
-from streamstate.snapshots.capture.recording.batches import BATCH, MARKS, write_batch
-from streamstate.snapshots.spark.failures import executor_error, failures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from streamstate.errors import NotReplayableError
-from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.capture.recording.batches import BATCH, RecordedFiles
+from streamstate.snapshots.store.delta.place import Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +84,8 @@ class RecordedReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The files that hold the batches after one offset up to another, for as many tasks at most as asked for."""
-        from streamstate.snapshots.store.delta.reading import TableVersion
         from streamstate.snapshots.capture.recording.recording import kept
+        from streamstate.snapshots.store.delta.reading import TableVersion
 
         first, last = int(start["batch"]) + 1, int(end["batch"])
         if first > last:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.capture.recording.source import FED, FORMAT, PATH
+from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 
 if TYPE_CHECKING:

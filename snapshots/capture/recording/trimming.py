@@ -13,12 +13,12 @@ from datetime import timedelta
 from typing import Any
 
 from streamstate.errors import CheckpointError
+from streamstate.snapshots.capture.recording.recording import Recording, pin
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.delta import open_table
 from streamstate.snapshots.store.delta.commits import remember_removed
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.capture.recording.recording import Recording, pin
 from streamstate.snapshots.store.registry import required_query
 
 

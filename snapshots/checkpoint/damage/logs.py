@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamstate.errors import DamagedCheckpointError, NewerCheckpointError, first_line
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verify
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
-from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.file_source_log import read_at_start
 from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 _T = TypeVar("_T")

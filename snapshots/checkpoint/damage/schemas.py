@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, DamagedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.store.names import is_number
 from streamstate.snapshots.checkpoint.state_stores import may_be_store
+from streamstate.snapshots.store.names import is_number
 
 _WITHOUT = "Spark starts without it, but neither its state reader nor a capture can read the state. Restore it."
 _MOVED = (

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
+from streamstate.snapshots.checkpoint.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     DamagedChangelogError,
@@ -17,9 +20,6 @@ from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import Records
 from streamstate.snapshots.checkpoint.decoding.state_files import StateHistory
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
-from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
-from streamstate.snapshots.checkpoint.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.state_files import data_files
 from streamstate.snapshots.checkpoint.state_stores import StateStore, state_stores

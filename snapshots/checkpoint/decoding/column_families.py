@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _SNAPSHOT = re.compile(r"(\d+)(?:_([\w-]+))?\.zip", re.ASCII)
 

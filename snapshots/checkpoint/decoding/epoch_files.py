@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import (
     MissingChangelogError,
     OnlySnapshotError,
@@ -23,7 +24,6 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 )
 from streamstate.snapshots.checkpoint.decoding.schema_files import has_columns
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.store.names import is_number
 

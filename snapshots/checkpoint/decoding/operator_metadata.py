@@ -13,12 +13,19 @@ from typing import Any
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import inside
+from streamstate.snapshots.checkpoint.operators import (
+    JOIN_FORMAT,
+    ListedStore,
+    StateSource,
+    in_order,
+    legacy_stores,
+    sources_of,
+)
 from streamstate.snapshots.store.names import is_number
-from streamstate.snapshots.checkpoint.operators import JOIN_FORMAT, ListedStore, StateSource, in_order, legacy_stores, sources_of
 
 
 def recorded_sources(checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
-    """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists them.
+    """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists.
 
     Raises:
         CheckpointError: the metadata is damaged or of an unknown version, or Spark has purged it.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, Changes, changes_of
 from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, content, epoch_files
@@ -17,7 +18,6 @@ from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import Records, joined, records_of
 from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
 from streamstate.snapshots.checkpoint.decoding.table_format import Part, SparkType, TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.operators import (
     CHANGE,
     EPOCH,

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from streamstate.errors import install_command
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
     MissingChangelogError,
@@ -31,7 +32,6 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import PADDING, PUT, Records
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import inside, local_path
 from streamstate.snapshots.checkpoint.state_files import data_files
 

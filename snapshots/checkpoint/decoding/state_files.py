@@ -12,6 +12,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cache
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.epoch_files import CHANGE_FILES, StorePlace, in_store, names_by_id
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
@@ -19,7 +20,6 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
     UnsupportedChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.records import Records
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _SNAPSHOTS = {"RocksDB": "zip", "HDFS": "snapshot"}
 

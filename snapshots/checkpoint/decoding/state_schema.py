@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamstate.errors import DamagedCheckpointError, UntrustedCheckpointError
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.arrow_types import check_supported
 from streamstate.snapshots.checkpoint.decoding.column_families import family_numbers
 from streamstate.snapshots.checkpoint.decoding.failures import (
@@ -22,7 +23,6 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import pinned, recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import DEFAULT_FAMILY, FamilySchema, family_schemas
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path
 from streamstate.snapshots.checkpoint.operators import JOIN_FORMAT, ListedStore, Shape, StateSource, tables_of
 

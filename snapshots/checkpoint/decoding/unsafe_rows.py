@@ -85,8 +85,8 @@ def decoded(
         missing: True for rows that are not there, such as the value of a deleted key; they become null.
 
     Returns:
-        The rows, in the types of :func:`~streamstate.snapshots.checkpoint.decoding.arrow_types.arrow_type`. Where a struct is
-        null, its fields are null too, so that they can stand alone.
+        The rows, in the types of :func:`~streamstate.snapshots.checkpoint.decoding.arrow_types.arrow_type`. Where a
+        struct is null, its fields are null too, so that they can stand alone.
 
     Raises:
         DamagedChangelogError: the bytes are not rows of this type.

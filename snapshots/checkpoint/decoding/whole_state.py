@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, committed_names
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
@@ -19,7 +20,6 @@ from streamstate.snapshots.checkpoint.decoding.row_checksums import without_chec
 from streamstate.snapshots.checkpoint.decoding.state_files import StateFiles, StateHistory
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import sized_values
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 
 _LARGEST = 2**31 - 1  # Arrow's offsets have 32 bits
 _SLICE = 100_000  # records that are decoded at once
@@ -28,9 +28,9 @@ _SLICE = 100_000  # records that are decoded at once
 def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int]) -> pa.Table:
     """The whole state of a table at each of some epochs.
 
-    The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`; ``_change`` is ``append`` for the
-    elements of lists, otherwise ``update``. The rows are ordered by epoch, then by partition; the elements of a list
-    are in their order.
+    The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`; ``_change`` is ``append`` for
+    the elements of lists, otherwise ``update``. The rows are ordered by epoch, then by partition; the elements of a
+    list are in their order.
 
     One partition is read after the other, and a snapshot piece by piece: besides the rows that are returned, memory
     holds the changes of one partition since its snapshot.

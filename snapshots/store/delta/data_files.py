@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from streamstate.errors import DamagedStoreError, UntrustedStoreError
-from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.checkpoint.operators import CHANGE
+from streamstate.snapshots.store.delta.place import Place, synced
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction

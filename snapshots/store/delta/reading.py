@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamstate.errors import StoreError, StreamStateError, UntrustedStoreError
+from streamstate.snapshots.checkpoint.operators import CHANGE
 from streamstate.snapshots.store.delta.data_files import fitted, verified
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.names import is_base_name
-from streamstate.snapshots.checkpoint.operators import CHANGE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.output_modes import known_mode, output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_check import check_describes
 from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
 from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, remember
 from streamstate.snapshots.store.registry import required_query
-from streamstate.snapshots.spark.connect import require_classic
-from streamstate.snapshots.spark.output_modes import known_mode, output_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,14 +8,14 @@ from typing import NoReturn
 import pyarrow as pa
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.store.changelog import key_columns, operator_of, value_columns
 from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type
 from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.operators import operator_number
+from streamstate.snapshots.store.changelog import key_columns, operator_of, value_columns
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.checkpoint.operators import operator_number
 from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan
 
 # Operators with two names: real-time mode has its own aggregation, and Spark before 4.0 recorded no names.

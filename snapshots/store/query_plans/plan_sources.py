@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import binds
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+from streamstate.snapshots.store.query_plans.plan_record import EventTime
 
 
 @dataclass(frozen=True)

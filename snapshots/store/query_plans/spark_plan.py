@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
+from streamstate.snapshots.spark.current_time import at_time, has_current_time
+from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.names import distinct
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,
@@ -39,9 +42,6 @@ from streamstate.snapshots.store.query_plans.plan_record import (
 from streamstate.snapshots.store.query_plans.plan_sources import event_times
 from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.store.query_plans.state_inputs import state_inputs, watermarks
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
-from streamstate.snapshots.spark.current_time import at_time, has_current_time
-from streamstate.snapshots.spark.incremental import EpochClock, incremental
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

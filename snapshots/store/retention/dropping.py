@@ -19,6 +19,8 @@ from deltalake import DeltaTable
 
 from streamstate.errors import InvalidArgumentError, NaiveTimestampError, OvertakenError, StoreError, worded
 from streamstate.snapshots.calls.checks import duration, positive_duration, whole_number
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.capture.recording.trimming import trim_inputs
 from streamstate.snapshots.store.delta import Place, commit_once, open_table
 from streamstate.snapshots.store.delta.commits import remember_removed
 from streamstate.snapshots.store.delta.data_files import DataFile, write_file
@@ -28,8 +30,6 @@ from streamstate.snapshots.store.entries import Entries, Entry, as_rows
 from streamstate.snapshots.store.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.store.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.capture.recording.trimming import trim_inputs
 from streamstate.snapshots.store.registry import required_query
 from streamstate.snapshots.store.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.store.retention.rewriting import Rewrite, drop

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
+from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.maintenance import compact as compact_table
 from streamstate.snapshots.store.delta.maintenance import sweep
@@ -14,8 +16,6 @@ from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.merging import merge_log, sort_log
-from streamstate.snapshots.checkpoint.operators import EPOCH
-from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.store.registry import required_query
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.launch import Launch
+from streamstate.launch.launch import Launch
 
 if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable

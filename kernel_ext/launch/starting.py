@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import NotACheckpointError, QueryError
-from streamstate.launch import Launch, Sink, check_state, trigger_options
+from streamstate.launch.launch import Launch, Sink, check_state, trigger_options
+from streamstate.launch.recorded_input import with_recorded_input
+from streamstate.launch.running import ACTIVE, Running
+from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
 from streamstate.operations.rescale_rollback import recover
-from streamstate.recorded_input import with_recorded_input
-from streamstate.running import ACTIVE, Running
-from streamstate.shared_launch import chosen_variables, with_shared_variables
+from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.plan import CaptureInterval
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
-from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.output_modes import check_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.query_plans.describe import record_running
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import check_name_free, check_store, register
-from streamstate.snapshots.spark.connect import require_classic
-from streamstate.snapshots.spark.output_modes import check_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +152,8 @@ def start_launch(
     from streamstate.operations.promotion import switch
     from streamstate.operations.supervision import Supervised
     from streamstate.snapshots.capture.follow import following
-    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
     from streamstate.snapshots.spark.session import advise
+    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
     spark = launch.frame.sparkSession
     previous = known.get(launch.name)

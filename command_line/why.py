@@ -6,10 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from streamstate.commands.arguments import add_json, add_query, add_store_option, add_table, epoch, storage_options
-from streamstate.commands.command import FINE, MORE_WORDS, Command
-from streamstate.commands.output import print_json
-from streamstate.commands.user_code import add_code, loaded
+from streamstate.command_line.argument_types import past_epoch
+from streamstate.command_line.arguments import add_json, add_query, add_store_option, add_table, storage_options
+from streamstate.command_line.command import FINE, MORE_WORDS, Command
+from streamstate.command_line.output import print_json
+from streamstate.command_line.user_code import add_code, loaded
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_query(parser)
-    parser.add_argument("epoch", metavar="EPOCH", type=epoch, help="the epoch: 12, or live-10")
+    parser.add_argument("epoch", metavar="EPOCH", type=past_epoch, help="the epoch: 12, or live-10")
     parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help="the key, once per key column")
     add_store_option(parser, required=True)
     add_table(parser, "the state table, or result (default: the result if it is known, else the only table)")
@@ -72,8 +73,8 @@ def _stored(history: History, _given: argparse.Namespace, number: int, asked: _A
 
 def _with_input(history: History, given: argparse.Namespace, number: int, asked: _Asked) -> Why:
     """Return the change with its input rows."""
-    from streamstate.snapshots.store.query_plans.describe import plan_here
     from streamstate.snapshots.spark.session import running_session, session
+    from streamstate.snapshots.store.query_plans.describe import plan_here
 
     if running_session() is None:
         session()

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.commands.arguments import add_capture, add_json, capture_options, storage_options
-from streamstate.commands.arguments import port as port_number
-from streamstate.commands.capture import pass_line
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json
+from streamstate.command_line.argument_types import every
+from streamstate.command_line.arguments import add_capture, add_json, capture_options, storage_options
+from streamstate.command_line.arguments import port as port_number
+from streamstate.command_line.capture import pass_line
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json
 from streamstate.errors import NotACheckpointError, first_line, require_extra
-from streamstate.magics.arguments import every
 
 if TYPE_CHECKING:
     from streamstate.operations.capture_metrics import CaptureMetrics

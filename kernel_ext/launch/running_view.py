@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import first_line
-from streamstate.query_status import full_line, line_html
-from streamstate.summary_table import state_cell
+from streamstate.launch.query_status import full_line, line_html
 from streamstate.widgets.model import ViewModel
+from streamstate.widgets.tables.summary_table import state_cell
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.running import Running
+    from streamstate.launch.running import Running
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from streamstate.commands.arguments import add_query, add_store, epoch, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.user_code import add_code, loaded
+from streamstate.command_line.argument_types import past_epoch
+from streamstate.command_line.arguments import add_query, add_store, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.user_code import add_code, loaded
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add_query(parser)
-    parser.add_argument("--at", metavar="EPOCH", type=epoch, default="live", help="the epoch (default: the newest)")
+    parser.add_argument(
+        "--at", metavar="EPOCH", type=past_epoch, default="live", help="the epoch (default: the newest)"
+    )
     parser.add_argument("--to", metavar="PATH", required=True, help="the new checkpoint; it must not exist yet")
     parser.add_argument(
         "--checkpoint", metavar="PATH", help="the query's checkpoint, which is read (default: where the store says)"

@@ -8,9 +8,10 @@ import signal
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from streamstate.commands.arguments import SEEN, add_store, port, read_text, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.user_code import loaded, place_of
+from streamstate.command_line.argument_types import port
+from streamstate.command_line.arguments import SEEN, add_store, read_text, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.user_code import loaded, place_of
 from streamstate.errors import InvalidArgumentError, choices, require_extra
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def plan_queries(store: Store, codes: Iterable[tuple[str | None, str, str]]) -> 
         UnknownQueryError: the store has no such query.
         QueryError: the code is not that of the query.
     """
+    from streamstate.snapshots.spark.session import session
     from streamstate.snapshots.store.query_plans.describe import plan_here
     from streamstate.snapshots.store.query_plans.plan_table import Plans
     from streamstate.snapshots.store.registry import required_query
-    from streamstate.snapshots.spark.session import session
 
     session()
     for given, module, function in codes:

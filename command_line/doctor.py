@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from streamstate.commands.arguments import add_checkpoint, add_json, add_store_option, storage_options
-from streamstate.commands.command import FAILED, FINE, WARNINGS, Command
-from streamstate.commands.output import print_json
-from streamstate.magics.arguments import every
+from streamstate.command_line.argument_types import every
+from streamstate.command_line.arguments import add_checkpoint, add_json, add_store_option, storage_options
+from streamstate.command_line.command import FAILED, FINE, WARNINGS, Command
+from streamstate.command_line.output import print_json
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

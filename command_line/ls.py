@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamstate.commands.arguments import add_json, add_store, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_rows
+from streamstate.command_line.arguments import add_json, add_store, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_rows
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Store
@@ -27,8 +27,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.shown_frame import counts_text
     from streamstate.state_inspect import open_store
+    from streamstate.widgets.tables.shown_frame import counts_text
 
     store = open_store(given.store, storage_options=storage_options(given))
     counts: _Counts = dict if given.json else counts_text

@@ -7,11 +7,11 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_rows
+from streamstate.command_line.argument_types import KEY_HELP, count
+from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_rows
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import KEY_HELP, count
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Snapshot, StateTable

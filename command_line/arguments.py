@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from streamstate.command_line.argument_types import option
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture.feed import Verify
 
 SEEN = "other users of this machine can see it in the list of processes"
-_LAST_PORT = 65_535
 _STORE = "the folder or URI of the store"
 
 
@@ -49,7 +49,7 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
         "--storage-option",
         action="append",
         default=[],
-        type=_option,
+        type=option,
         metavar="K=V",
         help=f"an option such as AWS_REGION=eu-central-1; can be repeated. Not for secrets: {SEEN}",
     )
@@ -119,28 +119,6 @@ def add_table(parser: argparse.ArgumentParser, text: str = "the state table (def
 def add_json(parser: argparse._ActionsContainer, printed: str) -> None:
     """The option that prints JSON; ``printed`` says what of."""
     parser.add_argument("--json", action="store_true", help=f"print {printed}")
-
-
-def epoch(text: str) -> int | str:
-    """An argument that is an epoch: its number, or text for the library to judge, such as ``live-10``."""
-    return int(text) if text.isascii() and text.isdigit() else text
-
-
-def port(text: str) -> int:
-    """An argument that is a port."""
-    if text.isdecimal() and int(text) <= _LAST_PORT:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"invalid port {text!r}: expected a number from 0 to {_LAST_PORT}; 0 chooses a free one"
-    )
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if name and equals:
-        return name, value
-    # The text may be a secret, so the message does not repeat it.
-    raise argparse.ArgumentTypeError("expected K=V, such as AWS_REGION=eu-central-1")
 
 
 def storage_options(given: argparse.Namespace) -> dict[str, str] | None:

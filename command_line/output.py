@@ -10,7 +10,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from streamstate.summary_table import SummaryTable, TableCell
+from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 if TYPE_CHECKING:
     import pyarrow as pa

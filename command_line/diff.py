@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from streamstate.commands.arguments import add_json, add_query, add_store, add_table, epoch, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json, print_table
-from streamstate.magics.arguments import count
+from streamstate.command_line.argument_types import count, past_epoch
+from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json, print_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add_query(parser)
-    parser.add_argument("a", metavar="A", type=epoch, help="the epoch to compare from: 10, or live-10")
-    parser.add_argument("b", metavar="B", type=epoch, help="the epoch to compare to: 12, or live")
+    parser.add_argument("a", metavar="A", type=past_epoch, help="the epoch to compare from: 10, or live-10")
+    parser.add_argument("b", metavar="B", type=past_epoch, help="the epoch to compare to: 12, or live")
     add_table(parser)
     parser.add_argument("--change", choices=("added", "removed", "changed"), help="only keys that changed in this way")
     parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most this many keys (default: 20)")

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from streamstate import __version__
-from streamstate.commands.capture import CAPTURE
-from streamstate.commands.check import CHECK
-from streamstate.commands.command import FAILED, FINE, INTERRUPTED, MORE_WORDS, STATUSES
-from streamstate.commands.diff import DIFF
-from streamstate.commands.doctor import DOCTOR
-from streamstate.commands.export import EXPORT
-from streamstate.commands.follow import FOLLOW
-from streamstate.commands.keep import KEEP
-from streamstate.commands.ls import LS
-from streamstate.commands.migrate import MIGRATE
-from streamstate.commands.restore import RESTORE
-from streamstate.commands.serve import SERVE
-from streamstate.commands.show import SHOW
-from streamstate.commands.sql import SQL
-from streamstate.commands.why import WHY
+from streamstate.command_line.capture import CAPTURE
+from streamstate.command_line.check import CHECK
+from streamstate.command_line.command import FAILED, FINE, INTERRUPTED, MORE_WORDS, STATUSES
+from streamstate.command_line.diff import DIFF
+from streamstate.command_line.doctor import DOCTOR
+from streamstate.command_line.export import EXPORT
+from streamstate.command_line.follow import FOLLOW
+from streamstate.command_line.keep import KEEP
+from streamstate.command_line.ls import LS
+from streamstate.command_line.migrate import MIGRATE
+from streamstate.command_line.restore import RESTORE
+from streamstate.command_line.serve import SERVE
+from streamstate.command_line.show import SHOW
+from streamstate.command_line.sql import SQL
+from streamstate.command_line.why import WHY
 from streamstate.errors import StreamStateError, wording
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from streamstate.commands.arguments import add_json, add_store, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_table
+from streamstate.command_line.arguments import add_json, add_store, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from streamstate.summary_table import SummaryTable, TableCell, state_cell
+from streamstate.widgets.tables.summary_table import SummaryTable, TableCell, state_cell
 
 NO_QUERIES = "No queries yet: start one with %%stream NAME."
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
+from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.operations.restart_policy import failure_of
-from streamstate.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.snapshots.capture.plan import CaptureInterval
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.launch import Launch
+    from streamstate.launch.launch import Launch
     from streamstate.operations.supervision import Supervised
-    from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.follow import Capture
+    from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.state_inspect.recorded_query import RecordedQuery
     from streamstate.variables.version_pump import VersionPump

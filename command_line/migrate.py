@@ -7,10 +7,10 @@ import json
 import sys
 from typing import Any
 
-from streamstate.commands.arguments import add_checkpoint, read_text
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json
-from streamstate.commands.user_code import add_code, loaded
+from streamstate.command_line.arguments import add_checkpoint, read_text
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json
+from streamstate.command_line.user_code import add_code, loaded
 from streamstate.errors import InvalidArgumentError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streamstate.errors import QueryError
-from streamstate.launch import Launch
+from streamstate.launch.launch import Launch
 from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
 from streamstate.snapshots.store.layout import Layout
 

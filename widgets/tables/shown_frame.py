@@ -10,7 +10,7 @@ import pandas as pd
 
 from streamstate.state_inspect.frames import frame_tuples
 from streamstate.state_inspect.values import cell, plain, timestamp
-from streamstate.summary_table import SummaryTable, TableCell
+from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 MOST = 60
 """Rows that are shown, as pandas shows them."""

@@ -6,10 +6,10 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from streamstate.commands.arguments import add_capture, add_json, capture_options, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json
-from streamstate.commands.user_code import add_code, loaded
+from streamstate.command_line.arguments import add_capture, add_json, capture_options, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json
+from streamstate.command_line.user_code import add_code, loaded
 
 if TYPE_CHECKING:
     from streamstate.snapshots.capture.epoch_commit import CaptureReport

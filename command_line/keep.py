@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from streamstate.commands.arguments import add_json, add_query, add_store, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json
+from streamstate.command_line.argument_types import count
+from streamstate.command_line.arguments import add_json, add_query, add_store, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json
 from streamstate.errors import InvalidArgumentError
-from streamstate.magics.arguments import count
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from streamstate.commands.arguments import add_json, add_query, add_store, add_table, storage_options
-from streamstate.commands.command import FINE, Command
-from streamstate.commands.output import print_json
+from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,98 @@
+"""Types of arguments that the magics and the commands share: each parses a word, or says what would be right."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.calls.checks import duration
+
+KEY_HELP = "one key; once per key column, a window by its start: window=2026-03-01T12:00Z"
+"""The help of ``--key``."""
+_LAST_PORT = 65_535
+
+
+def option(text: str) -> tuple[str, str]:
+    """An argument that is an option of an object store."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        # The text may be the secret itself, so the message does not repeat it.
+        raise argparse.ArgumentTypeError("invalid option: expected KEY=VALUE, such as AWS_REGION=eu-central-1")
+    return key, value
+
+
+def identifier(text: str) -> str:
+    """An argument that names a Python variable."""
+    if not text.isidentifier():
+        raise argparse.ArgumentTypeError(f"invalid name {text!r}: expected the name of a Python variable")
+    return text
+
+
+def count(text: str) -> int:
+    """An argument that is a positive integer."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected an integer of at least 1")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """An argument that is a port."""
+    if text.isascii() and text.isdigit() and int(text) <= _LAST_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"invalid port {text!r}: expected a number from 0 to {_LAST_PORT}; 0 chooses a free one"
+    )
+
+
+def every(text: str) -> int | str:
+    """An argument that is a number of epochs, or a span of time."""
+    span = duration(text)
+    whole = text.isascii() and text.isdigit()
+    if (whole and int(text) >= 1) or span:
+        return text if span else int(text)
+    raise argparse.ArgumentTypeError(
+        f"invalid pace {text!r}: expected a number of epochs, at least 1, or a span of time such as 10s or 2m"
+    )
+
+
+def seconds(text: str) -> float:
+    """An argument that is a number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise argparse.ArgumentTypeError(f"invalid time {text!r}: expected a number of seconds, such as 30 or 0.5")
+    return number
+
+
+def epoch(text: str) -> int:
+    """An argument that is the number of an epoch."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"invalid epoch {text!r}: expected its number; %snapshots NAME lists them")
+    return int(text)
+
+
+def epochs(text: str) -> str:
+    """An argument that is a range of epochs: ``A..B``, ``A..`` or ``..B``."""
+    from streamstate.snapshots.calls.epoch_range import epoch_span
+
+    try:
+        epoch_span(text, ())
+    except InvalidArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def past_epoch(text: str) -> int | str:
+    """An argument that is an epoch: its number, or its distance from the newest, as in ``live-10``."""
+    from streamstate.state_inspect.epoch_names import FromLive, epoch_named
+
+    if isinstance(epoch_named(text), FromLive):
+        return text
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(
+            f"invalid epoch {text!r}: expected its number, live or live-10; %snapshots NAME lists them"
+        )
+    return int(text)

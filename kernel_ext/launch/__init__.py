@@ -1,0 +1,1 @@
+"""Starting and running a query whose every epoch is captured."""

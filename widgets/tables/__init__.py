@@ -1,0 +1,1 @@
+"""Small tables for people, as text and as HTML."""
