@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from streamstate.command_line.program import main, parser
+from streamstate.command_line.program import COMMANDS, main, parser
 
-__all__ = ["main", "parser"]
+__all__ = ["COMMANDS", "main", "parser"]

@@ -92,7 +92,5 @@ def past_epoch(text: str) -> int | str:
     if isinstance(epoch_named(text), FromLive):
         return text
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(
-            f"invalid epoch {text!r}: expected its number, live or live-10; %snapshots NAME lists them"
-        )
+        raise argparse.ArgumentTypeError(f"invalid epoch {text!r}: expected its number, live, or live-10")
     return int(text)

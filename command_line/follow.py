@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from streamstate.command_line.argument_types import every
+from streamstate.command_line.argument_types import port as port_number
 from streamstate.command_line.arguments import add_capture, add_json, capture_options, storage_options
-from streamstate.command_line.arguments import port as port_number
 from streamstate.command_line.capture import pass_line
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_json

@@ -43,7 +43,8 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
     Every checksum file that is given is compared; the strongest proof is returned. With :attr:`Proof.CODEC` the file
     is proven once :func:`~streamstate.snapshots.checkpoint.decoding.compression.decompressed` has returned; a whole
     block that is missing, and the file of another epoch or partition in its place, do not show. With
-    :attr:`Proof.NONE` rows may be wrong without an error, as they may in Spark's own readers, which verify no more than this.
+    :attr:`Proof.NONE` rows may be wrong without an error, as they may in Spark's own readers, which verify no more
+    than this.
 
     Args:
         content: The bytes of the file.
