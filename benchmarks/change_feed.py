@@ -13,7 +13,7 @@ from benchmarks.harness import Measurement
 from benchmarks.size import Size
 from benchmarks.stateful_queries import QUERIES, recorded
 from streamstate.snapshots.capture.feed import first_difference
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.operators import StateSource
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
@@ -32,7 +32,7 @@ def change_feed(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measu
 
 
 def _compared(spark: SparkSession, checkpoint: Path, kind: str, size: Size) -> Measurement:
-    reader = StateReader(spark, Checkpoint(checkpoint, spark))
+    reader = StateReader(spark, CheckpointFiles(checkpoint, spark))
     decoding, feeds, rows = [], [], 0
     for epoch in range(_WARM_UP + size.epochs):
         sources = [source for source in reader.sources(epoch) if reader.has_feed(source, [epoch])]

@@ -13,7 +13,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ def forking(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     for _ in range(size.epochs):
         work.change()
     work.run()
-    committed = Checkpoint(work.checkpoint).committed()
+    committed = CheckpointFiles(work.checkpoint).committed()
     chosen = [committed[len(committed) * turn // _FORKS] for turn in range(_FORKS)]
     names = (folder / f"fork{number}" for number in itertools.count())
     forks, copies = [], []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import timed
 from streamstate.snapshots.capture.epoch_commit import Capturer
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Stepped:
 
     def __init__(self, spark: SparkSession | None, recording: Path, store: Path) -> None:
         self.replayed = Replayed(recording, store.with_name(f"{store.name}-checkpoint"))
-        self.capturer = Capturer(spark, Checkpoint(self.replayed.path, spark), Layout.at(store), "load")
+        self.capturer = Capturer(spark, CheckpointFiles(self.replayed.path, spark), Layout.at(store), "load")
 
     def step(self, epochs: int = 1) -> float:
         """Capture the next epoch, or several in one pass; returns seconds."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, timed
 from benchmarks.workload import Workload
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def rescaling(
 
 def _first_epoch_after(checkpoint: Path, epoch: int, began: float) -> float:
     """Seconds until an epoch after this one is committed."""
-    files = Checkpoint(checkpoint)
+    files = CheckpointFiles(checkpoint)
     while max(files.committed(), default=-1) <= epoch:
         time.sleep(_POLL_SECONDS)
     return time.perf_counter() - began

@@ -24,7 +24,7 @@ from benchmarks.harness import Measurement, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload
 from streamstate.snapshots.checkpoint.bindings import binding_in_log
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.variables.bound_query import bound_run, with_variables
 from streamstate.variables.contributions import Staged, begin_run, stage_group, take_in
 from streamstate.variables.transports.addresses import transport_at
@@ -151,7 +151,7 @@ def _timing(limit: SharedVariable, times: Path) -> Callable[[Iterator[pd.DataFra
 
 def _set_and_wait(limit: SharedVariable, value: float, checkpoint: Path) -> None:
     """Set a variable, and wait until an epoch is bound to the version."""
-    planned = max(Checkpoint(checkpoint).committed()) + 1
+    planned = max(CheckpointFiles(checkpoint).committed()) + 1
     version, deadline = limit.set(value), time.monotonic() + 60
     while time.monotonic() < deadline:
         with suppress(FileNotFoundError):

@@ -26,7 +26,7 @@ from benchmarks.plot import publish
 from benchmarks.size import Size
 from benchmarks.soak_processes import LOOK_UPS, MEMORY, QUICKENED
 from benchmarks.workload import unload_state
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ def _started(spark: SparkSession, checkpoint: Path, size: Size) -> StreamingQuer
 
 
 def _wait(checkpoint: Path, epoch: int) -> None:
-    while (Checkpoint(str(checkpoint)).committed() or [-1])[-1] < epoch:
+    while (CheckpointFiles(str(checkpoint)).committed() or [-1])[-1] < epoch:
         threading.Event().wait(_PAUSE)
 
 
@@ -120,7 +120,7 @@ def _sampled(checkpoint: Path, store: Path, follower: psutil.Process, epochs: in
         due = epochs * at // _SAMPLES
         while (captured := history.live().epoch) < due:
             threading.Event().wait(_PAUSE)
-        committed = Checkpoint(str(checkpoint)).committed()[-1]
+        committed = CheckpointFiles(str(checkpoint)).committed()[-1]
         samples.append(
             {
                 "epoch": captured,

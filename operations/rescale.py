@@ -22,7 +22,7 @@ from streamstate.replay.repartition import check_repartitionable, repartition
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, compare_states
 
@@ -67,7 +67,7 @@ def rescale(
     began = time.monotonic()
     whole_number(partitions, "partitions")
     spark = given_session(spark)
-    files = Checkpoint(checkpoint, spark)
+    files = CheckpointFiles(checkpoint, spark)
     _check_stopped(files, spark)
     recover(files, spark)
     epoch = _last_epoch(files)
@@ -75,7 +75,7 @@ def rescale(
     return _Rescaling(files, spark, epoch, before, partitions, progress or silent, began).run()
 
 
-def _check_stopped(checkpoint: Checkpoint, spark: SparkSession) -> None:
+def _check_stopped(checkpoint: CheckpointFiles, spark: SparkSession) -> None:
     """Raise if the query runs in this Spark application; other applications cannot be seen."""
     if checkpoint.query_id in active_queries(spark):
         raise QueryError(
@@ -84,7 +84,7 @@ def _check_stopped(checkpoint: Checkpoint, spark: SparkSession) -> None:
         )
 
 
-def _last_epoch(checkpoint: Checkpoint) -> int:
+def _last_epoch(checkpoint: CheckpointFiles) -> int:
     """The last committed epoch of a query with state, if no later epoch was begun."""
     committed, begun = checkpoint.committed(), checkpoint.begun()
     if not checkpoint.has_state():
@@ -110,7 +110,7 @@ def _last_epoch(checkpoint: Checkpoint) -> int:
 class _Rescaling:
     """One rescale, after all checks."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     spark: SparkSession
     epoch: int
     before: int

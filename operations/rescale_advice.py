@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _facts(history: History, query: StreamingQuery | None, cores: int) -> Rescal
 
 def _partitions(history: History) -> int | None:
     """The number that the checkpoint records; None if the checkpoint is gone."""
-    checkpoint = Checkpoint(required_query(history.recorded.layout, history.name).checkpoint)
+    checkpoint = CheckpointFiles(required_query(history.recorded.layout, history.name).checkpoint)
     committed = checkpoint.committed()
     return checkpoint.partitions(committed[-1]) if committed else None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ class Unfinished:
     """Every file and folder of the checkpoint."""
 
     @classmethod
-    def begin(cls, checkpoint: Checkpoint, spark: SparkSession, epoch: int, partitions: int, target: int) -> Unfinished:
+    def begin(
+        cls, checkpoint: CheckpointFiles, spark: SparkSession, epoch: int, partitions: int, target: int
+    ) -> Unfinished:
         """Record the contents of the checkpoint, before anything is changed."""
         files = files_for(spark, checkpoint.path)
         unfinished = cls(epoch, partitions, target, tuple(sorted(files.tree(checkpoint.path))))
@@ -44,7 +46,7 @@ class Unfinished:
         return unfinished
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, spark: SparkSession | None) -> Unfinished | None:
+    def of(cls, checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
         """The rescale that a checkpoint was left with; None if there is none."""
         text = files_for(spark, checkpoint.path).text(f"{checkpoint.path}/{NOTE}")
         if text is None:
@@ -58,19 +60,19 @@ class Unfinished:
                 "If the checkpoint's newest epoch was committed before that rescale, delete the file."
             ) from error
 
-    def take_back(self, checkpoint: Checkpoint, spark: SparkSession | None) -> None:
+    def take_back(self, checkpoint: CheckpointFiles, spark: SparkSession | None) -> None:
         """Roll back: remove what was not there before, the record last. Safe to repeat after an interruption."""
         files = files_for(spark, checkpoint.path)
         for name in sorted(files.tree(checkpoint.path) - {*self.names, NOTE}, key=_order):
             files.remove(f"{checkpoint.path}/{name}")
         files.remove(f"{checkpoint.path}/{NOTE}")
 
-    def done(self, checkpoint: Checkpoint, spark: SparkSession | None) -> None:
+    def done(self, checkpoint: CheckpointFiles, spark: SparkSession | None) -> None:
         """Keep the new state."""
         files_for(spark, checkpoint.path).remove(f"{checkpoint.path}/{NOTE}")
 
 
-def recover(checkpoint: Checkpoint, spark: SparkSession | None) -> Unfinished | None:
+def recover(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
     """Roll back a rescale that was killed before it was verified, if there is one, and return what was rolled back.
 
     If the query has committed epochs since, the new partitions are kept and only the record is removed.

@@ -17,7 +17,7 @@ from streamstate.errors import QueryError, WaitTimeoutError, require_extra
 from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.follow import checkpoint_of
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.session import running_session
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Supervised:
         self._start = start
         self._clock = clock
         self._on_end = ended
-        self._checkpoint = Checkpoint(checkpoint_of(query), running_session())
+        self._checkpoint = CheckpointFiles(checkpoint_of(query), running_session())
         self._restarts = Restarts(back_off or BackOff())
         self._changed = threading.Condition()
         self._stopping = self._leaving = self._over = False

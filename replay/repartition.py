@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from streamstate.errors import InvalidArgumentError, RescaleError, UnsupportedStateError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import StateSource
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.state_reader import StateReader
@@ -25,7 +25,7 @@ _ROCKSDB = "RocksDBStateStoreProvider"
 _POLL_SECONDS = 0.2
 
 
-def check_repartitionable(checkpoint: Checkpoint, spark: SparkSession, epoch: int, partitions: int) -> int:
+def check_repartitionable(checkpoint: CheckpointFiles, spark: SparkSession, epoch: int, partitions: int) -> int:
     """Check that Spark can repartition the state of an epoch, and return its present number of partitions.
 
     The query may be running.
@@ -81,7 +81,7 @@ def _key_columns(reader: StateReader, source: StateSource, epoch: int) -> int:
     return len(key.names) if isinstance(key, StructType) else 1
 
 
-def repartition(spark: SparkSession, checkpoint: Checkpoint, epoch: int, partitions: int) -> int:
+def repartition(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, partitions: int) -> int:
     """Repartition the state of a stopped query after its last epoch, and return the new epoch.
 
     Spark's interface for it is private and may change in any version.

@@ -18,7 +18,7 @@ from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
@@ -111,7 +111,7 @@ def replay(
         >>> replay.comparison.first  # doctest: +SKIP
     """
     active = given_session(spark)
-    original = Checkpoint(location(os.fspath(checkpoint)), active)
+    original = CheckpointFiles(location(os.fspath(checkpoint)), active)
     first, last = _span(original, epochs)
     settings, pinned = _settings(conf or {}, original, first, partitions, active)
     if first == 0 and edit is not None:
@@ -154,7 +154,7 @@ def _run(loop: EpochLoop, made: Fork, epochs: int) -> StepReport:
         raise
 
 
-def _span(original: Checkpoint, epochs: range | tuple[int, int] | str) -> tuple[int, int]:
+def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str) -> tuple[int, int]:
     original.query_id  # noqa: B018 (raises if there is no checkpoint)
     begun = original.begun()
     first, last = epoch_span(epochs, begun)
@@ -167,7 +167,7 @@ def _span(original: Checkpoint, epochs: range | tuple[int, int] | str) -> tuple[
 
 
 def _settings(
-    conf: Mapping[str, Any], original: Checkpoint, first: int, partitions: int | None, spark: SparkSession
+    conf: Mapping[str, Any], original: CheckpointFiles, first: int, partitions: int | None, spark: SparkSession
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The settings of a replay's runs, as Spark spells them, and those that its first epoch fixes."""
     settings = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()}

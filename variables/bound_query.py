@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import QueryError
 from streamstate.snapshots.capture.recording.sources import distinct_sources, frame_of, with_sources
 from streamstate.snapshots.checkpoint.bindings import FORMAT, RUN, Binding, Version, binding_in, binds
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import forked_from
 from streamstate.snapshots.spark.python_sources import register_source
@@ -92,7 +92,7 @@ def branches_of(names: Iterable[str], checkpoint: str, spark: SparkSession) -> d
     A variable that a fork began with is not branched: its original did not have it.
     """
     record = forked_from(checkpoint, spark)
-    own = "" if record is None else Checkpoint(checkpoint, spark).query_id
+    own = "" if record is None else CheckpointFiles(checkpoint, spark).query_id
     return {name: "" if record is None or name in record.shared else own for name in names}
 
 
@@ -107,7 +107,7 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
     Raises:
         QueryError: Spark cannot add or remove the source that binds them.
     """
-    known = Checkpoint(checkpoint, frame.sparkSession)
+    known = CheckpointFiles(checkpoint, frame.sparkSession)
     committed = known.committed() if files_for(frame.sparkSession, checkpoint).text(f"{checkpoint}/metadata") else []
     planned = known.planned(committed[-1]) if committed else None
     if planned is None:
@@ -147,7 +147,7 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     address, names = str(options.get(TRANSPORT)), json.loads(str(options.get(_NAMES)))
     transport = transport_at(address)
     query = _query_id(checkpoint, spark)
-    committed = max(Checkpoint(checkpoint, spark).committed(), default=-1)
+    committed = max(CheckpointFiles(checkpoint, spark).committed(), default=-1)
     run = begin_run(transport, query, committed)
     context = spark.sparkContext
     near = is_local(context)
@@ -172,7 +172,7 @@ def _query_id(checkpoint: str, spark: SparkSession) -> str:
     files = files_for(spark, checkpoint)
     if files.text(f"{checkpoint}/metadata") is None:
         files.write(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
-    return Checkpoint(checkpoint, spark).query_id
+    return CheckpointFiles(checkpoint, spark).query_id
 
 
 def newest_binding(variables: Sequence[SharedVariable]) -> Binding:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT, Binding, Version, binding_in_log
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
@@ -128,7 +128,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _query(self) -> str:
         served, path = self._options[SERVED], self._options[CHECKPOINT]
         if not served:
-            return Checkpoint(path).query_id
+            return CheckpointFiles(path).query_id
         return (transport_at(served).get(BINDINGS, f"id/{path}") or b"").decode()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -181,4 +181,4 @@ def newest_committed(served: str, checkpoint: str) -> int:
     """The newest epoch that a checkpoint has committed; −1 if there is none."""
     if served:
         return int((transport_at(served).get(BINDINGS, f"committed/{checkpoint}") or b"-1").decode())
-    return max(Checkpoint(checkpoint).committed(), default=-1)
+    return max(CheckpointFiles(checkpoint).committed(), default=-1)

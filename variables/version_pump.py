@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.checkpoint.bindings import bound_version
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.variables.bound_query import branches_of
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.shared_variable import SharedVariable
@@ -40,7 +40,7 @@ class VersionPump:
         goes_on: Callable[[], bool],
     ) -> None:
         self._variables = variables
-        self._checkpoint = Checkpoint(checkpoint, spark)
+        self._checkpoint = CheckpointFiles(checkpoint, spark)
         self._branches = branches_of([variable.name for variable in variables], checkpoint, spark)
         self._goes_on = goes_on
         self._ended = threading.Event()

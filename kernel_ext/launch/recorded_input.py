@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from streamstate.errors import QueryError
 from streamstate.launch.launch import Launch
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
 
 
@@ -51,7 +51,7 @@ def _check_goes_on(launch: Launch, layout: Layout, sources: list[int], *, record
     """Raise unless a query that has run before goes on with the sources that its checkpoint knows."""
     from streamstate.snapshots.store.delta import open_table
 
-    if not Checkpoint(launch.checkpoint, launch.frame.sparkSession).committed():
+    if not CheckpointFiles(launch.checkpoint, launch.frame.sparkSession).committed():
         return
     recorded = any(open_table(layout.recording(launch.name, at)) is not None for at in sources)
     if recorded and not record_input:

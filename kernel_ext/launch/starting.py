@@ -15,7 +15,7 @@ from streamstate.launch.shared_variables import chosen_variables, with_shared_va
 from streamstate.operations.rescale_rollback import recover
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.plan import CaptureInterval
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import check_mode
@@ -161,7 +161,7 @@ def start_launch(
     _check_exclusive(launch, known)
     if promotion := switch.recover(launch.checkpoint, spark):
         say(f"An interrupted promotion of {launch.name} {promotion}.")
-    checkpoint = Checkpoint(launch.checkpoint, spark)
+    checkpoint = CheckpointFiles(launch.checkpoint, spark)
     launch.check_resumes(checkpoint.committed())
     advise(spark)
     if previous is not None:
@@ -230,7 +230,7 @@ def checkpoint_beside(store: str, name: str) -> str:
 def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
     """The id of the query that owns a checkpoint; None if the path is free."""
     try:
-        return Checkpoint(checkpoint, spark).query_id
+        return CheckpointFiles(checkpoint, spark).query_id
     except NotACheckpointError:
         local = local_path(checkpoint)
         if local is not None and local.exists() and (local.is_file() or any(local.iterdir())):
@@ -268,7 +268,7 @@ def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:
             )
 
 
-def _announce(launch: Launch, checkpoint: Checkpoint, say: Callable[[str], object], *, was_running: bool) -> None:
+def _announce(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str], object], *, was_running: bool) -> None:
     """Say if a query resumes instead of starting from the beginning."""
     committed = checkpoint.committed()
     stopped = f"{launch.name} was stopped. " if was_running else ""

@@ -18,7 +18,7 @@ from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.magics.promote_verb import GOES_ON, stop_captured
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
 from streamstate.magics.rescale_verb import restart
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import unused
@@ -124,13 +124,13 @@ def _changed(
     changed = replace(before, name=name, frame=frame, checkpoint=path, mode=code.mode)
     check_launch(changed, Layout.at(query.store, notebook.options(query.store)))
     changed.sink.check(changed.mode)
-    old = Checkpoint(query.checkpoint, spark)
+    old = CheckpointFiles(query.checkpoint, spark)
     changed.check_resumes(old.committed())
     _check_sources(old, changed)
     return changed
 
 
-def _check_sources(old: Checkpoint, changed: Launch) -> None:
+def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
     """Refuse sources of which nothing says where they go on."""
     from streamstate.operations.new_checkpoint.migration import carried_sources
     from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
@@ -173,7 +173,7 @@ def _go_on(notebook: NotebookContext, running: Running, changed: Launch, written
     assert running.launch is not None
     if written is not None:
         spark = changed.frame.sparkSession
-        if Checkpoint(written.checkpoint, spark).begun()[-1] > written.epoch:
+        if CheckpointFiles(written.checkpoint, spark).begun()[-1] > written.epoch:
             print(f"{changed.name} had begun an epoch, whose results may be in the sink: {running.name} stays stopped.")
             return
         files_for(spark, written.checkpoint).remove_tree(written.checkpoint)

@@ -14,7 +14,7 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import code_of, known_query
 from streamstate.magics.rescale_verb import finish_epoch, restart
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.output_modes import check_mode
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def stop_captured(notebook: NotebookContext, running: Running, progress: Progres
     running.stop(on_status=CaptureProgress(progress))
     spark, options = notebook.spark(), notebook.options(running.store)
     if runs and running.launch is not None:
-        finish_epoch(running.launch, Checkpoint(running.checkpoint, spark), progress)
+        finish_epoch(running.launch, CheckpointFiles(running.checkpoint, spark), progress)
     capture(running.checkpoint, running.store, running.name, spark=spark, storage_options=options)
 
 

@@ -21,7 +21,7 @@ from streamstate.magics.query_code import (
     known_code,
     known_query,
 )
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.names import check_name, unused
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _back(notebook: NotebookContext, args: argparse.Namespace) -> None:
             f"{query.name} is not a fork, and an original query cannot go back.\n"
             f"Fork it at the epoch to go back to: %stream fork {query.name} --at N --as NEW."
         )
-    target = Checkpoint(query.checkpoint, notebook.spark()).committed()[-1] - args.epochs
+    target = CheckpointFiles(query.checkpoint, notebook.spark()).committed()[-1] - args.epochs
     if target < 0:
         raise InvalidArgumentError(f"{query.name} cannot go back {args.epochs} epochs: it has fewer.")
     name = unused(query.name, notebook.open(query.store).queries()) if args.new is None else args.new

@@ -15,7 +15,7 @@ from streamstate.launch.starting import start_launch
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from streamstate.operations.rescale import RescaleReport
@@ -63,7 +63,7 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
             f"The number of partitions is missing: %stream rescale {running.name} --partitions 8.\n"
             f"%stream rescale {running.name} --advise recommends one."
         )
-    checkpoint = Checkpoint(running.checkpoint, launch.frame.sparkSession)
+    checkpoint = CheckpointFiles(running.checkpoint, launch.frame.sparkSession)
     _check(launch, checkpoint, partitions)
     runs = running.state in ("running", "restarting")
     stays = f"{running.name} keeps its number of partitions" + (" and goes on." if runs else ".")
@@ -95,7 +95,7 @@ def _launch(running: Running) -> Launch:
     return running.launch
 
 
-def _check(launch: Launch, checkpoint: Checkpoint, partitions: int) -> None:
+def _check(launch: Launch, checkpoint: CheckpointFiles, partitions: int) -> None:
     """Find what would be refused before the query is stopped for it."""
     from streamstate.replay.repartition import check_repartitionable
 
@@ -105,14 +105,14 @@ def _check(launch: Launch, checkpoint: Checkpoint, partitions: int) -> None:
         check_repartitionable(checkpoint, launch.frame.sparkSession, committed[-1], partitions)
 
 
-def _repartition(launch: Launch, checkpoint: Checkpoint, partitions: int, progress: Progress) -> RescaleReport:
+def _repartition(launch: Launch, checkpoint: CheckpointFiles, partitions: int, progress: Progress) -> RescaleReport:
     from streamstate.operations.rescale import rescale
 
     finish_epoch(launch, checkpoint, progress)
     return rescale(checkpoint.path, partitions, spark=launch.frame.sparkSession, progress=progress.of(launch.name))
 
 
-def finish_epoch(launch: Launch, checkpoint: Checkpoint, progress: Progress) -> None:
+def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, progress: Progress) -> None:
     """Commit the epoch that the stop interrupted: its results may have reached the sink already."""
     if checkpoint.begun()[-1:] == checkpoint.committed()[-1:]:
         return

@@ -21,7 +21,7 @@ from streamstate.magics.query_code import builder
 from streamstate.magics.replay_verbs import REPLAY_VERBS
 from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.output_modes import MODES, output_mode
 from streamstate.snapshots.store.layout import Layout
@@ -164,7 +164,7 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
     if args.name is not None:
         check_name(args.name)
     if local_path(checkpoint) is not None:
-        _ = Checkpoint(checkpoint).query_id  # raises if it is not a checkpoint, before Spark is started for it
+        _ = CheckpointFiles(checkpoint).query_id  # raises if it is not a checkpoint, before Spark is started for it
     for running in notebook.running.values():
         if running.state in ACTIVE and (running.checkpoint == checkpoint or running.name == args.name):
             raise QueryError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamstate.operations.checkup.report import Finding, Level, StoreState
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart
@@ -13,7 +13,7 @@ from streamstate.snapshots.checkpoint.damage.next_start import NextStart
 _SHOWN = 10
 
 
-def whole_epochs(checkpoint: Checkpoint, committed: Sequence[int], start: NextStart) -> list[int]:
+def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: NextStart) -> list[int]:
     """The committed epochs that can be captured.
 
     Files of older epochs are looked up, and read only if Spark cannot restart.
@@ -28,7 +28,7 @@ def whole_epochs(checkpoint: Checkpoint, committed: Sequence[int], start: NextSt
     return found
 
 
-def damage_findings(checkpoint: Checkpoint, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+def damage_findings(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
     """What is damaged, and what to do."""
     for damage in start.damages[:_SHOWN]:
         effect = " Spark cannot restart." if damage.stops else ""
@@ -45,7 +45,7 @@ def damage_findings(checkpoint: Checkpoint, start: NextStart, store: StoreState 
         yield Finding("note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums.")
 
 
-def _way_out(checkpoint: Checkpoint, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
     """From where the query can go on if there is no backup."""
     ways = []
     if start.whole is not None:

@@ -17,7 +17,7 @@ from streamstate.operations.checkup.store_state import store_findings, store_sta
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.store.layout import Layout
@@ -108,7 +108,7 @@ def examine(
     )
 
 
-def _query_id(checkpoint: Checkpoint) -> str | None:
+def _query_id(checkpoint: CheckpointFiles) -> str | None:
     """The query's id; None if its file is damaged."""
     try:
         return checkpoint.query_id
@@ -122,7 +122,7 @@ def spark_of(conf: Mapping[str, str]) -> str:
 
 
 def _tables(
-    checkpoint: Checkpoint, epoch: int | None, committed: Sequence[int]
+    checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
 ) -> tuple[Sequence[TableReading], list[Finding]]:
     """The state tables, and what there is to say of them."""
     if not committed:

@@ -9,14 +9,14 @@ from streamstate.errors import CheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.report import Finding, StoreState
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 _LOGS = 50
 """The newest epochs whose logs are read."""
 
 
 def advice_findings(
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointFiles,
     committed: Sequence[int],
     store: StoreState | None,
     storage_options: Mapping[str, str] | None,
@@ -37,7 +37,7 @@ def _from_store(path: str, name: str, storage_options: Mapping[str, str] | None)
         yield Finding("note", f"{advice.text} {advice.evidence}")
 
 
-def _from_checkpoint(checkpoint: Checkpoint, committed: Sequence[int]) -> Iterator[Finding]:
+def _from_checkpoint(checkpoint: CheckpointFiles, committed: Sequence[int]) -> Iterator[Finding]:
     """Without captured epochs, nobody knows whether a state that is kept grows."""
     from streamstate.state_inspect.advice.epoch_progress import progress_in_checkpoint
     from streamstate.state_inspect.advice.kept_states import kept_by_checkpoint

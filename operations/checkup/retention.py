@@ -12,7 +12,7 @@ from streamstate.operations.checkup.report import Finding
 
 if TYPE_CHECKING:
     from streamstate.snapshots.capture.plan import CaptureInterval
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _DEFAULT = 100
@@ -23,7 +23,7 @@ _SHORT_PAUSE = 2 * _MINUTE
 _COMFORT = 10 * _MINUTE
 
 
-def epoch_seconds(checkpoint: Checkpoint, committed: Sequence[int]) -> float | None:
+def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> float | None:
     """The median time between the last epochs, by when they were planned: copying a checkpoint does not change that."""
     plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_SAMPLE:]]
     moments = [planned.began_at for planned in plans if planned and planned.began_at]

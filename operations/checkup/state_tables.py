@@ -12,7 +12,7 @@ from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 CHANGELOG, CHANGES = "changelog", "changes with Spark"
 WHOLE, WHOLE_WITH_SPARK = "whole state", "whole state with Spark"
@@ -40,7 +40,7 @@ class TableReading:
     """The Spark setting that would change that, and its value."""
 
 
-def table_readings(checkpoint: Checkpoint, epoch: int) -> list[TableReading]:
+def table_readings(checkpoint: CheckpointFiles, epoch: int) -> list[TableReading]:
     """How capture reads each state table at an epoch, in Spark's order.
 
     Raises:

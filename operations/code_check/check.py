@@ -25,7 +25,7 @@ from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
@@ -91,7 +91,7 @@ def check(
     whole_number(replay, "replay", least=0)
     build = build_query if callable(build_query) else lambda: build_query
     spark = given_session(spark or running_session())
-    opened = Checkpoint(checkpoint, spark)
+    opened = CheckpointFiles(checkpoint, spark)
     start, committed = next_start(opened), opened.committed()
     if not committed:
         raise CheckpointError(
@@ -126,7 +126,7 @@ class _Checking:
     """One check, after its arguments."""
 
     spark: SparkSession
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     epoch: int
     mode: str
     recorded: QueryPlan | None

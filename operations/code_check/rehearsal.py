@@ -11,7 +11,7 @@ from streamstate.replay.forks.fork import fork_for_now
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step import step
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.failures import failures, innermost
@@ -31,7 +31,7 @@ class Rehearsal:
     """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Checkpoint, build: BuildQuery, mode: str, progress: ProgressCallback
+        self, spark: SparkSession, checkpoint: CheckpointFiles, build: BuildQuery, mode: str, progress: ProgressCallback
     ) -> None:
         self._spark, self._checkpoint, self._build, self._mode = spark, checkpoint, build, mode
         self._progress = progress

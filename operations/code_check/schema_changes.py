@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from streamstate.operations.report_html import ColumnPair, SchemaColumn
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import DEFAULT_FAMILY, family_schemas
@@ -32,7 +32,7 @@ class StateSchemas:
     """The variables of each processor."""
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, epoch: int) -> StateSchemas:
+    def of(cls, checkpoint: CheckpointFiles, epoch: int) -> StateSchemas:
         """Those of a checkpoint at an epoch."""
         stores = recorded_stores(checkpoint, epoch)
         columns: dict[Place, Mapping[Part, Fields]] = {}
@@ -51,7 +51,7 @@ class StateSchemas:
         return cls({store.operator: store.kind for store in stores}, columns, variables)
 
 
-def schemas_or_none(checkpoint: Checkpoint, epoch: int) -> StateSchemas | None:
+def schemas_or_none(checkpoint: CheckpointFiles, epoch: int) -> StateSchemas | None:
     """The operators and columns of a checkpoint; None if they cannot be read without Spark."""
     try:
         return StateSchemas.of(checkpoint, epoch)

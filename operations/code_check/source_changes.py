@@ -14,7 +14,7 @@ from streamstate.operations.code_check.report import Finding
 from streamstate.replay.stepping.query_sources import QuerySource, sources_of
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.checkpoint.bindings import is_binding
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
@@ -32,7 +32,7 @@ _MOVED_ADVICE = "Restore the place, or the order of the sources; or start over w
 _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 
 
-def source_findings(frame: DataFrame, checkpoint: Checkpoint, epoch: int) -> Iterator[Finding]:
+def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -> Iterator[Finding]:
     """What is different about the sources."""
     found, planned = sources_of(frame), checkpoint.planned(epoch)
     if found is None or planned is None:
@@ -59,7 +59,7 @@ def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Find
         yield Finding("sources", change, "Spark cannot go on from the offsets of a source that is gone.", _ADVICE)
 
 
-def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: CheckpointFiles) -> Iterator[Finding]:
     offset = planned.offsets[place]
     if offset is None:
         return
@@ -77,7 +77,9 @@ def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: 
         yield Finding("topics", change, effect, "If it is meant, nothing; else subscribe to them again.")
 
 
-def _moved_files(source: QuerySource, place: int, log: str, batch: int, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _moved_files(
+    source: QuerySource, place: int, log: str, batch: int, checkpoint: CheckpointFiles
+) -> Iterator[Finding]:
     named = _FILES.match(source.name)
     read = [str(entry["path"]) for entry in entries(checkpoint.files.text(f"{checkpoint.path}/{log}/{batch}") or "")]
     if named is None or not read:

@@ -18,7 +18,7 @@ from streamstate.operations.code_check.schema_changes import (
     schemas_or_none,
 )
 from streamstate.operations.report_html import ColumnPair
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
@@ -71,12 +71,14 @@ class SparkVerdict:
         return compared_columns(self.before, self.after)
 
 
-def spark_verdict(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint, epoch: int, mode: str) -> SparkVerdict:
+def spark_verdict(
+    spark: SparkSession, frame: DataFrame, checkpoint: CheckpointFiles, epoch: int, mode: str
+) -> SparkVerdict:
     """Plan the epoch after a checkpoint's epoch, and the first epoch of an empty checkpoint, in temporary folders."""
     planned = checkpoint.planned(epoch)
     assert planned is not None
     with temporary_folder("check") as folder:
-        copy, empty = Checkpoint(f"{folder}/copy"), Checkpoint(f"{folder}/empty")
+        copy, empty = CheckpointFiles(f"{folder}/copy"), CheckpointFiles(f"{folder}/empty")
         _copy(spark, checkpoint, epoch, copy.path)
         before = schemas_or_none(copy, epoch)
         planner = _Planner(pinned_session(spark, checkpoint, epoch, planned.conf), frame, mode, planned)
@@ -89,7 +91,7 @@ def spark_verdict(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint,
     return SparkVerdict(error, before, after)
 
 
-def _copy(spark: SparkSession, checkpoint: Checkpoint, epoch: int, target: str) -> None:
+def _copy(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, target: str) -> None:
     """Copy what describes the state, and plan the next epoch as a query that restarts would have by then."""
     files = files_for(spark, checkpoint.path, target)
     bring(described(checkpoint, files, epoch), checkpoint, epoch, target, files=files)

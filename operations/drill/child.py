@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 _POLL_SECONDS = 0.05
 
@@ -108,14 +108,14 @@ def _loading_ms(operators: list[Any]) -> int | None:
 
 def _compared(spark: SparkSession, task: Task, undisturbed: str) -> dict[str, Any]:
     """Compare the final states of the two runs; if they differ, find the epoch in which they diverge."""
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, state_differences
 
     @cache
     def differences_at(epoch: int) -> list[TableDifference]:
         return state_differences(spark, StateAt(undisturbed, epoch), StateAt(task.checkpoint, epoch))
 
-    left, right = Checkpoint(undisturbed, spark), Checkpoint(task.checkpoint, spark)
+    left, right = CheckpointFiles(undisturbed, spark), CheckpointFiles(task.checkpoint, spark)
     left_epochs, right_epochs = _epochs(left, task.epochs), _epochs(right, task.epochs)
     ends = StateAt(left.path, left_epochs[-1]), StateAt(right.path, right_epochs[-1])
     aligned = left_epochs[-1] == right_epochs[-1] and same_batches(left, right, left_epochs[-1])
@@ -133,12 +133,12 @@ def _compared(spark: SparkSession, task: Task, undisturbed: str) -> dict[str, An
     }
 
 
-def same_batches(left: Checkpoint, right: Checkpoint, last: int) -> bool:
+def same_batches(left: CheckpointFiles, right: CheckpointFiles, last: int) -> bool:
     """Whether all epochs up to the last read the same input, as far as both checkpoints still record it."""
     return all(a == b for a, b in zip(_batches(left, last), _batches(right, last), strict=True))
 
 
-def _batches(checkpoint: Checkpoint, last: int) -> Iterator[tuple[object, object] | None]:
+def _batches(checkpoint: CheckpointFiles, last: int) -> Iterator[tuple[object, object] | None]:
     """The end offsets of each epoch, and the files behind the offsets of a file source."""
     sources = None
     for epoch in range(last + 1):
@@ -148,7 +148,7 @@ def _batches(checkpoint: Checkpoint, last: int) -> Iterator[tuple[object, object
         yield None if planned is None else (planned.sources, sources)
 
 
-def _epochs(checkpoint: Checkpoint, count: int | None) -> list[int]:
+def _epochs(checkpoint: CheckpointFiles, count: int | None) -> list[int]:
     return [epoch for epoch in checkpoint.committed() if count is None or epoch < count]
 
 

@@ -26,7 +26,7 @@ from streamstate import errors
 from streamstate.errors import QueryError, WaitTimeoutError
 from streamstate.operations.drill.scratch import Scratch
 from streamstate.operations.drill.task import Event, Task, events_of
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 _POLL_SECONDS = 0.002  # a small epoch takes some tens of milliseconds
 _KILL_SECONDS = 30.0
@@ -215,7 +215,7 @@ def _there(process: DrillProcess, checkpoint: Path, name: str) -> bool:
 
 
 def _killed(checkpoint: Path, at: float) -> Killed:
-    committed = max(Checkpoint(checkpoint).committed(), default=-1)
+    committed = max(CheckpointFiles(checkpoint).committed(), default=-1)
     planned = max((int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdigit()), default=-1)
     in_progress = planned > committed
     return Killed(at, committed, max(planned, committed), _state_files(checkpoint, planned) if in_progress else 0)

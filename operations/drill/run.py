@@ -15,7 +15,7 @@ from streamstate.operations.drill.scratch import Scratch, scratch, spark_setting
 from streamstate.operations.drill.task import BuildQuery, Event, Task, pickled
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.connect import refuse_connect
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
@@ -233,7 +233,7 @@ class _Drill:
         checkpoint = str(self.place.undisturbed)
         with self._start("undisturbed", "running the query undisturbed", checkpoint=checkpoint) as process:
             process.wait("ended")
-        result = Checkpoint(checkpoint)
+        result = CheckpointFiles(checkpoint)
         if not result.has_state():
             raise NoStateError("The query keeps no state, so there is none to recover.\nDrill a stateful query.")
         last = max(epoch for epoch in result.committed() if self.task.epochs is None or epoch < self.task.epochs)
@@ -268,7 +268,7 @@ class _Drill:
 
     def _check_unfinished(self, killed: Killed) -> None:
         """Raise if no work was left at the kill."""
-        last = max(Checkpoint(self.place.undisturbed).committed())
+        last = max(CheckpointFiles(self.place.undisturbed).committed())
         if killed.committed >= last:
             raise QueryError(
                 f"The query had committed its last epoch, {last}, before it could be killed.\n"
@@ -289,7 +289,7 @@ class _Drill:
             seconds_to_recover=seconds,
             phases=_phases(process, killed, epoch, seconds) if self.kill == "query" else {},
             loading_seconds=None if loading is None else loading / 1000,
-            epochs=len(Checkpoint(self.place.drilled).committed()),
+            epochs=len(CheckpointFiles(self.place.drilled).committed()),
             **{**compared.facts, "differences": tuple(map(_difference, compared.facts["differences"]))},
             directory=self.place.folder if self.keep else None,
         )

@@ -19,7 +19,7 @@ from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.spark.incremental import EpochClock
 
@@ -121,7 +121,7 @@ def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str
         if not path.startswith("commits/"):
             files.write(f"{folder}/{path}", text)
     run_an_epoch(query, folder)
-    if Checkpoint(folder, query.spark).committed() != [0]:
+    if CheckpointFiles(folder, query.spark).committed() != [0]:
         raise InvalidArgumentError("The sources have no data, so there is no history.\nStart the query as usual.")
     new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)
     return new.count()

@@ -18,7 +18,7 @@ from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def migrate(
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
     query = PlannedQuery.of(build_query, mode)
-    old = Checkpoint(checkpoint, query.spark)
+    old = CheckpointFiles(checkpoint, query.spark)
     check_readable(query.spark, old.path)
     epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
     with making(query.spark, files, target) as folder:
@@ -119,7 +119,7 @@ def _kept(rows: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
             frame.unpersist()
 
 
-def _last_epoch(old: Checkpoint, query: PlannedQuery) -> int:
+def _last_epoch(old: CheckpointFiles, query: PlannedQuery) -> int:
     """The newest epoch of a stopped query, if no later epoch was begun."""
     epoch = newest(old)
     if old.query_id in active_queries(query.spark):

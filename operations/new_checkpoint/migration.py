@@ -27,7 +27,7 @@ from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import source_files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
@@ -67,7 +67,7 @@ class Migration:
     @classmethod
     def planned(
         cls,
-        old: Checkpoint,
+        old: CheckpointFiles,
         query: PlannedQuery,
         epoch: int,
         folder: str,
@@ -161,7 +161,7 @@ class Migration:
         return "; ".join(f"{name} ({', '.join(table.types)})" for name, table in self.old_tables.items())
 
 
-def newest(old: Checkpoint) -> int:
+def newest(old: CheckpointFiles) -> int:
     """The newest committed epoch of a query with state."""
     old.query_id  # noqa: B018 (raises if this is not a checkpoint)
     if not old.has_state():
@@ -216,7 +216,11 @@ def _offsets(
 
 
 def _bring_sources(
-    old: Checkpoint, planned: PlannedEpoch, carried: Mapping[str | int, str | int | None], folder: str, files: Files
+    old: CheckpointFiles,
+    planned: PlannedEpoch,
+    carried: Mapping[str | int, str | int | None],
+    folder: str,
+    files: Files,
 ) -> None:
     """The logs of the sources, up to the epoch."""
     refuse_links_out(old.path)
@@ -229,7 +233,9 @@ def _bring_sources(
                 files.write(f"{folder}/sources/{name}/{path.rpartition('/')[2]}", text)
 
 
-def _old_state(old: Checkpoint, query: PlannedQuery, epoch: int) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
+def _old_state(
+    old: CheckpointFiles, query: PlannedQuery, epoch: int
+) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
     """The old state tables, and their rows."""
     reader = StateReader(query.spark, old)
     tables, frames = {}, {}

@@ -18,7 +18,7 @@ from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMappi
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
@@ -68,7 +68,7 @@ def propose_mapping(
     whole_number(rows, "rows", least=0)
     given = mapping or {}
     query = PlannedQuery.of(build_query, mode)
-    old = Checkpoint(checkpoint, query.spark)
+    old = CheckpointFiles(checkpoint, query.spark)
     epoch = newest(old)
     recorded = recorded_plan(store, old.query_id, epoch)
     with temporary_folder("migrate") as folder:

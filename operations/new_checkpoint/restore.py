@@ -31,7 +31,7 @@ from streamstate.operations.new_checkpoint.source_offsets import Offset
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, location, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents
@@ -136,13 +136,13 @@ def restore(
     return WrittenCheckpoint(target, taken.epoch, counts, time.monotonic() - began)
 
 
-def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Checkpoint:
+def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> CheckpointFiles:
     """The query's checkpoint.
 
     Raises:
         NotACheckpointError, CheckpointReplacedError: it no longer exists.
     """
-    original = Checkpoint(record.parent, spark)
+    original = CheckpointFiles(record.parent, spark)
     hint = f"If it is gone, {_with_the_code()}."
     try:
         same = original.query_id == record.parent_id
@@ -165,7 +165,7 @@ def _with_the_code() -> str:
     )
 
 
-def _describe(original: Checkpoint, record: ForkRecord, captured: CapturedEpoch, folder: str, files: Files) -> str:
+def _describe(original: CheckpointFiles, record: ForkRecord, captured: CapturedEpoch, folder: str, files: Files) -> str:
     """Write everything but the state: the query's sources, its operators' metadata and schemas, and the logs.
 
     Returns the checkpoint format of the state stores.
@@ -189,7 +189,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
         )
 
 
-def _planned(original: Checkpoint, captured: CapturedEpoch) -> tuple[PlannedEpoch, EpochLog]:
+def _planned(original: CheckpointFiles, captured: CapturedEpoch) -> tuple[PlannedEpoch, EpochLog]:
     """What the epoch read, and with which settings, as far as the store and the checkpoint know it."""
     epoch = captured.snapshot.epoch
     newest, offsets, next_watermark = _newest_plan(original, epoch), captured.offsets, original.next_watermark(epoch)
@@ -208,7 +208,7 @@ def _planned(original: Checkpoint, captured: CapturedEpoch) -> tuple[PlannedEpoc
     return replace(newest, offsets=tuple(values), names=names), log
 
 
-def _newest_plan(original: Checkpoint, epoch: int) -> PlannedEpoch:
+def _newest_plan(original: CheckpointFiles, epoch: int) -> PlannedEpoch:
     """The epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
     nearest = sorted(original.begun(), key=lambda number: abs(number - epoch))
     planned = next((plan for number in nearest if (plan := original.readable_plan(number))), None)
@@ -217,7 +217,7 @@ def _newest_plan(original: Checkpoint, epoch: int) -> PlannedEpoch:
     return planned
 
 
-def _newest_readable(original: Checkpoint) -> int:
+def _newest_readable(original: CheckpointFiles) -> int:
     """The newest epoch whose logs are whole."""
     if (epoch := original.newest_readable()) is None:
         raise EpochGoneError(f"{original.path} has no committed epoch left whose logs can be read.")

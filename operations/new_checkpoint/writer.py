@@ -29,7 +29,7 @@ from streamstate.replay.state_writing.operator_stores import OperatorStores
 from streamstate.replay.state_writing.state_rewriter import RewritableOperator, StateRewriter
 from streamstate.replay.state_writing.store_rows import TableRows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
@@ -91,8 +91,8 @@ class NewCheckpoint:
         return StateReader(self.spark, self._checkpoint)
 
     @property
-    def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.folder, self.spark)
+    def _checkpoint(self) -> CheckpointFiles:
+        return CheckpointFiles(self.folder, self.spark)
 
     @property
     def only_table(self) -> str:

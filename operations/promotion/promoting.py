@@ -21,7 +21,7 @@ from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
@@ -70,7 +70,7 @@ def promote(
     fork_path = location(os.fspath(fork))
     with SWITCHING:
         recover(path, spark)
-        source, target = Checkpoint(fork_path, spark), Checkpoint(path, spark)
+        source, target = CheckpointFiles(fork_path, spark), CheckpointFiles(path, spark)
         check_stopped([source, target], spark)
         rescale_rollback.recover(target, spark)
         with stepping(fork_path):
@@ -88,8 +88,8 @@ def promote(
 class _Promoting:
     """One promotion, after all checks."""
 
-    fork: Checkpoint
-    over: Checkpoint
+    fork: CheckpointFiles
+    over: CheckpointFiles
     switch: Switch
     spark: SparkSession
 
@@ -104,7 +104,7 @@ class _Promoting:
             self.switch.swap()
             try:
                 # An epoch may have begun between the check and the swap, in a process that cannot be seen.
-                self._check_idle(Checkpoint(self.switch.staged, self.spark), epoch)
+                self._check_idle(CheckpointFiles(self.switch.staged, self.spark), epoch)
             except PromotionError:
                 self.switch.swap()
                 raise
@@ -125,7 +125,7 @@ class _Promoting:
         files.write(f"{staged}/offsets/{record.epoch + 1}", _without_input(plan or "", commit))
         files.write(f"{staged}/metadata", record.metadata(self.over.query_id), replace=True)
 
-    def _check_idle(self, checkpoint: Checkpoint, epoch: int) -> None:
+    def _check_idle(self, checkpoint: CheckpointFiles, epoch: int) -> None:
         if checkpoint.committed()[-1:] != [epoch] or checkpoint.begun()[-1:] != [epoch]:
             raise PromotionError(
                 f"{self.over.path} began epoch {epoch + 1} during the promotion: its query runs in another process.\n"
@@ -133,7 +133,7 @@ class _Promoting:
             )
 
 
-def _record(fork: Checkpoint, epoch: int, compared: StateComparison) -> PromotionRecord:
+def _record(fork: CheckpointFiles, epoch: int, compared: StateComparison) -> PromotionRecord:
     tables = {*compared.spread, *compared.other_spread}
     differences = dict.fromkeys(sorted(tables), (0, 0))
     for found in compared.differences:
@@ -227,7 +227,7 @@ class Promotion:
                     f"{self.checkpoint} no longer holds this promotion: it was undone, or another one followed.\n"
                     "ss.Promotion.of(…) is the newest one."
                 )
-            check_stopped([Checkpoint(self.checkpoint, spark)], spark)
+            check_stopped([CheckpointFiles(self.checkpoint, spark)], spark)
             if has_run(self.checkpoint, self.epoch, spark):
                 raise PromotionError(
                     f"{self.checkpoint} has run epoch {self.epoch + 1} since the promotion, so its results may be in"

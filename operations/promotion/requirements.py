@@ -11,7 +11,7 @@ from streamstate.operations.promotion.renaming import check_atomic, exists
 from streamstate.operations.promotion.switch import check_not_replaced, kept_beside, promotion_of
 from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint.bindings import binding_in, is_binding
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_record import forked_from
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def check_promotable(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> int:
+def check_promotable(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
     """The epoch at which a fork can take over; raises if it cannot. Writes nothing."""
     _check_paths(fork.path, over.path)
     check_atomic(over.path)
@@ -53,7 +53,7 @@ def _check_paths(fork: str, over: str) -> None:
         )
 
 
-def check_stopped(checkpoints: list[Checkpoint], spark: SparkSession) -> None:
+def check_stopped(checkpoints: list[CheckpointFiles], spark: SparkSession) -> None:
     """Raise if one of some queries runs in this Spark application; other applications cannot be seen."""
     active = active_queries(spark)
     for checkpoint in checkpoints:
@@ -64,7 +64,7 @@ def check_stopped(checkpoints: list[Checkpoint], spark: SparkSession) -> None:
             )
 
 
-def _check_lineage(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> None:
+def _check_lineage(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> None:
     """A fork must be one of this query, or of a fork of it; a checkpoint that is no fork is judged by its offsets."""
     promotion = promotion_of(over.path, spark)
     if promotion is not None and promotion.fork_id == fork.query_id:
@@ -84,7 +84,7 @@ def _check_lineage(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> N
         )
 
 
-def _same_epoch(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> int:
+def _same_epoch(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
     ours, theirs = (_last_epoch(checkpoint, spark) for checkpoint in (fork, over))
     if ours < theirs:
         raise PromotionError(
@@ -100,7 +100,7 @@ def _same_epoch(fork: Checkpoint, over: Checkpoint, spark: SparkSession) -> int:
     return ours
 
 
-def _last_epoch(checkpoint: Checkpoint, spark: SparkSession) -> int:
+def _last_epoch(checkpoint: CheckpointFiles, spark: SparkSession) -> int:
     committed, begun = checkpoint.committed(), checkpoint.begun()
     if not committed:
         raise NotACheckpointError(
@@ -121,7 +121,7 @@ def _last_epoch(checkpoint: Checkpoint, spark: SparkSession) -> int:
     )
 
 
-def _planned(checkpoint: Checkpoint, epoch: int) -> PlannedEpoch:
+def _planned(checkpoint: CheckpointFiles, epoch: int) -> PlannedEpoch:
     planned = checkpoint.planned(epoch)
     if planned is None:
         raise PromotionError(f"{checkpoint.path} has lost offsets/{epoch}.\nRestore the file, or fork again.")
@@ -129,7 +129,7 @@ def _planned(checkpoint: Checkpoint, epoch: int) -> PlannedEpoch:
 
 
 def _check_same_input(
-    fork: Checkpoint, over: Checkpoint, epoch: int, plans: list[PlannedEpoch], spark: SparkSession
+    fork: CheckpointFiles, over: CheckpointFiles, epoch: int, plans: list[PlannedEpoch], spark: SparkSession
 ) -> None:
     ours, theirs = (_input(*pair, spark) for pair in zip((fork, over), plans, strict=True))
     if ours.keys() != theirs.keys():
@@ -144,7 +144,7 @@ def _check_same_input(
         )
 
 
-def _input(checkpoint: Checkpoint, planned: PlannedEpoch, spark: SparkSession) -> dict[str, object]:
+def _input(checkpoint: CheckpointFiles, planned: PlannedEpoch, spark: SparkSession) -> dict[str, object]:
     """What each source has delivered: the files of a file source, the offset of any other."""
     files = files_for(spark, checkpoint.path)
     read: dict[str, object] = {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamstate.errors import CheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion.renaming import exchanged, exists, move
 from streamstate.replay.stepping.fork_folder import lock_holder
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, local_path
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in, record_of
 from streamstate.snapshots.checkpoint.state_files import StateFile
@@ -168,7 +168,7 @@ def has_run(over: str, epoch: int, spark: SparkSession | None) -> bool:
 
     The promotion itself planned the next epoch. It runs once a state file of it is there.
     """
-    checkpoint, files = Checkpoint(over, spark), files_for(spark, over)
+    checkpoint, files = CheckpointFiles(over, spark), files_for(spark, over)
     if checkpoint.committed()[-1:] != [epoch] or checkpoint.begun()[-1:] != [epoch + 1]:
         return True
     parsed = (StateFile.parse(path.rsplit("/", 1)[-1]) for path in files.tree(f"{over}/state"))

@@ -28,7 +28,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.bindings import binding_in
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.fork_contents import nearest_epochs, why_unavailable
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
@@ -100,7 +100,7 @@ def audit(
     """
     active = given_session(spark)
     started = datetime.now(UTC)
-    original = Checkpoint(location(os.fspath(checkpoint)), active)
+    original = CheckpointFiles(location(os.fspath(checkpoint)), active)
     span = _span(original, epochs)
     recorded = _partitions(original, span)
     of_replays = [*[recorded] * whole_number(replays, "replays"), _other_partitions(partitions, recorded)]
@@ -139,7 +139,7 @@ class _AuditRun:
     """The replays of one audit."""
 
     build_query: BuildQuery
-    original: Checkpoint
+    original: CheckpointFiles
     span: range
     folder: str
     spark: SparkSession
@@ -216,7 +216,7 @@ def _divergence(first: BranchDivergence, replay: int) -> Divergence:
     return Divergence(first.epoch, first.table, first.key, column, *pair, first.columns, replay)
 
 
-def _span(original: Checkpoint, epochs: range | tuple[int, int] | str | None) -> range:
+def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | None) -> range:
     """The epochs to replay, all of them committed and still described by the checkpoint."""
     original.query_id  # noqa: B018 (raises if there is no checkpoint)
     committed = original.committed()
@@ -242,7 +242,7 @@ def _span(original: Checkpoint, epochs: range | tuple[int, int] | str | None) ->
     return range(first, last + 1)
 
 
-def _partitions(original: Checkpoint, span: range) -> int:
+def _partitions(original: CheckpointFiles, span: range) -> int:
     """The number of partitions of the state, in all of the epochs."""
     repartitioned = [epoch for epoch in span if epoch > 0 and original.repartitioned(epoch)]
     if repartitioned:
@@ -288,7 +288,7 @@ def _suspects(build_query: BuildQuery, frame: DataFrame) -> list[Suspect]:
     return [*found, *(suspect for suspect in suspects_in(build_query, "build_query") if place(suspect) not in known)]
 
 
-def _unbound_reads(original: Checkpoint, span: range) -> list[Suspect]:
+def _unbound_reads(original: CheckpointFiles, span: range) -> list[Suspect]:
     """The shared variables that operators read outside of the epoch."""
     planned = original.planned(span[-1])
     binding = None if planned is None else binding_in(planned.offsets)

@@ -14,7 +14,7 @@ from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import name_from, unused
@@ -109,7 +109,7 @@ class BranchTree:
         """The first branch; without an epoch, it starts at the oldest epoch that can be forked."""
         if at is not None:
             return self._fork(None, at)
-        for epoch in Checkpoint(self.original, self.spark).committed()[:-1]:
+        for epoch in CheckpointFiles(self.original, self.spark).committed()[:-1]:
             try:
                 return self._fork(None, epoch)
             except EpochGoneError:
@@ -131,7 +131,7 @@ class BranchTree:
 
     def describe(self, current: DebugBranch) -> list[Branch]:
         """The original, and all branches."""
-        committed = Checkpoint(self.original, self.spark).committed()
+        committed = CheckpointFiles(self.original, self.spark).committed()
         newest = committed[-1] if committed else None
         original = Branch(self._original_name(), None, None, newest, self.original)
         return [original, *(branch.describe(current=branch is current) for branch in self.branches)]
@@ -156,7 +156,7 @@ class BranchTree:
         return branch
 
     def _original_name(self) -> str:
-        query_id = Checkpoint(self.original, self.spark).query_id
+        query_id = CheckpointFiles(self.original, self.spark).query_id
         for query in check_store(Layout.at(self.store)).values():
             if query.query_id == query_id:
                 return query.name

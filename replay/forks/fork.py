@@ -31,7 +31,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.capture.recording.trimming import pin_inputs
 from streamstate.snapshots.checkpoint.bindings import binding_in
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
 from streamstate.snapshots.checkpoint.filesystem import (
     Files,
@@ -175,7 +175,7 @@ def fork(
         spark = given_session(spark)
     files = files_for(spark, source, target)
     with never_overwriting():
-        builder = ForkBuilder(Checkpoint(source, spark), target, files, spark, partitions, edit)
+        builder = ForkBuilder(CheckpointFiles(source, spark), target, files, spark, partitions, edit)
         builder.shared = shared
         return builder.build(at, verify)
 
@@ -184,7 +184,7 @@ def fork_for_now(checkpoint: str, new_checkpoint: str, *, at: int, partitions: i
     """As :func:`fork`, but retention keeps no recorded input for it."""
     with never_overwriting():
         builder = ForkBuilder(
-            Checkpoint(checkpoint, spark),
+            CheckpointFiles(checkpoint, spark),
             new_checkpoint,
             files_for(spark, checkpoint, new_checkpoint),
             spark,
@@ -199,7 +199,7 @@ def fork_before_first_epoch(
 ) -> Fork:
     """Make a checkpoint without any epoch, whose first epoch will read what the original's first epoch read."""
     began = time.monotonic()
-    original, target = Checkpoint(checkpoint, spark), location(os.fspath(new_checkpoint))
+    original, target = CheckpointFiles(checkpoint, spark), location(os.fspath(new_checkpoint))
     refuse_links_out(original.path)
     parent_id, planned = original.query_id, original.planned(0)
     if planned is None:
@@ -233,7 +233,7 @@ class ForkBuilder:
         partitions: the number of partitions of its state; None: the original's.
     """
 
-    original: Checkpoint
+    original: CheckpointFiles
     target: str
     files: Files
     spark: SparkSession | None

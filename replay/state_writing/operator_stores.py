@@ -12,7 +12,7 @@ from streamstate.errors import UnsupportedStateError
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator
 from streamstate.replay.state_writing.store_rows import Store, TableRows, store_rows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 
@@ -21,7 +21,7 @@ from streamstate.snapshots.checkpoint.decoding.schema_files import family_schema
 class OperatorStores:
     """Makes the rows of an operator's stores."""
 
-    described: Checkpoint
+    described: CheckpointFiles
     """The checkpoint whose metadata and schemas describe the stores."""
     epoch: int
     partitions: int

@@ -16,7 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnsupportedStateError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.legacy_operators import described_view
 from streamstate.snapshots.checkpoint.operators import LIMIT, listed_stores
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
@@ -49,7 +49,7 @@ class StateRewriter:
     """Rewrites the state of one committed epoch of a checkpoint, which is only read."""
 
     spark: SparkSession
-    original: Checkpoint
+    original: CheckpointFiles
     epoch: int
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidArgumentError
 from streamstate.replay.stepping.next_epoch import NextEpoch
 from streamstate.snapshots.checkpoint.bindings import Binding, binding_in, bound_version, is_binding
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,8 +29,8 @@ class BoundStep:
         values: what some variables are to be instead, by name.
     """
 
-    original: Checkpoint
-    fork: Checkpoint
+    original: CheckpointFiles
+    fork: CheckpointFiles
     values: Mapping[str, Any]
 
     def __post_init__(self) -> None:

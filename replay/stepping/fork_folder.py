@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streamstate.errors import QueryError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, refuse_links_out
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.checkpoint.state_files import StateFile
@@ -53,7 +53,7 @@ class ForkFolder:
             folder, _, last = path.rpartition("/")
             self.files.remove(f"{folder}/.{last}.crc")
 
-    def take_back(self, checkpoint: Checkpoint) -> None:
+    def take_back(self, checkpoint: CheckpointFiles) -> None:
         """Remove what a failed or killed step left, so that the fork is again at its newest committed epoch.
 
         It removes everything that belongs to later epochs, needs no knowledge of the step, and can be repeated. RocksDB
@@ -71,7 +71,7 @@ class ForkFolder:
             else:
                 self.files.remove_tree(f"{self.path}/{path}")
 
-    def _after(self, checkpoint: Checkpoint, epoch: int) -> Iterator[str]:
+    def _after(self, checkpoint: CheckpointFiles, epoch: int) -> Iterator[str]:
         """Files of later epochs, the plans last: as long as they exist, it is known that something is left."""
         planned = checkpoint.planned(epoch)
         sources = zip(planned.logs, planned.offsets, strict=True) if planned else ()

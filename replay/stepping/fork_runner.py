@@ -26,7 +26,7 @@ from streamstate.replay.stepping.query_sources import (
 )
 from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
 from streamstate.snapshots.capture.epoch_commit import BatchProgress
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
@@ -63,7 +63,7 @@ def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark:
     if original is not None:
         return location(os.fspath(original))
     ancestors = [checkpoint]
-    upcoming = max(Checkpoint(checkpoint, spark).committed(), default=-1) + 1
+    upcoming = max(CheckpointFiles(checkpoint, spark).committed(), default=-1) + 1
     while (record := forked_from(ancestors[-1], spark)) is not None:
         if record.parent in ancestors:
             raise ForkError(
@@ -72,7 +72,7 @@ def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark:
             )
         ancestors.append(record.parent)
         # A fork of a fork continues as its parent did, and after the parent's end as the parent's parent did.
-        if Checkpoint(record.parent, spark).planned(upcoming) is not None:
+        if CheckpointFiles(record.parent, spark).planned(upcoming) is not None:
             break
     if len(ancestors) == 1:
         raise ForkError(
@@ -108,8 +108,8 @@ class ForkRunner:
 
     def __post_init__(self) -> None:
         """Prepare to read the checkpoints; nothing is read yet."""
-        self.fork = Checkpoint(self.path, self.spark)
-        self.original = Checkpoint(self.original_path, self.spark)
+        self.fork = CheckpointFiles(self.path, self.spark)
+        self.original = CheckpointFiles(self.original_path, self.spark)
         self.folder = ForkFolder(self.path, self.spark)
         self._checked = self._own_watermark = False
         self._bound = BoundStep(self.original, self.fork, self.shared)

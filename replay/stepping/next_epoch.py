@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from streamstate.errors import EpochGoneError, ForkError, NotReplayableError, choices
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.replay.stepping.step_report import InputOrigin
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
@@ -39,7 +39,12 @@ class NextEpoch:
 
 
 def next_epoch(
-    original: Checkpoint, fork: Checkpoint, folder: ForkFolder, *, own_watermark: bool, pinned: Mapping[str, str]
+    original: CheckpointFiles,
+    fork: CheckpointFiles,
+    folder: ForkFolder,
+    *,
+    own_watermark: bool,
+    pinned: Mapping[str, str],
 ) -> NextEpoch | None:
     """The next epoch of a fork; None if its original has no further epoch.
 
@@ -114,7 +119,7 @@ def _next_watermark(commit: str | None) -> int:
     return int(metadata.get(_NEXT_WATERMARK, 0))
 
 
-def _check_not_purged(original: Checkpoint, number: int) -> None:
+def _check_not_purged(original: CheckpointFiles, number: int) -> None:
     begun = original.begun()
     if begun and begun[0] > number:
         raise EpochGoneError(
@@ -125,7 +130,7 @@ def _check_not_purged(original: Checkpoint, number: int) -> None:
 
 
 def _check_follows(
-    original: Checkpoint, fork: Checkpoint, folder: ForkFolder, number: int, behind: PlannedEpoch
+    original: CheckpointFiles, fork: CheckpointFiles, folder: ForkFolder, number: int, behind: PlannedEpoch
 ) -> None:
     """Raise if the fork has read other input than the original so far."""
     theirs = original.planned(number)
@@ -148,7 +153,7 @@ def _check_follows(
         )
 
 
-def _check_same_sources(original: Checkpoint, number: int, before: PlannedEpoch, after: PlannedEpoch) -> None:
+def _check_same_sources(original: CheckpointFiles, number: int, before: PlannedEpoch, after: PlannedEpoch) -> None:
     if before.logs != after.logs:
         now, then = (choices(plan.names) if plan.names else f"{len(plan.offsets)} sources" for plan in (after, before))
         raise ForkError(
@@ -158,7 +163,7 @@ def _check_same_sources(original: Checkpoint, number: int, before: PlannedEpoch,
 
 
 def _logs(
-    original: Checkpoint, folder: ForkFolder, before: PlannedEpoch, after: PlannedEpoch
+    original: CheckpointFiles, folder: ForkFolder, before: PlannedEpoch, after: PlannedEpoch
 ) -> Iterator[tuple[str, str]]:
     """The log files of file sources that the fork lacks; the input files they name must exist."""
     files = folder.files

@@ -12,7 +12,7 @@ from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkC
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.feed import Verify, check_verify
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.spark.connect import require_classic
@@ -144,7 +144,7 @@ def open_checkpoint(
     checkpoint: str | os.PathLike[str],
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Checkpoint:
+) -> CheckpointFiles:
     """A checkpoint on any file system: through the session if one is given or runs, otherwise without Java if possible.
 
     Raises:
@@ -154,13 +154,13 @@ def open_checkpoint(
     require_classic(spark)
     uri = location(checkpoint)
     if local_path(uri) is not None:
-        return Checkpoint(uri)
+        return CheckpointFiles(uri)
     running = spark or running_session()
     if running is None and in_object_store(uri):
         try:
-            return Checkpoint(uri, files=ObjectFiles(uri, storage_options))
+            return CheckpointFiles(uri, files=ObjectFiles(uri, storage_options))
         except MissingDependencyError as missing:
             with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
-                return Checkpoint(uri, session())
+                return CheckpointFiles(uri, session())
             raise missing from None
-    return Checkpoint(uri, running or session())
+    return CheckpointFiles(uri, running or session())

@@ -20,7 +20,7 @@ from streamstate.errors import (
 from streamstate.snapshots.capture.feed import ChangeFeed, Verify
 from streamstate.snapshots.capture.plan import PassPlan, PassPlanner
 from streamstate.snapshots.capture.table_capture import TableCapture, store_failures
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
@@ -105,7 +105,7 @@ class Capturer:
 
     spark: SparkSession | None
     """The session to read with where decoding the changelog does not suffice; None: the one that runs then."""
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     layout: Layout
     name: str
     verify: Verify = "first"

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 REAL_TIME = "real-time"
 """The mode of an epoch that is an interval between two checkpoints, in which Spark hands on each row at once."""
@@ -30,7 +30,7 @@ class CommitTimes:
     The file times of a fork are trusted: its steps repeat the original's plans, whose times do not say when they ran.
     """
 
-    def __init__(self, checkpoint: Checkpoint, *, forked: bool = False) -> None:
+    def __init__(self, checkpoint: CheckpointFiles, *, forked: bool = False) -> None:
         def planned_at(epoch: int) -> datetime | None:
             planned = checkpoint.readable_plan(epoch)
             return planned.began_at if planned else None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import UntrustedCheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents, epoch_gone
 
@@ -20,7 +20,7 @@ _SCHEMA_PATH = re.compile(r".*?/(state/\d+/(?:\d+/)?_stateSchema/.*)", re.DOTALL
 _SCHEMA_PATHS = "stateSchemaFilePaths"
 
 
-def copy_epoch(spark: SparkSession, original: Checkpoint, epoch: int, target: str) -> None:
+def copy_epoch(spark: SparkSession, original: CheckpointFiles, epoch: int, target: str) -> None:
     """Bring what makes up an epoch into a folder, from which Spark can plan and run the next one.
 
     Raises:
@@ -33,7 +33,7 @@ def copy_epoch(spark: SparkSession, original: Checkpoint, epoch: int, target: st
 
 def bring(
     contents: ForkContents,
-    original: Checkpoint,
+    original: CheckpointFiles,
     epoch: int,
     target: str,
     *,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 # A folder may change again without another time of modification.
 _TIME_TICK = timedelta(seconds=0.05)
@@ -16,7 +16,7 @@ _TIME_TICK = timedelta(seconds=0.05)
 class FolderTime:
     """When the folder of a checkpoint's commit log was modified, which is quicker to find out than to list it."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint
         self._modified: datetime | None = None
         self._looked = -float("inf")

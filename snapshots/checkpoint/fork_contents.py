@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
@@ -40,7 +40,7 @@ def store_hint() -> str:
     return f"\nIf the epoch was captured, the store still has it: {how}."
 
 
-def described(original: Checkpoint, files: Files, epoch: int) -> ForkContents:
+def described(original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
     """What says how the state at an epoch is made, but none of its rows: a few kilobytes."""
     copied = [
         f"offsets/{epoch - 1}",
@@ -65,7 +65,7 @@ class ForkContents:
     """Folders of small files."""
 
     @classmethod
-    def of(cls, original: Checkpoint, files: Files, epoch: int) -> ForkContents:
+    def of(cls, original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
         """What a fork at an epoch takes over."""
         planned = original.planned(epoch)
         if planned is None:
@@ -83,7 +83,7 @@ class ForkContents:
         return replace(described, linked=linked, copied=[*logs, *described.copied], texts=texts)
 
     @classmethod
-    def without_state(cls, original: Checkpoint, files: Files, epoch: int, planned: PlannedEpoch) -> ForkContents:
+    def without_state(cls, original: CheckpointFiles, files: Files, epoch: int, planned: PlannedEpoch) -> ForkContents:
         """The same without the state, and without the logs of offsets and commits: sources, metadata and schemas."""
         texts, folders = source_files(original, files, planned)
         texts |= _missing_metadata(original)
@@ -98,7 +98,7 @@ def is_state_file(path: str) -> bool:
     return StateFile.parse(path.rsplit("/", 1)[-1]) is not None
 
 
-def state_files_at(root: str, files: Files, original: Checkpoint, epoch: int) -> Iterator[str]:
+def state_files_at(root: str, files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
     """The state files at an epoch of every store below a checkpoint's folder, checksums included.
 
     The original knows which of several attempts at a version was committed, also for a fork that is being made.
@@ -155,7 +155,7 @@ def _metadata_in_zip(files: Files, path: str) -> str:
         raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
 
 
-def source_files(original: Checkpoint, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
+def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
     """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
     texts: dict[str, str] = {}
     folders: list[str] = []
@@ -175,7 +175,7 @@ def _shares_log(at: int, offsets: Sequence[str | None], logged: Collection[int])
     return any(earlier in logged and offsets[earlier] == offsets[at] for earlier in range(at))
 
 
-def _operator_metadata(files: Files, original: Checkpoint, epoch: int) -> Iterator[str]:
+def _operator_metadata(files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
     """The metadata files of the operators up to an epoch."""
     for operator in original.operators():
         for path in _files_below(files, original.path, f"state/{operator}/_metadata"):
@@ -184,7 +184,7 @@ def _operator_metadata(files: Files, original: Checkpoint, epoch: int) -> Iterat
                 yield path
 
 
-def _missing_metadata(original: Checkpoint) -> dict[str, str]:
+def _missing_metadata(original: CheckpointFiles) -> dict[str, str]:
     """Metadata for operators that an older Spark did not describe.
 
     A newer Spark would add it when the fork first starts, and refuses a query whose operators are described
@@ -196,7 +196,7 @@ def _missing_metadata(original: Checkpoint) -> dict[str, str]:
     return {f"state/{operator.number}/_metadata/metadata": operator.metadata() for operator in operators}
 
 
-def _schema_files(files: Files, original: Checkpoint, most: int | None = None) -> Iterator[str]:
+def _schema_files(files: Files, original: CheckpointFiles, most: int | None = None) -> Iterator[str]:
     """The files with the schemas of the state, each of which is written once; of all partitions, or the first ones."""
     for operator in original.operators():
         folder = f"state/{operator}"
@@ -218,7 +218,7 @@ def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
             yield f"{folder}/{name}"
 
 
-def why_unavailable(checkpoint: Checkpoint, epoch: int) -> str:
+def why_unavailable(checkpoint: CheckpointFiles, epoch: int) -> str:
     """Why an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
     committed = checkpoint.committed()
     if not committed or epoch < 0 or epoch > committed[-1]:
@@ -245,7 +245,7 @@ def why_unavailable(checkpoint: Checkpoint, epoch: int) -> str:
     )
 
 
-def _lost(checkpoint: Checkpoint, epoch: int) -> Damage | None:
+def _lost(checkpoint: CheckpointFiles, epoch: int) -> Damage | None:
     """The file that an epoch lacks although Spark has not purged it; None if there is none."""
     damage = EpochDamage(checkpoint, read=False)
     found = damage.of_state(epoch)
@@ -259,7 +259,7 @@ def nearest_epochs(epochs: Sequence[int], epoch: int) -> str:
     return f"nearest: {', '.join(map(str, before + after))}" if before or after else ""
 
 
-def epoch_gone(original: Checkpoint, files: Files, epoch: int) -> EpochGoneError:
+def epoch_gone(original: CheckpointFiles, files: Files, epoch: int) -> EpochGoneError:
     """The error for an epoch that the commit log lists, but whose state is incomplete."""
     committed = original.committed()
     # Only a few of them, because listing the files of many partitions takes time.

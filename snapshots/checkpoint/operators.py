@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 EPOCH, CHANGE, PARTITION, POSITION = "_epoch", "_change", "_partition", "_position"
 HASH = "_hash"
@@ -113,7 +113,7 @@ def operator_number(table: str) -> int:
     return int(table.removeprefix("op").partition("_")[0])
 
 
-def state_sources(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
+def state_sources(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
     """The query's state tables at an epoch, by operator, in Spark's order.
 
     The session has the settings that the query is pinned to. A restart may add or remove state variables.
@@ -131,7 +131,7 @@ def sources_of(stores: Iterable[ListedStore], join_format: str) -> list[StateSou
     return sources
 
 
-def join_counters(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
+def join_counters(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
     """The stores in which joins of formats 1 and 2 count the rows of their sides, under Spark's names."""
     return [
         StateSource(
@@ -145,7 +145,7 @@ def join_counters(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> li
     ]
 
 
-def listed_stores(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> list[ListedStore]:
+def listed_stores(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[ListedStore]:
     """Spark's list of the state stores at an epoch, including those that a Spark before 4.0 wrote."""
     stores = legacy_stores(checkpoint)
     if {store.operator for store in stores} != {*checkpoint.operators()}:
@@ -168,7 +168,7 @@ def in_order(stores: Iterable[ListedStore]) -> list[ListedStore]:
     return sorted(stores, key=lambda store: (store.operator, store.name))
 
 
-def legacy_stores(checkpoint: Checkpoint) -> list[ListedStore]:
+def legacy_stores(checkpoint: CheckpointFiles) -> list[ListedStore]:
     """The stores that a Spark before 4.0 wrote, without metadata."""
     legacy = checkpoint.legacy_operators()
     for operator in legacy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
@@ -45,7 +45,7 @@ class StateStore:
         return self.listed.chain(version, committed)
 
 
-def state_stores(root: str, files: ReadableFiles, original: Checkpoint, epoch: int) -> Iterator[StateStore]:
+def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epoch: int) -> Iterator[StateStore]:
     """The stores with state at an epoch below a checkpoint's folder, by operator, partition and name.
 
     Also those whose files are all gone: every partition of an operator has the same stores.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.incremental import METADATA
 
@@ -17,7 +17,9 @@ FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _COMMIT_LOG_IS_READ_ONLY = True
 
 
-def pinned_session(spark: SparkSession, checkpoint: Checkpoint, epoch: int, conf: Mapping[str, str]) -> SparkSession:
+def pinned_session(
+    spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, conf: Mapping[str, str]
+) -> SparkSession:
     """A separate session with the settings that a query is pinned to.
 
     Args:
@@ -42,7 +44,7 @@ def pinned_session(spark: SparkSession, checkpoint: Checkpoint, epoch: int, conf
     return session
 
 
-def state_ids(spark: SparkSession, checkpoint: Checkpoint, epoch: int) -> Any:
+def state_ids(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> Any:
     """The unique ids of the state's files at an epoch, by operator; empty in format 1, and before the first epoch."""
     jvm: Any = spark._jvm
     found = jvm.scala.collection.mutable.HashMap()

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streamstate.errors import UnknownEpochError, choices
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader, with_list_positions
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
@@ -209,7 +209,7 @@ class _Side:
 
     @classmethod
     def read(cls, spark: SparkSession, state: StateAt, *, counters: bool = True) -> _Side:
-        checkpoint = Checkpoint(state.checkpoint, spark)
+        checkpoint = CheckpointFiles(state.checkpoint, spark)
         checkpoint.query_id  # noqa: B018 - raises if this is not a checkpoint
         held = checkpoint.committed()
         if state.epoch not in held:

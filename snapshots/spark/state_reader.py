@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
@@ -83,7 +83,7 @@ class StateReader:
 
     given: SparkSession | None
     """The session to read with; None: the running one, or one that is started once it is needed."""
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     _session: SparkSession | None = None
     _pinned: dict[str, str] = field(default_factory=dict)
     _fingerprint: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
     return state.withColumn(POSITION, position.cast("long")).drop(ORDER)
 
 
-def no_state(checkpoint: Checkpoint) -> CheckpointError:
+def no_state(checkpoint: CheckpointFiles) -> CheckpointError:
     """The error for a query that has committed epochs and no state store."""
     epochs = checkpoint.committed()
     if epochs and checkpoint.unique_ids(epochs[-1]):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
 from streamstate.snapshots.store.registry import required_query
@@ -125,11 +125,11 @@ class _Advisor:
         return max(newest) - timedelta(milliseconds=delay) > stall.newest.watermark
 
 
-def _local_checkpoint(query: RecordedQuery) -> Checkpoint | None:
+def _local_checkpoint(query: RecordedQuery) -> CheckpointFiles | None:
     """The query's checkpoint, if it is on this disk and still the one that was captured."""
     branch = required_query(query.layout, query.name)
     with suppress(*_UNREADABLE):
         if branch.checkpoint and local_path(branch.checkpoint) is not None:
-            checkpoint = Checkpoint(branch.checkpoint)
+            checkpoint = CheckpointFiles(branch.checkpoint)
             return checkpoint if checkpoint.query_id == branch.query_id else None
     return None

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.snapshots.store.entries import Entries
 
@@ -65,7 +65,7 @@ def progress_in_store(entries: Entries) -> list[EpochProgress]:
     ]
 
 
-def progress_in_checkpoint(checkpoint: Checkpoint, epochs: Iterable[int]) -> list[EpochProgress]:
+def progress_in_checkpoint(checkpoint: CheckpointFiles, epochs: Iterable[int]) -> list[EpochProgress]:
     """Return the progress of some committed epochs of a checkpoint, ascending."""
     found = []
     for epoch in epochs:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources, recorded_stores
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
@@ -143,7 +143,7 @@ def _of_user_code(
         yield KeptState(tuple(table for table in tables if not table.endswith("_timers")), why, by_user_code=True)
 
 
-def kept_by_checkpoint(checkpoint: Checkpoint, epoch: int) -> list[KeptState]:
+def kept_by_checkpoint(checkpoint: CheckpointFiles, epoch: int) -> list[KeptState]:
     """Return the states of a checkpoint from which Spark certainly removes no rows, whatever the query's plan.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.query_plans.plan_record import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.stall import IdleSource, Stall
@@ -28,7 +28,7 @@ class Watermarks:
     policy: str = MIN
 
 
-def pinned_policy(checkpoint: Checkpoint | None) -> str | None:
+def pinned_policy(checkpoint: CheckpointFiles | None) -> str | None:
     """Return the policy that a query is pinned to; None if its checkpoint does not say."""
     committed = [] if checkpoint is None else checkpoint.committed()
     planned = checkpoint.planned(committed[-1]) if checkpoint is not None and committed else None

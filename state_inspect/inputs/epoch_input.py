@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.bindings import binding_in, binds, seen_by
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
@@ -226,7 +226,7 @@ def _equal(column: Any, value: Any, kind: Any) -> Any:
     return column.eqNullSafe(F.lit(value).cast(kind))
 
 
-def _clock(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> EpochClock:
+def _clock(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> EpochClock:
     """An epoch's times: the checkpoint's or, where Spark has purged them, the store's."""
     planned = checkpoint.planned(epoch)
     if planned is not None:

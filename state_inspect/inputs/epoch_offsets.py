@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from streamstate.errors import EpochGoneError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
 
@@ -27,7 +27,7 @@ class SourceRange:
         return self.end is None or self.end == self.start
 
 
-def epoch_ranges(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, SourceRange]:
+def epoch_ranges(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
     """What an epoch read, by source: its name, or its place in the query from 0.
 
     Raises:
@@ -38,7 +38,7 @@ def epoch_ranges(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> di
     return {name: SourceRange(f"sources/{name}", starts.get(name), end) for name, end in ends.items()}
 
 
-def offsets_of(query: RecordedQuery, checkpoint: Checkpoint, epoch: int) -> dict[str, str | None]:
+def offsets_of(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
     """The end offsets of an epoch by source, as the sources' own JSON.
 
     Raises:

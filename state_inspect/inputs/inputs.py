@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
@@ -77,10 +77,10 @@ def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> Planne
     return planned
 
 
-def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> Checkpoint:
+def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> CheckpointFiles:
     """The query's checkpoint, which has to be the one that was captured."""
     branch = required_query(query.layout, query.name)
-    checkpoint = Checkpoint(branch.checkpoint, spark)
+    checkpoint = CheckpointFiles(branch.checkpoint, spark)
     if checkpoint.query_id != branch.query_id:
         raise QueryError(
             f"{branch.checkpoint} holds the checkpoint of another query than {query.name}: its input is not known.\n"
@@ -106,7 +106,7 @@ def _no_longer_kept(_others: object) -> None:
 
 
 def ranges_of(
-    query: RecordedQuery, checkpoint: Checkpoint, epoch: int, sources: Sequence[StreamSource]
+    query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
 ) -> dict[str, SourceRange]:
     """What the epoch read of each source."""
     ranges = epoch_ranges(query, checkpoint, epoch)

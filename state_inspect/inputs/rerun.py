@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import EpochGoneError, NotReplayableError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import copy_epoch
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @contextmanager
 def rerun(
     planned: PlannedQuery,
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointFiles,
     epoch: int,
     clocks: tuple[EpochClock | None, EpochClock],
     batches: Sequence[tuple[Any, Any]],
@@ -153,7 +153,7 @@ def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
     return kept.queryExecution().analyzed()
 
 
-def _copy(spark: SparkSession, checkpoint: Checkpoint, epoch: int, folder: str) -> None:
+def _copy(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, folder: str) -> None:
     try:
         copy_epoch(spark, checkpoint, epoch, folder)
     except EpochGoneError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recorded.unpacked import unpacked
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.query_plans.plan_record import (
     EventTime,
     OperatorPlan,
@@ -95,7 +95,7 @@ def test_the_checkpoint_tells_of_states_without_event_time(tmp_path: Path) -> No
     for version in ("3.4", "4.2"):
         kept = {}
         for folder in (unpacked(version, tmp_path / version) / "HDFS").iterdir():
-            checkpoint = Checkpoint(folder)
+            checkpoint = CheckpointFiles(folder)
             kept[folder.name] = kept_by_checkpoint(checkpoint, checkpoint.committed()[-1])
         why = {name: [(state.tables, state.why) for state in states] for name, states in kept.items() if states}
         assert why.pop("aggregation") == [(("op0",), "it keeps every key, and the key (k) has no event time")]

@@ -15,7 +15,7 @@ from stepping import tree, untouched
 
 import streamstate as ss
 from streamstate.replay.forks.fork import ForkBuilder
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def check_forks(spark: SparkSession, run: Run, query: Query, epochs: range) -> N
     before = tree(run.checkpoint)
     for epoch in epochs:
         fork = ss.fork(run.checkpoint, run.folder / f"fork{epoch}", at=epoch)
-        assert Checkpoint(fork).committed() == [epoch]
+        assert CheckpointFiles(fork).committed() == [epoch]
         for table in query.tables:
             assert spark_rows(spark, fork.checkpoint, table, epoch) == spark_rows(spark, run.checkpoint, table, epoch)
     # Spark's maintenance may write snapshots even after the query has ended.
@@ -116,7 +116,7 @@ def test_a_fork_on_other_file_systems_is_a_copy(spark: SparkSession, tmp_path: P
     """No file is linked if the fork is made with Hadoop's client."""
     run, query = Run(spark, tmp_path), BUILT_IN["tumbling window"]
     run.start(query, SNAPSHOTS, epochs=range(4))
-    original, target = Checkpoint(run.checkpoint, spark), str(tmp_path / "fork")
+    original, target = CheckpointFiles(run.checkpoint, spark), str(tmp_path / "fork")
     fork = ForkBuilder(original, target, HadoopFiles(spark), spark).build(2, "rows")
     assert fork.linked_bytes == 0 < fork.new_bytes
     for table in query.tables:

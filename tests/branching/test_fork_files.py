@@ -21,7 +21,7 @@ from streamstate.errors import (
     NotReplayableError,
 )
 from streamstate.replay.forks import forked_from
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import source_batch
@@ -157,10 +157,10 @@ def test_a_fork_has_no_files_of_later_epochs(tmp_path: Path) -> None:
         *(f"state/0/0/{version}.delta" for version in (1, 2, 3)),
         "streamstate-fork.json",
     ]
-    assert Checkpoint(fork).query_id == fork.query_id != Checkpoint(original).query_id
+    assert CheckpointFiles(fork).query_id == fork.query_id != CheckpointFiles(original).query_id
     record = forked_from(fork.checkpoint)
     assert record is not None
-    assert (record.parent, record.parent_id, record.epoch) == (str(original), Checkpoint(original).query_id, 2)
+    assert (record.parent, record.parent_id, record.epoch) == (str(original), CheckpointFiles(original).query_id, 2)
     assert forked_from(original) is None
 
 
@@ -252,7 +252,7 @@ def test_an_existing_target_is_rejected(tmp_path: Path) -> None:
     fork = ss.fork(original, tmp_path / "fork", at=1)
     with pytest.raises(ForkError, match="already exists"):
         ss.fork(original, fork, at=0)
-    assert Checkpoint(fork).query_id == fork.query_id
+    assert CheckpointFiles(fork).query_id == fork.query_id
 
 
 @pytest.mark.parametrize("place", ["original", "original/inside"])
@@ -282,7 +282,7 @@ def test_an_unfinished_fork_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "fork/streamstate-fork.unfinished/x").write_text("")
     (tmp_path / "fork/state").mkdir()
     with pytest.raises(NotACheckpointError):
-        _ = Checkpoint(tmp_path / "fork").query_id
+        _ = CheckpointFiles(tmp_path / "fork").query_id
     assert ss.fork(original, tmp_path / "fork", at=1).epoch == 1
 
 

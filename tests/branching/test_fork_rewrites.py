@@ -28,7 +28,7 @@ from streamstate.errors import (
 )
 from streamstate.replay.forks import Edit, forked_from
 from streamstate.replay.forks.rewritten_state import offsets_with_partitions
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def changes(spark: SparkSession, original: Path, fork: Path, table: str, epoch: 
 
 def step(run: Run, fork: Path, query: Query, epoch: int, settings: Mapping[str, str]) -> None:
     """Run the next epoch of a fork with the original's input."""
-    partitions = Checkpoint(fork).partitions(epoch - 1)
+    partitions = CheckpointFiles(fork).partitions(epoch - 1)
     assert partitions is not None
     offsets = (run.checkpoint / f"offsets/{epoch}").read_text(encoding="utf-8")
     (fork / f"offsets/{epoch}").write_text(offsets_with_partitions(offsets, partitions), encoding="utf-8")
@@ -70,7 +70,7 @@ def step(run: Run, fork: Path, query: Query, epoch: int, settings: Mapping[str, 
     session = with_settings(run.spark, query.conf, settings)
     writer = query.build(run.inputs.stream(session)).writeStream.format("noop").outputMode(query.mode)
     writer.option("checkpointLocation", str(fork)).trigger(once=True).start().awaitTermination()
-    assert Checkpoint(fork).committed()[-1] == epoch
+    assert CheckpointFiles(fork).committed()[-1] == epoch
 
 
 @pytest.mark.exhaustive
@@ -82,7 +82,7 @@ def test_a_repartitioned_fork_equals_its_original(spark: SparkSession, tmp_path:
     run.start(query, settings, epochs=range(3))
     report = ss.fork(run.checkpoint, fork, at=1, partitions=4, spark=spark)
     assert report.new_bytes > 0
-    assert Checkpoint(fork).partitions(1) == Checkpoint(fork).partitions(0) == 4
+    assert CheckpointFiles(fork).partitions(1) == CheckpointFiles(fork).partitions(0) == 4
     assert (record := forked_from(fork)) is not None
     assert record.partitions == 4
     same_rows(spark, run.checkpoint, fork, query, 1)

@@ -18,7 +18,7 @@ from streamstate.errors import DamagedCheckpointError, ForkError, UnsupportedSta
 from streamstate.operations.rescale_rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles, inside
 
 PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
@@ -93,7 +93,7 @@ def test_a_zip_bomb_is_rejected(tmp_path: Path) -> None:
 def test_only_numbers_as_spark_writes_them_are_epochs(tmp_path: Path, name: str) -> None:
     """``int`` reads other spellings too, so that an epoch would be captured twice."""
     original = lay_out(tmp_path / "original", 2)
-    before = Checkpoint(original)
+    before = CheckpointFiles(original)
     committed, begun, operators = before.committed(), before.begun(), before.operators()
     for folder in ("commits", "offsets", "state"):
         source = original / folder / str(committed[0])
@@ -101,7 +101,7 @@ def test_only_numbers_as_spark_writes_them_are_epochs(tmp_path: Path, name: str)
             shutil.copytree(source, original / folder / name)
         else:
             shutil.copy(source, original / folder / name)
-    again = Checkpoint(original)
+    again = CheckpointFiles(original)
     assert (again.committed(), again.begun(), again.operators()) == (committed, begun, operators)
 
 
@@ -114,7 +114,7 @@ def test_a_number_of_partitions_that_no_query_has(tmp_path: Path, count: str) ->
     conf = json.loads(head)["conf"] | {SHUFFLE_PARTITIONS: count}
     plan.write_text("\n".join([version, json.dumps(json.loads(head) | {"conf": conf}), *rest]))
     with pytest.raises(DamagedCheckpointError, match="partitions; at most 200,000 are read"):
-        Checkpoint(original).partitions(0)
+        CheckpointFiles(original).partitions(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
@@ -132,7 +132,7 @@ def test_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str, device: str) 
     else:
         file.symlink_to(device)
     with pytest.raises(UntrustedCheckpointError, match="not an ordinary file"):
-        Checkpoint(original).files.content(str(file))
+        CheckpointFiles(original).files.content(str(file))
     with pytest.raises((UntrustedCheckpointError, UnsupportedStateError)):  # it has no schema, either
         ss.capture(original, tmp_path / "store", "q", verify="never")
 
@@ -256,7 +256,7 @@ def test_undoing_a_step_deletes_nothing_outside_the_fork(tmp_path: Path, folder:
         shutil.rmtree(fork / folder)
     (fork / folder).symlink_to(mine)
     with pytest.raises(UntrustedCheckpointError, match="leads out"):
-        ForkFolder(str(fork), None).take_back(Checkpoint(fork))
+        ForkFolder(str(fork), None).take_back(CheckpointFiles(fork))
     assert all((mine / file).read_text() == "mine" for file in ("7", "7.delta", "0/7.delta"))
 
 
@@ -274,6 +274,6 @@ def test_the_note_of_a_rescale_does_not_follow_a_symlink(tmp_path: Path) -> None
     original = lay_out(tmp_path / "original", 1)
     (tmp_path / "mine").write_text("mine")
     (original / f".{NOTE}.new").symlink_to(tmp_path / "mine")
-    Unfinished.begin(Checkpoint(original), None, 0, 1, 2)  # type: ignore[arg-type]
+    Unfinished.begin(CheckpointFiles(original), None, 0, 1, 2)  # type: ignore[arg-type]
     assert (tmp_path / "mine").read_text() == "mine"
     assert not (original / NOTE).is_symlink()

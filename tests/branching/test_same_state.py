@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from sampling import sampled
 
 from streamstate.errors import NotACheckpointError, UnknownEpochError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.store.canonical_rows import canonical_text
 
@@ -47,7 +47,7 @@ def test_differences_of_every_operator(spark: SparkSession, tmp_path: Path, name
     query, settings = QUERIES[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(3))
-    epochs = Checkpoint(run.checkpoint).committed()
+    epochs = CheckpointFiles(run.checkpoint).committed()
     first, last = epochs[0], epochs[-1]
     shutil.copytree(run.checkpoint, tmp_path / "copy")
     here, there = StateAt(str(run.checkpoint), last), StateAt(str(tmp_path / "copy"), last)

@@ -18,7 +18,7 @@ from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.follow import Capture
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
 
 
@@ -109,7 +109,7 @@ def test_an_error_while_tidying_does_not_stop_the_capture(spark: SparkSession, s
     for epoch in range(2):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "c")
-    capturer = Untidy(spark, Checkpoint(tmp_path / "c", spark), Layout.at(tmp_path / "s"), "q")
+    capturer = Untidy(spark, CheckpointFiles(tmp_path / "c", spark), Layout.at(tmp_path / "s"), "q")
     capture = Capture(capturer, CaptureInterval())
     until(lambda: capture.status.tidy_error is not None)
     status = capture.status

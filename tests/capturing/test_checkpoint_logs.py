@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from streamstate.errors import DamagedCheckpointError, NotACheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 TORN = (b"", b"v", b"v1", b'v1\n{"batchWater', b'v1\n{"batchWatermarkMs":0}\n{"logOff', b"\0" * 40, b"\xff\xfe")
 """What a crash while a plan is written, or a bad disk, leaves of it."""
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
+def checkpoint(tmp_path: Path) -> CheckpointFiles:
     """A checkpoint without an epoch."""
     (tmp_path / "commits").mkdir()
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text('{"id": "query"}', encoding="utf-8")
-    return Checkpoint(tmp_path)
+    return CheckpointFiles(tmp_path)
 
 
-def commit(checkpoint: Checkpoint, epoch: int, milliseconds: int = 1) -> None:
+def commit(checkpoint: CheckpointFiles, epoch: int, milliseconds: int = 1) -> None:
     """Plan and commit an epoch."""
     planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": milliseconds, "conf": {}})
     Path(checkpoint.path, "offsets", str(epoch)).write_text(f"v1\n{planned}\n0", encoding="utf-8")
@@ -41,7 +41,7 @@ def elsewhere(read: Callable[[], list[int]]) -> list[int]:
     return found
 
 
-def test_a_log_is_read_once_within_the_block(checkpoint: Checkpoint) -> None:
+def test_a_log_is_read_once_within_the_block(checkpoint: CheckpointFiles) -> None:
     """What is new shows after it, to other threads, and when it is asked for."""
     commit(checkpoint, 0)
     with checkpoint.read_once() as read_anew:
@@ -59,13 +59,13 @@ def test_a_log_is_read_once_within_the_block(checkpoint: Checkpoint) -> None:
     assert checkpoint.committed() == [0, 1, 2]
 
 
-def tear(checkpoint: Checkpoint, name: str, content: bytes) -> None:
+def tear(checkpoint: CheckpointFiles, name: str, content: bytes) -> None:
     """Write what is left of a file."""
     Path(checkpoint.path, name).write_bytes(content)
 
 
 @pytest.mark.parametrize("content", TORN)
-def test_a_torn_plan_is_named_if_its_epoch_is_committed(checkpoint: Checkpoint, content: bytes) -> None:
+def test_a_torn_plan_is_named_if_its_epoch_is_committed(checkpoint: CheckpointFiles, content: bytes) -> None:
     """The error says which file it is; comparing epochs goes on without it."""
     for epoch in range(3):
         commit(checkpoint, epoch)
@@ -77,7 +77,7 @@ def test_a_torn_plan_is_named_if_its_epoch_is_committed(checkpoint: Checkpoint, 
 
 
 @pytest.mark.parametrize("content", TORN)
-def test_a_torn_plan_is_ignored_if_its_epoch_was_never_committed(checkpoint: Checkpoint, content: bytes) -> None:
+def test_a_torn_plan_is_ignored_if_its_epoch_was_never_committed(checkpoint: CheckpointFiles, content: bytes) -> None:
     """The driver died while it wrote the plan, so nothing has read or written by it."""
     commit(checkpoint, 0)
     tear(checkpoint, "offsets/1", content)
@@ -86,7 +86,7 @@ def test_a_torn_plan_is_ignored_if_its_epoch_was_never_committed(checkpoint: Che
 
 
 @pytest.mark.parametrize("content", [b"", b"v", b'v1\n{"nextBatch', b"\0" * 40, b"\xff\xfe"])
-def test_a_torn_commit_is_named_if_it_is_the_newest(checkpoint: Checkpoint, content: bytes) -> None:
+def test_a_torn_commit_is_named_if_it_is_the_newest(checkpoint: CheckpointFiles, content: bytes) -> None:
     """Spark reads no other, so an older one only says nothing."""
     commit(checkpoint, 0)
     tear(checkpoint, "commits/0", content)
@@ -99,12 +99,14 @@ def test_a_torn_commit_is_named_if_it_is_the_newest(checkpoint: Checkpoint, cont
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"id', b"{}", b"\xff\xfe"])
-def test_damaged_metadata_of_a_query_is_no_missing_checkpoint(checkpoint: Checkpoint, content: bytes | None) -> None:
+def test_damaged_metadata_of_a_query_is_no_missing_checkpoint(
+    checkpoint: CheckpointFiles, content: bytes | None
+) -> None:
     """Where a query has planned an epoch, the error names the file; elsewhere there is no checkpoint."""
     metadata = Path(checkpoint.path, "metadata")
     metadata.unlink() if content is None else metadata.write_bytes(content)
     with pytest.raises(NotACheckpointError):
-        _ = Checkpoint(checkpoint.path).query_id
+        _ = CheckpointFiles(checkpoint.path).query_id
     commit(checkpoint, 0)
     with pytest.raises(DamagedCheckpointError, match=r"is damaged: .*/metadata .*\n.*\"id\""):
-        _ = Checkpoint(checkpoint.path).query_id
+        _ = CheckpointFiles(checkpoint.path).query_id

@@ -30,7 +30,7 @@ from streamstate.snapshots.capture.executors.reports import Reports, require_val
 from streamstate.snapshots.capture.executors.tasks import TableTask, write_changes
 from streamstate.snapshots.capture.executors.writer import ExecutorWriter, Written
 from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.store import keyframes
 from streamstate.snapshots.store.changelog import log_schema
@@ -240,7 +240,7 @@ def test_the_size_of_the_first_pass_is_estimated(
 ) -> None:
     """In the first pass, the size of the checkpoint decides whether executors write the files."""
     spark.conf.set(ROWS_IN_DRIVER, rows)
-    capturer = Capturer(spark, Checkpoint(counted[0]), Layout.at(tmp_path / "s"), "q")
+    capturer = Capturer(spark, CheckpointFiles(counted[0]), Layout.at(tmp_path / "s"), "q")
     capturer.run()
     spark.conf.unset(ROWS_IN_DRIVER)
     assert capturer._tables["op0"].large == is_large
@@ -403,7 +403,7 @@ def test_restarted_captures_record_the_same(spark: SparkSession, counted: tuple[
     """Captures that restart for each pass record the same as one that kept running: only the first epoch is counted."""
     spark.conf.set(ROWS_IN_DRIVER, "0")
     for _ in range(5):
-        Capturer(spark, Checkpoint(counted[0]), Layout.at(tmp_path / "s"), "q").run()
+        Capturer(spark, CheckpointFiles(counted[0]), Layout.at(tmp_path / "s"), "q").run()
     spark.conf.unset(ROWS_IN_DRIVER)
     restarted, continuous = ss.open_store(tmp_path / "s")["q"], ss.open_store(counted[1])["counts"]
     columns = ["epoch", "rows", "changes"]

@@ -12,7 +12,7 @@ import pytest
 from synthetic import START
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 
 SECOND = dt.timedelta(seconds=1)
@@ -38,8 +38,8 @@ def commit(folder: Path, epoch: int, second: float) -> None:
 
 def times(folder: Path, *, forked: bool = False) -> list[tuple[float, str | None]]:
     """The time of each committed epoch in seconds, and its source."""
-    commit_times = CommitTimes(Checkpoint(folder), forked=forked)
-    results = [commit_times.of(epoch) for epoch in Checkpoint(folder).committed()]
+    commit_times = CommitTimes(CheckpointFiles(folder), forked=forked)
+    results = [commit_times.of(epoch) for epoch in CheckpointFiles(folder).committed()]
     return [((timestamp - START) / SECOND, source) for timestamp, source in results if timestamp is not None]
 
 

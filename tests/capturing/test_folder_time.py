@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.folder_time import FolderTime
 
 LONG = 1000.0
@@ -26,7 +26,7 @@ def commits(tmp_path: Path) -> Path:
 @pytest.fixture
 def log(commits: Path) -> FolderTime:
     """Looks at the folder; nobody has looked yet."""
-    return FolderTime(Checkpoint(commits.parent))
+    return FolderTime(CheckpointFiles(commits.parent))
 
 
 def test_a_folder_is_as_it_was_until_a_file_comes(log: FolderTime, commits: Path) -> None:
@@ -54,6 +54,6 @@ def test_the_time_is_not_trusted_for_long(log: FolderTime) -> None:
 def test_a_log_that_has_no_folder_is_always_listed(tmp_path: Path) -> None:
     """It may come, and an object store has no folders."""
     for path in (str(tmp_path / "none"), "s3://bucket/none"):
-        log = FolderTime(Checkpoint(path))
+        log = FolderTime(CheckpointFiles(path))
         log.looked()
         assert not log.unchanged(LONG)

@@ -12,7 +12,7 @@ import pytest
 import streamstate as ss
 from streamstate.errors import DamagedStoreError
 from streamstate.snapshots.capture.epoch_commit import Capturer
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store import keyframes as keyframe_files
 from streamstate.snapshots.store.keyframes import keyframe_rows
 from streamstate.snapshots.store.layout import Layout
@@ -125,7 +125,7 @@ def test_a_pass_that_was_killed_after_its_keyframes_is_completed(
     ss.capture(growing.path, made, "q")
     for epoch in range(1, EPOCHS):
         growing.commit(epoch)
-    killed = Killed(None, Checkpoint(growing.path), Layout.at(made), "q")
+    killed = Killed(None, CheckpointFiles(growing.path), Layout.at(made), "q")
     killed._epochs_a_pass = EPOCHS
     with pytest.raises(KeyboardInterrupt):
         killed.run()
@@ -138,7 +138,7 @@ def test_a_pass_that_was_killed_after_its_keyframes_is_completed(
 def test_a_keyframe_that_cannot_be_written_holds_up_no_epoch(growing: Growing, tmp_path: Path) -> None:
     """Folding it reads the log; a damaged file there concerns the epochs in it, not those to come."""
     made = tmp_path / "store"
-    capturer = Capturer(None, Checkpoint(growing.path), Layout.at(made), "q")
+    capturer = Capturer(None, CheckpointFiles(growing.path), Layout.at(made), "q")
     growing.commit(0)
     capturer.run()
     [file] = (made / "q" / "op0").glob("*.parquet")
@@ -158,7 +158,7 @@ def test_a_keyframe_that_another_capture_made_unnecessary_is_not_named(
 ) -> None:
     """A slow capture finds a newer keyframe in the log, so its own is not written, and no epoch may be read from it."""
     made = tmp_path / "store"
-    slow, quick = (Capturer(None, Checkpoint(growing.path), Layout.at(made), "q") for _ in range(2))
+    slow, quick = (Capturer(None, CheckpointFiles(growing.path), Layout.at(made), "q") for _ in range(2))
     for epoch in range(2):
         growing.commit(epoch)
         slow.run()

@@ -19,7 +19,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, ForkError, InvalidArgumentError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import CAPTURED
@@ -186,13 +186,13 @@ def test_the_order_of_lines_does_not_matter(names: list[str], data: st.DataObjec
         (Path(folder) / "offsets").mkdir()
         file = Path(folder) / "offsets" / "3"
         file.write_text(log(shuffled, [offsets[name] for name in shuffled], named=True))
-        by_name = Checkpoint(folder).planned(3)
+        by_name = CheckpointFiles(folder).planned(3)
         assert by_name is not None
         assert by_name.sources == offsets
         assert by_name.logs == tuple(f"sources/{name}" for name in sorted(names))
         positions = data.draw(st.permutations([str(position) for position in range(len(names))]))
         file.write_text(log(positions, [offsets[names[int(position)]] for position in positions], named=False))
-        by_position = Checkpoint(folder).planned(3)
+        by_position = CheckpointFiles(folder).planned(3)
         assert by_position is not None
         assert by_position.sources == [offsets[name] for name in names]
         assert by_position.logs == tuple(f"sources/{position}" for position in range(len(names)))
@@ -206,7 +206,7 @@ def test_an_invalid_source_name_is_rejected(tmp_path: Path, line: str) -> None:
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     with pytest.raises(DamagedCheckpointError, match="invalid source"):
-        Checkpoint(tmp_path).planned(0)
+        CheckpointFiles(tmp_path).planned(0)
 
 
 def entries(*offsets: Any) -> list[Entry]:

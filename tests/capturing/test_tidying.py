@@ -10,7 +10,7 @@ import pytest
 import streamstate as ss
 from streamstate.snapshots.capture import epoch_commit, table_capture
 from streamstate.snapshots.capture.epoch_commit import Capturer
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store import keyframes
 from streamstate.snapshots.store.changelog import KEYFRAME
 from streamstate.snapshots.store.delta import maintenance
@@ -20,7 +20,7 @@ from streamstate.snapshots.store.layout import Layout
 @pytest.fixture
 def capturer(counted: tuple[Path, Path], tmp_path: Path) -> Capturer:
     """A capture without Spark."""
-    return Capturer(None, Checkpoint(counted[0]), Layout.at(tmp_path), "q")
+    return Capturer(None, CheckpointFiles(counted[0]), Layout.at(tmp_path), "q")
 
 
 def test_a_large_keyframe_needs_no_spark(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from streamstate.snapshots.capture.rows import with_positions
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
@@ -25,12 +25,12 @@ from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 
 def tables(reader: StateReader, epoch: int) -> list[tuple[StateSource, Any]]:
     """The state tables of an epoch as Spark knows them, each with its format or why it has none."""
-    return list(zip(reader.sources(epoch), table_formats(Checkpoint(reader.checkpoint.path), epoch), strict=True))
+    return list(zip(reader.sources(epoch), table_formats(CheckpointFiles(reader.checkpoint.path), epoch), strict=True))
 
 
 def compare_all(spark: SparkSession, path: Path) -> int:
     """Compare every table at every epoch with Spark's feed; return the number of comparisons."""
-    reader, checkpoint = StateReader(spark, Checkpoint(path, spark)), Checkpoint(path)
+    reader, checkpoint = StateReader(spark, CheckpointFiles(path, spark)), CheckpointFiles(path)
     compared = 0
     epochs = checkpoint.committed()
     for epoch in epochs:
@@ -49,8 +49,8 @@ def compare_all(spark: SparkSession, path: Path) -> int:
 
 def compare_runs(spark: SparkSession, path: Path) -> int:
     """Compare as many epochs at once as Spark's feed covers; return the number of tables times epochs."""
-    reader = StateReader(spark, Checkpoint(path, spark))
-    compared, rest = 0, Checkpoint(path).committed()
+    reader = StateReader(spark, CheckpointFiles(path, spark))
+    compared, rest = 0, CheckpointFiles(path).committed()
     while rest:
         together = reader.together(rest)
         for source, table in tables(reader, together[-1]):
@@ -65,7 +65,7 @@ def compare_runs(spark: SparkSession, path: Path) -> int:
 def compare(reader: StateReader, source: StateSource, table: TableFormat, first: int, last: int) -> None:
     """Compare a table's changes in some epochs with Spark's feed."""
     expected = reader.changes(source, first, last)
-    found = changes(Checkpoint(reader.checkpoint.path), table, first, last)
+    found = changes(CheckpointFiles(reader.checkpoint.path), table, first, last)
     found.validate(full=True)
     what = f"{source.table} at epochs {first} to {last}"
     named = columns_of(table)
@@ -76,7 +76,7 @@ def compare(reader: StateReader, source: StateSource, table: TableFormat, first:
 
 def compare_states(spark: SparkSession, path: Path) -> int:
     """Compare every table's whole state at every epoch with Spark's; return the number of comparisons."""
-    reader, checkpoint = StateReader(spark, Checkpoint(path, spark)), Checkpoint(path)
+    reader, checkpoint = StateReader(spark, CheckpointFiles(path, spark)), CheckpointFiles(path)
     compared = 0
     for epoch in checkpoint.committed():
         for source, table in tables(reader, epoch):

@@ -12,7 +12,7 @@ import pytest
 from recorded.unpacked import copied, unpacked
 
 from streamstate.errors import UntrustedCheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.epoch_files import epoch_files
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import changes
@@ -36,28 +36,28 @@ def copy(recordings: Callable[[str], Path], tmp_path: Path) -> Copy:
 
 def formats(checkpoint: Path, epoch: int = 1) -> list[TableFormat]:
     """How the tables stand in the changelogs."""
-    return [table for table in table_formats(Checkpoint(checkpoint), epoch) if isinstance(table, TableFormat)]
+    return [table for table in table_formats(CheckpointFiles(checkpoint), epoch) if isinstance(table, TableFormat)]
 
 
 def test_format_2_names_the_files_of_the_commit_log(copy: Copy) -> None:
     """The file of an attempt that was not committed is not read."""
     path = copy("4.2", "RocksDB-format-2", "aggregation")
-    (table,), before = formats(path), changes(Checkpoint(path), formats(path)[0], 1, 1)
-    files = epoch_files(Checkpoint(path), table, 1, 2)
+    (table,), before = formats(path), changes(CheckpointFiles(path), formats(path)[0], 1, 1)
+    files = epoch_files(CheckpointFiles(path), table, 1, 2)
     assert [(file.partition, file.epoch) for file in files] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     ids = json.loads((path / "commits" / "1").read_text().splitlines()[1])["stateUniqueIds"]["0"]
     assert [file.path for file in files if file.epoch == 1] == [
         f"{path}/state/0/{partition}/2_{ids[partition][0]}.changelog" for partition in (0, 1)
     ]
     shutil.copy(files[1].path, path / "state/0/0/2_0a0a0a0a-0000-0000-0000-000000000000.changelog")
-    assert changes(Checkpoint(path), table, 1, 1).equals(before)
+    assert changes(CheckpointFiles(path), table, 1, 1).equals(before)
 
 
 def test_an_operator_in_one_partition_has_one_file(copy: Copy) -> None:
     """A limit keeps its state in the first of the query's partitions."""
     path = copy("3.5", "HDFS", "limit")
     (table,) = formats(path)
-    assert [file.path for file in epoch_files(Checkpoint(path), table, 1, 1)] == [f"{path}/state/0/0/2.delta"]
+    assert [file.path for file in epoch_files(CheckpointFiles(path), table, 1, 1)] == [f"{path}/state/0/0/2.delta"]
 
 
 def test_each_side_of_a_join_has_its_folder(copy: Copy) -> None:
@@ -65,7 +65,7 @@ def test_each_side_of_a_join_has_its_folder(copy: Copy) -> None:
     path = copy("3.4", "HDFS", "inner-join")
     left, right = formats(path)
     for table, store in ((left, "left-keyWithIndexToValue"), (right, "right-keyWithIndexToValue")):
-        files = epoch_files(Checkpoint(path), table, 0, 0)
+        files = epoch_files(CheckpointFiles(path), table, 0, 0)
         assert [file.path for file in files] == [f"{path}/state/0/{number}/{store}/1.delta" for number in (0, 1)]
 
 
@@ -75,7 +75,7 @@ def test_an_epoch_that_is_not_committed_is_not_read(copy: Copy) -> None:
     (table,) = formats(path)
     (path / "commits" / "3").unlink()
     with pytest.raises(MissingChangelogError, match=r"Epoch 3 .* is not committed"):
-        changes(Checkpoint(path), table, 2, 3)
+        changes(CheckpointFiles(path), table, 2, 3)
 
 
 def test_a_snapshot_alone_says_which_setting_is_missing(copy: Copy) -> None:
@@ -83,7 +83,7 @@ def test_a_snapshot_alone_says_which_setting_is_missing(copy: Copy) -> None:
     path = copy("3.5", "RocksDB", "aggregation")
     (table,) = formats(path)
     with pytest.raises(MissingChangelogError, match=r"only a snapshot.*changelogCheckpointing.enabled=true"):
-        changes(Checkpoint(path), table, 1, 1)
+        changes(CheckpointFiles(path), table, 1, 1)
 
 
 def test_a_purged_file_is_missing(copy: Copy) -> None:
@@ -92,7 +92,7 @@ def test_a_purged_file_is_missing(copy: Copy) -> None:
     (table,) = formats(path)
     (path / "state/0/1/2.delta").unlink()
     with pytest.raises(MissingChangelogError, match=r"2\.delta does not exist: Spark has purged it"):
-        changes(Checkpoint(path), table, 0, 3)
+        changes(CheckpointFiles(path), table, 0, 3)
 
 
 def test_a_missing_partition_is_noticed(copy: Copy) -> None:
@@ -101,7 +101,7 @@ def test_a_missing_partition_is_noticed(copy: Copy) -> None:
     (table,) = formats(path)
     shutil.rmtree(path / "state/0/0")
     with pytest.raises(MissingChangelogError, match="1 folders for 2 partitions"):
-        changes(Checkpoint(path), table, 1, 1)
+        changes(CheckpointFiles(path), table, 1, 1)
 
 
 def test_a_name_cannot_lead_out_of_the_checkpoint(copy: Copy) -> None:
@@ -114,7 +114,7 @@ def test_a_name_cannot_lead_out_of_the_checkpoint(copy: Copy) -> None:
     log["stateUniqueIds"]["0"][0][0] = "/../../../../outside"
     commit.write_text(f"{version}\n{json.dumps(log)}")
     with pytest.raises(UntrustedCheckpointError):
-        changes(Checkpoint(path), table, 1, 1)
+        changes(CheckpointFiles(path), table, 1, 1)
 
 
 def test_a_repartitioned_epoch_has_no_changes(copy: Copy) -> None:
@@ -126,4 +126,4 @@ def test_a_repartitioned_epoch_has_no_changes(copy: Copy) -> None:
         offsets.read_text().replace('"spark.sql.shuffle.partitions":"2"', '"spark.sql.shuffle.partitions":"3"')
     )
     with pytest.raises(UnsupportedChangelogError, match="Epoch 2 repartitioned the state"):
-        changes(Checkpoint(path), table, 1, 3)
+        changes(CheckpointFiles(path), table, 1, 3)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, schema_file
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UntrustedCheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
@@ -39,14 +39,14 @@ def written(tmp_path: Path) -> WrittenCheckpoint:
 
 def table(written: WrittenCheckpoint, epoch: int = 1, at: int = 0) -> TableFormat:
     """One of the tables at an epoch, which is described."""
-    found = table_formats(Checkpoint(written.path), epoch)[at]
+    found = table_formats(CheckpointFiles(written.path), epoch)[at]
     assert isinstance(found, TableFormat), found
     return found
 
 
 def reason(written: WrittenCheckpoint, epoch: int = 1, at: int = 0) -> str:
     """Why one of the tables at an epoch is not described."""
-    found = table_formats(Checkpoint(written.path), epoch)[at]
+    found = table_formats(CheckpointFiles(written.path), epoch)[at]
     assert isinstance(found, UnsupportedTable), found
     return found.reason
 
@@ -93,7 +93,7 @@ def test_a_restart_holds_from_its_first_epoch(written: WrittenCheckpoint) -> Non
     written.describe(1, schema_file("total", "items", encoder=BY_PREFIX), TOTAL, ("items", "ListState"))
     for partition, unique_id in enumerate(("a1", "b1")):
         written.snapshot(partition, f"2_{unique_id}", total=2, items=3)
-    checkpoint = Checkpoint(written.path)
+    checkpoint = CheckpointFiles(written.path)
     assert [len(recorded_sources(checkpoint, epoch)) for epoch in range(2)] == [1, 2]
     assert table(written, 0).key_encoding is KeyEncoding.ROW
     items = table(written, 1, at=1)
@@ -164,7 +164,7 @@ def test_damaged_metadata_is_an_error(written: WrittenCheckpoint, text: str) -> 
     """Without it, the tables are not known; the error names the file."""
     (written.path / "state/0/_metadata/v2/0").write_text(text, encoding="utf-8")
     with pytest.raises(CheckpointError, match="state/0/_metadata/v2/0"):
-        table_formats(Checkpoint(written.path), 1)
+        table_formats(CheckpointFiles(written.path), 1)
 
 
 def test_metadata_cannot_lead_out_of_the_checkpoint(written: WrittenCheckpoint) -> None:
@@ -172,13 +172,13 @@ def test_metadata_cannot_lead_out_of_the_checkpoint(written: WrittenCheckpoint) 
     store = {"storeName": "../../..", "numColsPrefixKey": 0, "stateSchemaFilePaths": ["0_schema"]}
     written.describe(0, schema_file("total"), TOTAL, stateStoreInfo=[store])
     with pytest.raises(UntrustedCheckpointError, match=r"\.\./"):
-        recorded_sources(Checkpoint(written.path), 1)
+        recorded_sources(CheckpointFiles(written.path), 1)
 
 
 def test_purged_settings_are_an_error(written: WrittenCheckpoint) -> None:
     """The settings are those of the epoch, not of another."""
     with pytest.raises(CheckpointError, match="offsets/5"):
-        table_formats(Checkpoint(written.path), 5)
+        table_formats(CheckpointFiles(written.path), 5)
 
 
 @given(st.data())
@@ -199,7 +199,7 @@ def test_a_damaged_snapshot_is_named(written: WrittenCheckpoint) -> None:
     for at in range(0, len(whole), 3):
         for content in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]):
             path.write_bytes(content)
-            found = table_formats(Checkpoint(written.path), 1)[0]
+            found = table_formats(CheckpointFiles(written.path), 1)[0]
             if isinstance(found, UnsupportedTable):
                 assert "1_a0.zip" in found.reason
             else:

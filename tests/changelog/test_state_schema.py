@@ -19,7 +19,7 @@ from recorded.queries import QUERIES, WIDE, recorded
 from recorded.unpacked import VERSIONS
 from sampling import sampled
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
@@ -45,7 +45,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 
 def described(checkpoint: Path | str, epoch: int) -> dict[str, TableFormat | UnsupportedTable]:
     """The format of each table."""
-    found = Checkpoint(checkpoint)
+    found = CheckpointFiles(checkpoint)
     tables = [source.table for source in recorded_sources(found, epoch)]
     return dict(zip(tables, table_formats(found, epoch), strict=True))
 
@@ -126,7 +126,7 @@ def test_every_operator_and_setting(spark: SparkSession, tmp_path: Path, name: s
     query, *settings = CASES[name]
     run = Run(spark, tmp_path)
     run.start(query, *settings, epochs=range(2))
-    for epoch in Checkpoint(run.checkpoint).committed():
+    for epoch in CheckpointFiles(run.checkpoint).committed():
         assert as_spark(spark, run.checkpoint, epoch) == sum(not table.endswith("_timers") for table in query.tables)
         for table in described(run.checkpoint, epoch).values():
             assert isinstance(table, UnsupportedTable) or table.row_checksums == (CHECKSUMS in settings)
@@ -168,13 +168,13 @@ def test_a_repartitioned_state(spark: SparkSession, tmp_path: Path) -> None:
     run.start(query, epochs=range(2))
     spark._streamingCheckpointManager.repartition(str(run.checkpoint), 3, False)
     run.start(query, epochs=range(2, 4))
-    for epoch in Checkpoint(run.checkpoint).committed():
+    for epoch in CheckpointFiles(run.checkpoint).committed():
         assert as_spark(spark, run.checkpoint, epoch) == 3
 
 
 def as_spark(spark: SparkSession, checkpoint: Path, epoch: int) -> int:
     """Compare the tables and their columns with Spark's; returns the number of tables that are described."""
-    found = Checkpoint(checkpoint)
+    found = CheckpointFiles(checkpoint)
     session = StateReader(spark, found).session(epoch)
     sources = state_sources(session, found, epoch)
     assert [*map(vars, recorded_sources(found, epoch))] == [*map(vars, sources)]

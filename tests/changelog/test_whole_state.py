@@ -21,7 +21,7 @@ from recorded.unpacked import VERSIONS, copied, unpacked
 from changelog.feeds import compare_states, state_rows
 from changelog.test_reader import QUERIES, ROCKSDB_ONLY
 from changelog.test_reader import SETTINGS as WITH_CHANGELOG
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     MissingChangelogError,
@@ -137,7 +137,7 @@ def test_states_of_repartitioned_operators(spark: SparkSession, tmp_path: Path, 
 
 def table_of(checkpoint: Path, epoch: int) -> TableFormat:
     """The format of a checkpoint's only table."""
-    (table,) = table_formats(Checkpoint(checkpoint), epoch)
+    (table,) = table_formats(CheckpointFiles(checkpoint), epoch)
     assert isinstance(table, TableFormat)
     return table
 
@@ -146,45 +146,45 @@ def test_a_snapshot_is_followed_by_changelogs(folder: Path, tmp_path: Path) -> N
     """The newest snapshot and what comes after it is enough; without them, the error says what is purged."""
     checkpoint = copied(recording(folder, "4.2", "RocksDB-with-changelog", "aggregation"), tmp_path / "c")
     table = table_of(checkpoint, 3)
-    expected = whole_state(Checkpoint(checkpoint), table, [3])
+    expected = whole_state(CheckpointFiles(checkpoint), table, [3])
     for partition in range(2):
         for version in (1, 2, 3):
             (checkpoint / f"state/0/{partition}/{version}.changelog").unlink()
-    assert whole_state(Checkpoint(checkpoint), table, [3]).equals(expected)
+    assert whole_state(CheckpointFiles(checkpoint), table, [3]).equals(expected)
     with pytest.raises(MissingChangelogError, match=r"neither 2\.zip nor 2\.changelog"):
-        whole_state(Checkpoint(checkpoint), table, [1])
+        whole_state(CheckpointFiles(checkpoint), table, [1])
     (checkpoint / "state/0/1/4.changelog").unlink()
     with pytest.raises(MissingChangelogError, match=r"neither 4\.zip nor 4\.changelog"):
-        whole_state(Checkpoint(checkpoint), table, [3])
+        whole_state(CheckpointFiles(checkpoint), table, [3])
 
 
 def test_the_lineage_names_what_the_commit_log_has_lost(folder: Path, tmp_path: Path) -> None:
     """In format 2, an epoch's changelog has the ids of the files before it; other attempts' files do not count."""
     checkpoint = copied(recording(folder, "4.2", "RocksDB-format-2", "aggregation"), tmp_path / "c")
     table = table_of(checkpoint, 3)
-    expected = whole_state(Checkpoint(checkpoint), table, [3])
+    expected = whole_state(CheckpointFiles(checkpoint), table, [3])
     for epoch in range(3):
         (checkpoint / f"commits/{epoch}").unlink()
     for file in [*checkpoint.glob("state/0/*/2_*.changelog")]:
         shutil.copy(next(file.parent.glob("3_*.changelog")), file.with_name("2_another-attempt.changelog"))
-    assert whole_state(Checkpoint(checkpoint), table, [3]).equals(expected)
+    assert whole_state(CheckpointFiles(checkpoint), table, [3]).equals(expected)
 
 
 def test_an_epoch_that_is_not_committed_has_no_state(folder: Path) -> None:
     """Its files may be those of a failed attempt."""
     checkpoint = recording(folder, "4.2", "HDFS", "aggregation")
     with pytest.raises(MissingChangelogError, match="not committed"):
-        whole_state(Checkpoint(checkpoint), table_of(checkpoint, 3), [4])
+        whole_state(CheckpointFiles(checkpoint), table_of(checkpoint, 3), [4])
 
 
 def test_without_rocksdict_the_error_names_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only RocksDB's snapshots need it."""
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     hdfs = recording(folder, "3.5", "HDFS", "aggregation")
-    assert whole_state(Checkpoint(hdfs), table_of(hdfs, 3), [3]).num_rows
+    assert whole_state(CheckpointFiles(hdfs), table_of(hdfs, 3), [3]).num_rows
     rocksdb = recording(folder, "3.5", "RocksDB", "aggregation")
     with pytest.raises(UnsupportedChangelogError, match=r"\[sidecar\]"):
-        whole_state(Checkpoint(rocksdb), table_of(rocksdb, 3), [3])
+        whole_state(CheckpointFiles(rocksdb), table_of(rocksdb, 3), [3])
 
 
 Damage = Callable[[bytes, random.Random], bytes]
@@ -219,7 +219,7 @@ def _outcomes(checkpoint: Path, *, proven: bool, count: int, seed: int) -> Count
     """
     rng, outcomes = random.Random(seed), Counter[str]()
     table, epoch = table_of(checkpoint, 3), 3
-    expected = state_rows(StateRows(columns_of(table), whole_state(Checkpoint(checkpoint), table, [epoch])))
+    expected = state_rows(StateRows(columns_of(table), whole_state(CheckpointFiles(checkpoint), table, [epoch])))
     if not proven:
         for checksum in checkpoint.rglob("*.crc"):
             checksum.unlink()
@@ -234,7 +234,7 @@ def _outcomes(checkpoint: Path, *, proven: bool, count: int, seed: int) -> Count
         changed = rng.choice(others).read_bytes() if name == "swapped" else DAMAGES[name](content, rng)
         file.write_bytes(changed)
         try:
-            rows = state_rows(StateRows(columns_of(table), whole_state(Checkpoint(checkpoint), table, [epoch])))
+            rows = state_rows(StateRows(columns_of(table), whole_state(CheckpointFiles(checkpoint), table, [epoch])))
             outcomes["as it was" if rows == expected else f"wrong: {name} {file.name}"] += 1
         except ChangelogError:
             outcomes["error"] += 1

@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.command_line import main
 from streamstate.operations.checkup import examine
 from streamstate.operations.checkup.state_tables import table_readings
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import state_sources
 from streamstate.snapshots.spark.state_reader import StateReader
 
@@ -151,7 +151,7 @@ def test_the_state_tables_are_those_that_spark_lists(spark: SparkSession, record
     compared = 0
     for folder in recorded.values():
         for path in folder.glob("*/*/commits"):
-            checkpoint = Checkpoint(path.parent)
+            checkpoint = CheckpointFiles(path.parent)
             epoch = checkpoint.committed()[-1]
             sources = state_sources(StateReader(spark, checkpoint).session(epoch), checkpoint, epoch)
             assert [(table.table, table.operator) for table in table_readings(checkpoint, epoch)] == [

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamstate.command_line import main
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 JOB = """
 from pyspark.sql import SparkSession, functions as F
@@ -40,8 +40,8 @@ def test_the_proposed_mapping_is_edited_and_passed_on(
     assert main(migrate) == 0
     assert capsys.readouterr().out.startswith(f"{new}: epoch 4 (op0: 12 rows)")
     assert main(["restore", str(store), "counts", "--at", "2", "--to", str(tmp_path / "again")]) == 0
-    assert Checkpoint(str(tmp_path / "again")).committed() == [2]
+    assert CheckpointFiles(str(tmp_path / "again")).committed() == [2]
     files = str(store.parent / "input")
     again = ["restore", str(store), "counts", "--to", str(tmp_path / "by_code"), "--code", f"{tmp_path}/same.py:build"]
     assert main([*again, "--files", files]) == 0
-    assert Checkpoint(str(tmp_path / "by_code")).committed() == [4]
+    assert CheckpointFiles(str(tmp_path / "by_code")).committed() == [4]

@@ -17,7 +17,7 @@ from damage.kinds import damaged, deleted
 from damage.spark import committed
 from streamstate.errors import DamagedCheckpointError, EpochGoneError
 from streamstate.operations.code_check import CheckReport
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 
 Build = Callable[[], DataFrame]
@@ -117,7 +117,7 @@ def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_pat
     name = "HDFS/plain"
     spark = configured(spark, name)
     checkpoint = damaged(kind, recorded / name, tmp_path / "c")
-    whole = next_start(Checkpoint(checkpoint)).whole
+    whole = next_start(CheckpointFiles(checkpoint)).whole
     assert whole == (5 if kind == "offsets/4 deleted" else 4)
     ss.fork(checkpoint, tmp_path / "fork", at=whole)
     run(spark, name, recorded / "input/6", tmp_path / "fork", trigger={"availableNow": True}).awaitTermination()

@@ -14,7 +14,7 @@ from recorded.unpacked import VERSIONS, unpacked
 
 from damage.kinds import CASES, KINDS, damaged
 from damage.spark import VERDICTS, verdicts
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 
 SPARK = json.loads(VERDICTS.read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def differing(recorded: Path, cases: list[tuple[str, str]]) -> Iterator[str]:
     for kind, checkpoint in cases:
         how, spark = KINDS[kind], SPARK[kind][checkpoint]
         with tempfile.TemporaryDirectory() as folder:
-            found = next_start(Checkpoint(damaged(kind, recorded / checkpoint, Path(folder) / "c")))
+            found = next_start(CheckpointFiles(damaged(kind, recorded / checkpoint, Path(folder) / "c")))
         expected = True if how.laxer else False if how.stricter else spark
         if how.unknown or (checkpoint.endswith("stateless") and spark):
             expected = False if found.can_restart is False and not spark else None
@@ -58,7 +58,7 @@ def test_each_kind_of_damage_everywhere(recorded: Path) -> None:
 def test_no_recorded_checkpoint_is_damaged(version: str, tmp_path: Path) -> None:
     """Of every version of Spark, provider and kind of query."""
     checkpoints = [path.parent for path in unpacked(version, tmp_path).glob("*/*/commits")]
-    found = {str(path.relative_to(tmp_path)): next_start(Checkpoint(path)) for path in checkpoints}
+    found = {str(path.relative_to(tmp_path)): next_start(CheckpointFiles(path)) for path in checkpoints}
     assert len(found) > 10
     assert {path: start.damages for path, start in found.items() if not start.can_restart or start.damages} == {}
 

@@ -10,7 +10,7 @@ from stepping import counting, tree, untouched
 
 import streamstate as ss
 from streamstate.errors import EpochGoneError, ForkError, InvalidArgumentError, QueryError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -53,7 +53,7 @@ def test_a_replay_from_epoch_0_starts_without_state(
     replay = ss.replay(build, counted[0], tmp_path / "again", epochs=(0, 2), conf={SHUFFLE_PARTITIONS: 3})
     assert replay.same
     assert (replay.fork.epoch, replay.steps.epoch) == (-1, 2)
-    assert Checkpoint(replay.fork).partitions(2) == 3
+    assert CheckpointFiles(replay.fork).partitions(2) == 3
     assert replay.replayed.captured() == [0, 1, 2]
 
 
@@ -105,4 +105,4 @@ def test_a_replay_with_another_number_of_partitions(
     replay = ss.replay(build, counted[0], tmp_path / "spread", epochs=(2, 3), partitions=3)
     assert replay.same
     assert [(run.epoch, run.input) for run in replay.steps.epochs] == [(2, "original"), (3, "original")]
-    assert Checkpoint(replay.fork).partitions(3) == 3
+    assert CheckpointFiles(replay.fork).partitions(3) == 3

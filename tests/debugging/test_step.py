@@ -17,7 +17,7 @@ from stepping import builder, check_steps, counting
 import streamstate as ss
 from streamstate.errors import ForkError
 from streamstate.replay.stepping.next_epoch import with_own_conf
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_epochs_without_data_are_separate_steps(spark: SparkSession, tmp_path: P
             running.processAllAvailable()
     finally:
         running.stop()
-    original = Checkpoint(run.checkpoint)
+    original = CheckpointFiles(run.checkpoint)
     last = original.committed()[-1]
     without_data = [epoch for epoch in range(1, last + 1) if _offsets(original, epoch) == _offsets(original, epoch - 1)]
     assert without_data
@@ -81,7 +81,7 @@ def test_epochs_without_data_are_separate_steps(spark: SparkSession, tmp_path: P
     assert [result.watermark for result in report.epochs] == [plan.watermark if plan else None for plan in planned]
 
 
-def _offsets(checkpoint: Checkpoint, epoch: int) -> tuple[str | None, ...]:
+def _offsets(checkpoint: CheckpointFiles, epoch: int) -> tuple[str | None, ...]:
     planned = checkpoint.planned(epoch)
     assert planned is not None
     return planned.offsets
@@ -113,7 +113,7 @@ def test_a_repartitioning_is_repeated(spark: SparkSession, counted: tuple[Path, 
     fork = ss.fork(original, tmp_path / "fork", at=2)
     report = ss.step(build, fork, original=original)
     assert [(result.epoch, result.input) for result in report.epochs] == [(3, "none")]
-    assert Checkpoint(fork).partitions(3) == 3
+    assert CheckpointFiles(fork).partitions(3) == 3
     assert spark_rows(spark, fork.checkpoint, "op0", 3) == spark_rows(spark, counted[0], "op0", 2)
 
 
@@ -129,9 +129,9 @@ def test_a_fork_continues_with_new_input(spark: SparkSession, tmp_path: Path) ->
     more = ss.step(build, fork, new_input=True, mode="append")
     assert [(result.epoch, result.input, result.input_rows) for result in more.epochs] == [(2, "new", 22)]
     no_input = ss.step(build, fork, new_input=True, mode="append")
-    assert (no_input.stopped, no_input.epoch, Checkpoint(fork).begun()[-1]) == ("end", 2, 2)
+    assert (no_input.stopped, no_input.epoch, CheckpointFiles(fork).begun()[-1]) == ("end", 2, 2)
     run.start(query, epochs=range(0))
-    assert Checkpoint(run.checkpoint).committed()[-1] == 3
+    assert CheckpointFiles(run.checkpoint).committed()[-1] == 3
     with pytest.raises(ForkError, match="has read other input"):
         ss.step(build, fork, mode="append")
 

@@ -29,7 +29,7 @@ from streamstate.errors import (
 )
 from streamstate.replay.stepping.fork_folder import LOCK_FILE
 from streamstate.replay.stepping.run_batch import active_queries
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
 
 Build = Callable[[], DataFrame]
@@ -284,4 +284,4 @@ def test_missing_input_files_are_named(spark: SparkSession, tmp_path: Path) -> N
     refused(build, fork, NotReplayableError, "input/a file 1.parquet")
     (tmp_path / "away").rename(tmp_path / "input/a file 1.parquet")
     assert ss.step(build, fork).epoch == 1
-    assert Checkpoint(fork).committed() == [0, 1]
+    assert CheckpointFiles(fork).committed() == [0, 1]

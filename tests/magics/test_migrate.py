@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NameTakenError, QueryError, StateWriteError
 from streamstate.launch.running import Running
 from streamstate.launch.starting import start_launch
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 
 def by_letter_and_parity(letters: DataFrame) -> DataFrame:
@@ -69,7 +69,7 @@ def test_a_running_query_goes_on_as_the_changed_one(
     migrated = ss.open_store(handle.store)["counts_2"]
     assert migrated.results() == ["result"]
     assert [*migrated.live().result().to_pandas().columns] == ["k", "n", "mean", "total"]
-    assert Checkpoint(handle.checkpoint).partitions(1) == 3
+    assert CheckpointFiles(handle.checkpoint).partitions(1) == 3
     source.add(letters(2))
     assert handle.wait(epoch=2, timeout=300) == 2
     history = ss.open_store(handle.store)

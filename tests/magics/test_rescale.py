@@ -15,7 +15,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
 from streamstate.launch.running import Running
 from streamstate.operations import rescale as rescaling
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def running(shell: Shell, source: Source) -> Running:
 
 def partitions(handle: Running) -> int | None:
     """The number of partitions of a query's state."""
-    checkpoint = Checkpoint(handle.checkpoint)
+    checkpoint = CheckpointFiles(handle.checkpoint)
     return checkpoint.partitions(checkpoint.committed()[-1])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from operators.running import Query, Run, with_settings
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
@@ -17,7 +17,7 @@ from streamstate.snapshots.spark.state_reader import StateReader
 
 def stored(spark: SparkSession, checkpoint: str | PathLike[str], epoch: int) -> dict[str, list[Any]]:
     """Every row of every state store, as bytes, with its column family and its partition."""
-    opened = Checkpoint(checkpoint, spark)
+    opened = CheckpointFiles(checkpoint, spark)
     session = StateReader(spark, opened).session(epoch)
     found = {}
     for store in recorded_stores(opened, epoch):
@@ -36,7 +36,7 @@ def gone_on(run: Run, query: Query, checkpoint: PathLike[str], *settings: Mappin
     session = with_settings(run.spark, query.conf, *settings)
     writer = query.build(run.inputs.stream(session)).writeStream.format("noop").outputMode(query.mode)
     writer.option("checkpointLocation", fspath(checkpoint)).trigger(availableNow=True).start().awaitTermination()
-    return Checkpoint(checkpoint, run.spark).committed()[-1]
+    return CheckpointFiles(checkpoint, run.spark).committed()[-1]
 
 
 def check_goes_on(run: Run, query: Query, checkpoint: PathLike[str], *settings: Mapping[str, str]) -> None:

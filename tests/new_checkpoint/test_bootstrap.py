@@ -18,7 +18,7 @@ from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import check_not_past
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
@@ -60,7 +60,7 @@ def check(history: History, query: Query, new: ss.WrittenCheckpoint) -> None:
     assert newest >= 2
     whole = Run(history.spark, history.folder / "whole")
     whole.start(query, epochs=range(4))
-    states = (StateAt(path, Checkpoint(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
     assert not state_differences(history.spark, *states)
 
 

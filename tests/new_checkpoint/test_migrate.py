@@ -28,7 +28,7 @@ from streamstate.errors import (
     StreamStateError,
     UnknownTableError,
 )
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.layout import Layout
@@ -192,7 +192,7 @@ def check(spark: SparkSession, folder: Path, change: Change) -> None:
     whole = Run(spark, folder / "whole")
     whole.start(change.after, epochs=range(4))
     gone_on(found.run, change.after, new)
-    states = (StateAt(path, Checkpoint(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
     assert not state_differences(spark, *states)
 
 
@@ -249,7 +249,11 @@ def test_what_a_plan_says(spark: SparkSession, tmp_path: Path) -> None:
     for epoch in (2, 3):
         found.run.inputs.add(rows(epoch))
     gone_on(found.run, found.change.after, new)
-    frame = StateReader(spark, Checkpoint(new)).table(StateReader(spark, Checkpoint(new)).sources(3)[0], 3).toPandas()
+    frame = (
+        StateReader(spark, CheckpointFiles(new))
+        .table(StateReader(spark, CheckpointFiles(new)).sources(3)[0], 3)
+        .toPandas()
+    )
     since = pa.concat_tables([rows(2), rows(3)]).to_pandas().groupby("k")["v"]
     state = frame[frame["k"].notna() & frame["count"].gt(0)].set_index("k")[["sum", "count"]]
     assert state["count"].sort_index().to_dict() == since.count().loc[lambda one: one > 0].sort_index().to_dict()
@@ -345,8 +349,8 @@ def test_another_store_needs_no_mapping(spark: SparkSession, tmp_path: Path, nam
     change = Change(aggregated("count(v) AS rows"), aggregated("count(v) AS rows"))
     found = migrating(spark, tmp_path, change, provider, {"spark.sql.shuffle.partitions": "5"})
     new = found.migrate()
-    assert Checkpoint(new).partitions(1) == 2
-    assert Checkpoint(new).format_version(1) == "2"
+    assert CheckpointFiles(new).partitions(1) == 2
+    assert CheckpointFiles(new).format_version(1) == "2"
     found.run.start(change.before, provider, epochs=range(2, 3))
     check_goes_on(found.run, change.after, new)
 
@@ -363,8 +367,8 @@ def test_sources_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
         return query.build(other.stream(session).union(run.inputs.stream(session)))
 
     def counted(checkpoint: Path) -> dict[str | None, int]:
-        newest = Checkpoint(checkpoint).committed()[-1]
-        reader = StateReader(spark, Checkpoint(checkpoint))
+        newest = CheckpointFiles(checkpoint).committed()[-1]
+        reader = StateReader(spark, CheckpointFiles(checkpoint))
         return {row.k: row["count"] for row in reader.table(reader.sources(newest)[0], newest).collect()}
 
     def go_on(frame: DataFrame, checkpoint: Path) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from new_checkpoint.test_restore import QUICK
 from streamstate.operations.drill.scratch import scratch
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_reader import StateReader
 
 INPUTS = 20
@@ -142,7 +142,7 @@ def check(spark: SparkSession, folder: Path, case: Case) -> None:
     for epoch in range(case.cut, case.epochs):
         files.add(epoch, input_rows(random))
     files.run(case.after, new)
-    reader, newest = StateReader(spark, Checkpoint(new)), Checkpoint(new).committed()[-1]
+    reader, newest = StateReader(spark, CheckpointFiles(new)), CheckpointFiles(new).committed()[-1]
     (source,) = reader.sources(newest)
     meant = case.after.build(files.batch())
     found = reader.table(source, newest).select(meant.columns)

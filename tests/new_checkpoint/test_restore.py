@@ -31,7 +31,7 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint import writer
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.replay.state_writing import state_rewriter
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}
@@ -323,11 +323,11 @@ def test_a_watermark_that_nobody_knows(spark: SparkSession, tmp_path: Path, monk
     run.capture()
     newest = run.history.captured()[-1]
     entry = run.history.recorded.entry(newest)
-    known = Checkpoint(run.checkpoint).next_watermark_at(newest)
+    known = CheckpointFiles(run.checkpoint).next_watermark_at(newest)
     assert entry.next_watermark == known is not None
     (run.checkpoint / "commits" / str(newest)).unlink()
     new = ss.restore(run.history, tmp_path / "restored", spark=spark)
-    assert Checkpoint(new).next_watermark_at(newest) == known
+    assert CheckpointFiles(new).next_watermark_at(newest) == known
     monkeypatch.setattr(CapturedEpoch, "_entry", replace(entry, next_watermark=None))
     with pytest.raises(EpochGoneError, match="watermark"):
         ss.restore(run.history, tmp_path / "again", spark=spark)

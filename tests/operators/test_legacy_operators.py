@@ -13,7 +13,7 @@ from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, UnsupportedStateError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +26,13 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_inferred_metadata_equals_sparks(recordings: Path, name: str, provider: str) -> None:
     """Without metadata, the name, stores and number of partitions of every operator are inferred."""
     checkpoint = recordings / provider / name
-    assert Checkpoint(checkpoint).legacy_operators() == []
+    assert CheckpointFiles(checkpoint).legacy_operators() == []
     metadata = {}
     for file in sorted(checkpoint.glob("state/*/_metadata/metadata")):
         metadata[file.parts[-3]] = file.read_text(encoding="utf-8")
         shutil.rmtree(file.parent)
     assert metadata
-    inferred = Checkpoint(checkpoint).legacy_operators()
+    inferred = CheckpointFiles(checkpoint).legacy_operators()
     assert {str(operator.number): parsed(operator.metadata()) for operator in inferred} == {
         number: parsed(text) for number, text in metadata.items()
     }

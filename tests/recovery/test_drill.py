@@ -22,7 +22,7 @@ from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutErro
 from streamstate.operations.drill.child import same_batches
 from streamstate.operations.drill.processes import _state_files
 from streamstate.operations.drill.task import pickled
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
 
@@ -247,12 +247,12 @@ def test_the_html_of_a_report_is_escaped() -> None:
     assert "✓" in _REPORT._repr_html_()
 
 
-def _checkpoint(folder: Path, ends: list[int]) -> Checkpoint:
+def _checkpoint(folder: Path, ends: list[int]) -> CheckpointFiles:
     """Write a checkpoint whose epochs end at the given offsets."""
     (folder / "offsets").mkdir(parents=True)
     for epoch, end in enumerate(ends):
         (folder / "offsets" / str(epoch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"rows":{end}}}')
-    return Checkpoint(folder)
+    return CheckpointFiles(folder)
 
 
 def test_runs_are_aligned_if_every_epoch_has_the_same_input(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from streamstate.errors import NotACheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion import promoting, requirements
 from streamstate.operations.promotion.renaming import check_atomic
 from streamstate.operations.promotion.switch import REPLACED, Switch
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
@@ -40,7 +40,7 @@ def started(frame: DataFrame, checkpoint: Path, sink: Path | None = None, mode: 
 def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
     """The checkpoint has the fork's state and its own query id; the old one is kept, and the fork is unchanged."""
     before, fork = tree(pair.over), tree(pair.fork)
-    query_id = Checkpoint(pair.over).query_id
+    query_id = CheckpointFiles(pair.over).query_id
     steps: list[tuple[str, float | None]] = []
     promotion = ss.promote(pair.fork, over=pair.over, spark=spark, progress=lambda *step: steps.append(step))
     assert (promotion.epoch, promotion.checkpoint, promotion.fork) == (1, str(pair.over), str(pair.fork))
@@ -49,7 +49,7 @@ def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
     assert "op0: 1 rows only in the old state, 1 only in the new" in repr(promotion)
     assert "<li>op0: 1 rows" in promotion._repr_html_()
     assert ss.Promotion.of(pair.over).differences == promotion.differences
-    assert Checkpoint(pair.over).query_id == query_id
+    assert CheckpointFiles(pair.over).query_id == query_id
     assert state_differences(spark, StateAt(str(pair.fork), 1), StateAt(str(pair.over), 1), exact=True) == []
     assert tree(pair.fork) == fork
     assert {**tree(pair.kept), REPLACED: ""} == {**before, REPLACED: ""}
@@ -98,7 +98,7 @@ def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path) -> 
     assert (first["batchId"], first["numInputRows"]) == (promotion.epoch + 1, 0)
     assert [progress["numInputRows"] for progress in later] == [11, 11, 11, 0]
     found = Counter(map(tuple, spark.read.parquet(str(sink)).collect()))
-    end = Checkpoint(run.checkpoint).planned(later[-1]["batchId"])
+    end = CheckpointFiles(run.checkpoint).planned(later[-1]["batchId"])
     assert end is not None
     assert end.watermark is not None
     late = spark.read.parquet(str(run.inputs.folder))
@@ -125,7 +125,7 @@ def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, fo
     if not follower:
         assert run.capture().epochs == ()  # the promoted state is not the query's own at that epoch
     run.start(SUMS, epochs=range(2, 4))
-    newest = Checkpoint(pair.over).committed()[-1]
+    newest = CheckpointFiles(pair.over).committed()[-1]
     if capture is None:
         run.capture()
     else:
@@ -169,12 +169,12 @@ def test_the_promoted_query_continues(spark: SparkSession, tmp_path: Path, name:
     ss.step(builder(run, query, settings), fork, epochs=9, mode=query.mode, spark=spark)
     promoted, unchanged = run.checkpoint, tmp_path / "unchanged"
     ss.promote(fork, over=promoted, spark=spark)
-    shutil.copytree(f"{promoted}.before-promotion-{Checkpoint(fork).committed()[-1]}", unchanged)
+    shutil.copytree(f"{promoted}.before-promotion-{CheckpointFiles(fork).committed()[-1]}", unchanged)
     shutil.rmtree(fork)  # nothing of it is needed
     run.start(query, settings, epochs=range(2, 4))
     run.checkpoint = unchanged
     run.start(query, settings, epochs=range(0))
-    states = [StateAt(str(path), Checkpoint(path).committed()[-1]) for path in (promoted, unchanged)]
+    states = [StateAt(str(path), CheckpointFiles(path).committed()[-1]) for path in (promoted, unchanged)]
     assert states[0].epoch == states[1].epoch + 1
     assert state_differences(spark, *states) == []
 
@@ -191,11 +191,11 @@ def test_an_old_process_cannot_commit(spark: SparkSession, pair: Pair, monkeypat
     pair.run.inputs.add(rows(2))
     with pytest.raises(StreamingQueryException, match=r"CONCURRENT_STREAM_LOG_UPDATE.*detected for 2"):
         old.awaitTermination(120)
-    assert Checkpoint(pair.over).committed() == [1]
+    assert CheckpointFiles(pair.over).committed() == [1]
     started(build(), pair.over).awaitTermination()
-    assert Checkpoint(pair.over).committed() == [1, 2, 3]
+    assert CheckpointFiles(pair.over).committed() == [1, 2, 3]
     assert spark_rows(spark, pair.over, "op0", 3) != spark_rows(spark, pair.kept, "op0", 1)
-    assert Checkpoint(pair.kept).committed() == [0, 1]
+    assert CheckpointFiles(pair.kept).committed() == [0, 1]
 
 
 @pytest.mark.usefixtures("uncompared")
@@ -214,7 +214,7 @@ def test_an_epoch_begun_during_the_promotion_reverses_it(
     monkeypatch.setattr(Switch, "swap", late)
     with pytest.raises(PromotionError, match=r"began epoch 2 during the promotion.*\nThe promotion was reversed"):
         ss.promote(pair.fork, over=pair.over, spark=spark)
-    assert Checkpoint(pair.over).begun() == [0, 1, 2]
+    assert CheckpointFiles(pair.over).begun() == [0, 1, 2]
     assert pair.beside == {pair.over.name, pair.fork.name}
 
 

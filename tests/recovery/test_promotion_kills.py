@@ -19,7 +19,7 @@ from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
 from streamstate.operations.promotion.renaming import exchanged, move
 from streamstate.operations.promotion.switch import REPLACED, recover
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 
 pytestmark = pytest.mark.usefixtures("uncompared")
@@ -199,7 +199,7 @@ def test_a_checkpoint_made_in_between_is_an_error(
     (pair.over / "metadata").write_text('{"id":"new"}')
     with pytest.raises(CheckpointError, match=r"Something created .* anew.*checkpoint is in .*aside"):
         recover(str(pair.over), spark)
-    assert Checkpoint(work / "aside").committed() == [0, 1]
+    assert CheckpointFiles(work / "aside").committed() == [0, 1]
 
 
 def test_an_empty_folder_of_a_promotion_is_deleted(tmp_path: Path) -> None:

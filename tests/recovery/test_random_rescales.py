@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sampling import sampled
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 # Spark takes longer for operators with several stores.
@@ -40,7 +40,7 @@ def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> No
     length, query, settings = CHAINS[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(3))
-    before = StateAt(str(run.checkpoint), Checkpoint(run.checkpoint).committed()[-1])
+    before = StateAt(str(run.checkpoint), CheckpointFiles(run.checkpoint).committed()[-1])
     rng, partitions = random.Random(name), 2
     for number in range(1, length + 1):
         target = rng.choice([count for count in range(1, 6) if count != partitions])
@@ -51,4 +51,4 @@ def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> No
     after = StateAt(str(run.checkpoint), before.epoch + length)
     assert state_differences(spark, before, after, exact=True) == []
     run.start(query, settings, epochs=range(3, 4))
-    assert Checkpoint(run.checkpoint).partitions(after.epoch + 1) == partitions
+    assert CheckpointFiles(run.checkpoint).partitions(after.epoch + 1) == partitions

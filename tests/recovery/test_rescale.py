@@ -27,7 +27,7 @@ from streamstate.errors import (
 from streamstate.operations import rescale as rescaling
 from streamstate.operations.rescale_rollback import NOTE, Unfinished, recover
 from streamstate.replay.repartition import repartition
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, TableDifference, state_differences
 
 SUMS = aggregated("count(v)", "sum(v)")
@@ -96,7 +96,7 @@ def test_the_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> 
     run.start(query, settings, epochs=range(2, 4))
     run.checkpoint = unchanged
     run.start(query, settings, epochs=range(0))
-    states = [StateAt(str(path), Checkpoint(path).committed()[-1]) for path in (rescaled, unchanged)]
+    states = [StateAt(str(path), CheckpointFiles(path).committed()[-1]) for path in (rescaled, unchanged)]
     assert states[0].epoch == states[1].epoch + 1
     assert state_differences(spark, *states) == []
 
@@ -127,7 +127,7 @@ def broken(error: BaseException) -> Callable[..., Any]:
 def half_done(error: BaseException) -> Callable[..., Any]:
     """A step in which Spark writes the new state, but fails before the commit."""
 
-    def halfway(spark: SparkSession, checkpoint: Checkpoint, last: int, partitions: int) -> int:
+    def halfway(spark: SparkSession, checkpoint: CheckpointFiles, last: int, partitions: int) -> int:
         epoch = repartition(spark, checkpoint, last, partitions)
         for name in (f"{epoch}", f".{epoch}.crc"):
             Path(checkpoint.path, "commits", name).unlink()
@@ -192,11 +192,11 @@ def test_a_killed_rescale_is_rolled_back_by_the_next(
             ss.rescale(copy, 4, spark=spark)
     assert (copy / NOTE).exists()
     killed = Path(shutil.copytree(copy, copy.with_name("killed")))
-    unfinished = recover(Checkpoint(killed), None)
+    unfinished = recover(CheckpointFiles(killed), None)
     assert unfinished is not None
     assert (unfinished.epoch, unfinished.partitions, unfinished.target) == (1, 2, 4)
     assert tree(killed) == before
-    assert recover(Checkpoint(killed), None) is None
+    assert recover(CheckpointFiles(killed), None) is None
     assert ss.rescale(copy, 3, spark=spark).partitions == (2, 3)
 
 
@@ -211,16 +211,16 @@ def test_a_query_that_continued_keeps_its_partitions(
     run.start(SUMS, epochs=range(1, 2))
     monkeypatch.undo()
     assert (run.checkpoint / NOTE).exists()
-    assert recover(Checkpoint(run.checkpoint), None) is None
+    assert recover(CheckpointFiles(run.checkpoint), None) is None
     assert not (run.checkpoint / NOTE).exists()
-    assert Checkpoint(run.checkpoint).committed() == [0, 1, 2]
+    assert CheckpointFiles(run.checkpoint).committed() == [0, 1, 2]
 
 
 def test_an_unreadable_record_is_an_error(copy: Path) -> None:
     """The message suggests deleting the file."""
     (copy / NOTE).write_text("{")
     with pytest.raises(CheckpointError, match=r"cannot be read.*\n.*delete the file"):
-        recover(Checkpoint(copy), None)
+        recover(CheckpointFiles(copy), None)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True, "8"])

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import ForkError, QueryError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 ROWS = 4
 
@@ -62,7 +62,7 @@ def test_a_fork_begins_with_variables(tmp_path: Path, add: Callable[[int], Sourc
     with pytest.raises(QueryError, match="begun without shared variables") as raised:
         ended(frame, tmp_path, "q", checkpoint=checkpoint, shared=("limit",))
     assert "ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then ss.start(" in str(raised.value)
-    assert Checkpoint(checkpoint).committed() == [0]
+    assert CheckpointFiles(checkpoint).committed() == [0]
     fork = ss.fork(checkpoint, tmp_path / "fork", shared=(limit,))
     history = ended(frame, tmp_path, "limited", checkpoint=fork.checkpoint, shared=("limit",))
     assert counts(history) == {0: ROWS, 1: 3}

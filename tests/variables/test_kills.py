@@ -26,7 +26,7 @@ import pytest
 import streamstate as ss
 from streamstate.operations.drill.processes import _kill_session
 from streamstate.snapshots.checkpoint.bindings import Binding, binding_in_log
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.variables.contributions import Staged, stage_group
 from variables.conftest import NewAddress
 from variables.sharing import (
@@ -131,8 +131,8 @@ class Left:
         self.variables = Variables.declared(life)
         self.variables.total.record()
         self.variables.limit.record()
-        self.ids = {query: Checkpoint(life.checkpoint(query)).query_id for query in QUERIES}
-        self.committed = {query: Checkpoint(life.checkpoint(query)).committed() for query in QUERIES}
+        self.ids = {query: CheckpointFiles(life.checkpoint(query)).query_id for query in QUERIES}
+        self.committed = {query: CheckpointFiles(life.checkpoint(query)).committed() for query in QUERIES}
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.bindings import binding_in
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 pytestmark = pytest.mark.slow
 
@@ -148,13 +148,13 @@ def test_a_fork_contributes_to_its_own_branch(spark: SparkSession, recorded: Rec
         (recorded.source.folder / "99999.parquet").unlink()
     found = seen(spark, fork.checkpoint, report.epoch)
     assert found[9][:3] == [ROWS, EPOCHS * ROWS, EPOCHS * ROWS]
-    planned = Checkpoint(fork.checkpoint).planned(report.epoch)
+    planned = CheckpointFiles(fork.checkpoint).planned(report.epoch)
     assert planned is not None
     binding = binding_in(planned.offsets)
     assert binding is not None
     version = binding.versions["total"]
     assert version is not None
-    assert version.branch == Checkpoint(fork.checkpoint).query_id
+    assert version.branch == CheckpointFiles(fork.checkpoint).query_id
     pd.testing.assert_frame_equal(recorded.total.history(), before)
 
 
@@ -169,7 +169,7 @@ def test_a_step_can_see_another_value(spark: SparkSession, recorded: Recorded, t
     assert [found[e][1:] for e in (1, 2)] == [[ROWS, ROWS, 10.0, 10.0], [2 * ROWS, 2 * ROWS, 45.0, 45.0]]
     bindings = ss.open_store(tmp_path / "store")["what_if"].bindings()
     branches = bindings[bindings["variable"] == "limit"].set_index("epoch")["branch"]
-    assert branches[second] == Checkpoint(fork.checkpoint).query_id
+    assert branches[second] == CheckpointFiles(fork.checkpoint).query_id
     assert branches[third] == ""
     pd.testing.assert_frame_equal(recorded.limit.history(), before)
 
@@ -186,7 +186,7 @@ def test_a_value_that_cannot_be_is_refused(recorded: Recorded, tmp_path: Path, s
     fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=0)
     with pytest.raises(InvalidArgumentError, match=match):
         ss.step(recorded.build, fork, shared=shared)
-    assert Checkpoint(fork.checkpoint).committed() == [0]
+    assert CheckpointFiles(fork.checkpoint).committed() == [0]
 
 
 def test_a_query_without_variables_takes_no_values(

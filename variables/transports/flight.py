@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from streamstate.errors import TransportError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.variables.transports.driver_key import HOST, known_key, own_key
 from streamstate.variables.transports.transport import BINDINGS, MAX_BYTES, Transport, check_group, unreachable
 
@@ -78,7 +78,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _of_checkpoint(self, asked: str, path: str) -> list[bytes]:
         if path not in self.checkpoints:
             raise ValueError(f"{path} is no checkpoint of a query that was started here")
-        checkpoint = Checkpoint(path, self._spark)
+        checkpoint = CheckpointFiles(path, self._spark)
         if asked == "id":
             return [checkpoint.query_id.encode()]
         if asked == "committed":

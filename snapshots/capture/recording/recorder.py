@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import QueryError
 from streamstate.snapshots.capture.recording.recording import Recording
 from streamstate.snapshots.capture.recording.sources import distinct_sources, forgotten
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -117,5 +117,5 @@ class Recorder:
     def _append(self, rows: DataFrame, epoch: int, checkpoint: str) -> None:
         if self._query_id is None:
             # In its checkpoint, because the first epoch may run before Spark has returned the query.
-            self._query_id = Checkpoint(checkpoint, rows.sparkSession).query_id
+            self._query_id = CheckpointFiles(checkpoint, rows.sparkSession).query_id
         self._recording.append(self._query_id, epoch, rows)

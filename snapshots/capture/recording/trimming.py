@@ -14,7 +14,7 @@ from typing import Any
 
 from streamstate.errors import CheckpointError
 from streamstate.snapshots.capture.recording.recording import Recording, pin
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.delta import open_table
 from streamstate.snapshots.store.delta.commits import remember_removed
 from streamstate.snapshots.store.entries import Entry
@@ -61,7 +61,7 @@ def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) ->
         held = json.loads(entry.offsets)
         return list(held.values() if isinstance(held, dict) else held)
     try:
-        planned = Checkpoint(required_query(layout, name).checkpoint).planned(epoch)
+        planned = CheckpointFiles(required_query(layout, name).checkpoint).planned(epoch)
     except (CheckpointError, OSError):
         return []
     return [] if planned is None else list(planned.offsets)

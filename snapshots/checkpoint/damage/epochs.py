@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.logs import LogDamage
 from streamstate.snapshots.checkpoint.damage.state import StateDamage, stopping
@@ -20,7 +20,7 @@ class EpochDamage:
         state: damage of the state files.
     """
 
-    def __init__(self, checkpoint: Checkpoint, *, read: bool = True) -> None:
+    def __init__(self, checkpoint: CheckpointFiles, *, read: bool = True) -> None:
         self._checkpoint = checkpoint
         self.logs = LogDamage(checkpoint)
         self.state = StateDamage(checkpoint, read=read)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamstate.errors import DamagedCheckpointError, NewerCheckpointError, first_line
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verify
@@ -31,7 +31,7 @@ class LogDamage:
         unknown: why a file cannot be judged: it has a version that is not known; empty if all can.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint
         self._root = checkpoint.path
         # In this order: a query that runs plans an epoch before it commits it.

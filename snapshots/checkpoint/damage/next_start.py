@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.damage.logs import LogDamage
@@ -43,7 +43,7 @@ class NextStart:
         return None if self.unknown else True
 
 
-def next_start(checkpoint: Checkpoint) -> NextStart:
+def next_start(checkpoint: CheckpointFiles) -> NextStart:
     """Check every file that the next start of a checkpoint's query reads, without Spark and without decoding rows."""
     for _ in range(_ATTEMPTS - 1):
         committed, start = checkpoint.committed(), _checked(checkpoint)
@@ -53,7 +53,7 @@ def next_start(checkpoint: Checkpoint) -> NextStart:
     return _checked(checkpoint)
 
 
-def _checked(checkpoint: Checkpoint) -> NextStart:
+def _checked(checkpoint: CheckpointFiles) -> NextStart:
     with checkpoint.read_once():
         epochs = EpochDamage(checkpoint)
         logs, state = epochs.logs, epochs.state
@@ -79,7 +79,7 @@ def _without_folder(logs: LogDamage, damages: list[Damage]) -> NextStart:
     return NextStart(_ordered(damages), unknown)
 
 
-def _unnamed(checkpoint: Checkpoint, logs: LogDamage, epoch: int) -> list[Damage]:
+def _unnamed(checkpoint: CheckpointFiles, logs: LogDamage, epoch: int) -> list[Damage]:
     """In format 2, the damage that the newest commit does not name the state files of an epoch."""
     files = [StateFile.parse(name) for number in checkpoint.operators() for name in checkpoint.state_files(number)]
     if epoch < 0 or not any(file is not None and file.unique_id for file in files):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, DamagedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
@@ -27,7 +27,7 @@ _MOVED = (
 class SchemaDamage:
     """Finds damage in what describes the state of the operators."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint
         self._files = checkpoint.files
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from streamstate.snapshots.checkpoint.checkpoint import SHUFFLE_PARTITIONS, Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.checkpoint.decoding.failures import (
@@ -56,7 +56,7 @@ class StateDamage:
         unread: bytes of data files whose checksums were not compared, because there are too many.
     """
 
-    def __init__(self, checkpoint: Checkpoint, *, read: bool = True) -> None:
+    def __init__(self, checkpoint: CheckpointFiles, *, read: bool = True) -> None:
         self.unknown = ""
         self.unread = 0
         self._checkpoint = checkpoint

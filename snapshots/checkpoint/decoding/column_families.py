@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
 
 _SNAPSHOT = re.compile(r"(\d+)(?:_([\w-]+))?\.zip", re.ASCII)
 
 
-def family_numbers(checkpoint: Checkpoint, operator: int, epoch: int) -> dict[str, int]:
+def family_numbers(checkpoint: CheckpointFiles, operator: int, epoch: int) -> dict[str, int]:
     """The number of each column family of an operator's only store at an epoch; those that all partitions agree on.
 
     Raises:
@@ -36,7 +36,7 @@ def family_numbers(checkpoint: Checkpoint, operator: int, epoch: int) -> dict[st
 
 
 def _snapshots(
-    checkpoint: Checkpoint, folder: str, epoch: int, partition: int, ids: Callable[[int], list[list[str]]]
+    checkpoint: CheckpointFiles, folder: str, epoch: int, partition: int, ids: Callable[[int], list[list[str]]]
 ) -> list[str]:
     """The newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
     versions: dict[int, dict[str | None, str]] = {}
@@ -52,7 +52,7 @@ def _snapshots(
     raise UnsupportedChangelogError(f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart.")
 
 
-def _read(checkpoint: Checkpoint, path: str) -> dict[str, int]:
+def _read(checkpoint: CheckpointFiles, path: str) -> dict[str, int]:
     try:
         with checkpoint.files.open(path) as file, snapshot_archive(file, path) as (_, metadata):
             numbers = {str(name): int(number) for name, number in metadata["columnFamilyMapping"].items()}

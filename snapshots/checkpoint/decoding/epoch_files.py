@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import (
     MissingChangelogError,
     OnlySnapshotError,
@@ -61,7 +61,7 @@ class EpochFile:
     path: str
 
 
-def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -> list[EpochFile]:
+def epoch_files(checkpoint: CheckpointFiles, table: TableFormat, first: int, last: int) -> list[EpochFile]:
     """The files of epochs ``first`` to ``last``, partition by partition, and by epoch within a partition.
 
     Raises:
@@ -74,7 +74,7 @@ def epoch_files(checkpoint: Checkpoint, table: TableFormat, first: int, last: in
     return sorted(files, key=lambda file: (file.partition, file.epoch))
 
 
-def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterator[EpochFile]:
+def _files_of(checkpoint: CheckpointFiles, table: TableFormat, epoch: int) -> Iterator[EpochFile]:
     suffix = CHANGE_FILES[table.provider]
     if checkpoint.repartitioned(epoch):
         raise UnsupportedChangelogError(f"Epoch {epoch} repartitioned the state, so its files are not its changes.")
@@ -82,13 +82,13 @@ def _files_of(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> Iterato
         yield EpochFile(epoch, partition, in_store(checkpoint, table, partition, f"{name}.{suffix}"))
 
 
-def in_store(checkpoint: Checkpoint, place: StorePlace, partition: int, name: str) -> str:
+def in_store(checkpoint: CheckpointFiles, place: StorePlace, partition: int, name: str) -> str:
     """The path of a file of a store in a partition."""
     store = f"{place.store}/" if place.store else ""
     return inside(checkpoint.path, f"state/{place.operator}/{partition}/{store}{name}")
 
 
-def committed_names(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> list[str]:
+def committed_names(checkpoint: CheckpointFiles, table: TableFormat, epoch: int) -> list[str]:
     """The names, without their suffix, of the files of a committed epoch: one for each partition.
 
     Raises:
@@ -102,7 +102,7 @@ def committed_names(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> l
     return [f"{epoch + 1}"] * _partitions(checkpoint, table, epoch)
 
 
-def names_by_id(checkpoint: Checkpoint, place: StorePlace, epoch: int) -> list[str]:
+def names_by_id(checkpoint: CheckpointFiles, place: StorePlace, epoch: int) -> list[str]:
     """In format 2, the names of a committed epoch's files, one for each partition; empty in format 1.
 
     Raises:
@@ -117,7 +117,7 @@ def names_by_id(checkpoint: Checkpoint, place: StorePlace, epoch: int) -> list[s
         ) from error
 
 
-def _partitions(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> int:
+def _partitions(checkpoint: CheckpointFiles, table: TableFormat, epoch: int) -> int:
     """The number of partitions that an operator uses: all that the query has, or one if its rows have no key."""
     folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{table.operator}") if is_number(name)}
     planned = checkpoint.partitions(epoch)
@@ -131,7 +131,7 @@ def _partitions(checkpoint: Checkpoint, table: TableFormat, epoch: int) -> int:
     return expected
 
 
-def content(checkpoint: Checkpoint, file: EpochFile) -> bytes:
+def content(checkpoint: CheckpointFiles, file: EpochFile) -> bytes:
     """A file's bytes.
 
     Raises:
@@ -143,7 +143,7 @@ def content(checkpoint: Checkpoint, file: EpochFile) -> bytes:
     return found
 
 
-def _missing(checkpoint: Checkpoint, file: EpochFile) -> MissingChangelogError:
+def _missing(checkpoint: CheckpointFiles, file: EpochFile) -> MissingChangelogError:
     """The error for a missing file; looking for its siblings tells why."""
     folder, _, name = file.path.rpartition("/")
     version = name.rpartition(".")[0]

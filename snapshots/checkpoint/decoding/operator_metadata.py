@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NewerCheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.operators import (
     JOIN_FORMAT,
@@ -24,7 +24,7 @@ from streamstate.snapshots.checkpoint.operators import (
 from streamstate.snapshots.store.names import is_number
 
 
-def recorded_sources(checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
+def recorded_sources(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
     """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists.
 
     Raises:
@@ -33,7 +33,7 @@ def recorded_sources(checkpoint: Checkpoint, epoch: int) -> list[StateSource]:
     return sources_of(recorded_stores(checkpoint, epoch), pinned(checkpoint, epoch).get(JOIN_FORMAT, "2"))
 
 
-def recorded_stores(checkpoint: Checkpoint, epoch: int) -> list[ListedStore]:
+def recorded_stores(checkpoint: CheckpointFiles, epoch: int) -> list[ListedStore]:
     """The state stores at an epoch, by operator and name, including those that a Spark before 4.0 wrote."""
     stores = legacy_stores(checkpoint)
     undescribed = {store.operator for store in stores}
@@ -43,7 +43,7 @@ def recorded_stores(checkpoint: Checkpoint, epoch: int) -> list[ListedStore]:
     return in_order(stores)
 
 
-def pinned(checkpoint: Checkpoint, epoch: int) -> dict[str, str]:
+def pinned(checkpoint: CheckpointFiles, epoch: int) -> dict[str, str]:
     """The settings that the query is pinned to at an epoch."""
     planned = checkpoint.planned(epoch)
     if planned is None and any(earlier < epoch for earlier in checkpoint.begun()):
@@ -57,7 +57,7 @@ def pinned(checkpoint: Checkpoint, epoch: int) -> dict[str, str]:
     return planned.conf
 
 
-def _stores(checkpoint: Checkpoint, operator: int, epoch: int) -> list[ListedStore]:
+def _stores(checkpoint: CheckpointFiles, operator: int, epoch: int) -> list[ListedStore]:
     path = _metadata_path(checkpoint, operator, epoch)
     text = (checkpoint.files.content(path) or b"").decode(errors="replace")
     version, _, content = text.partition("\n")
@@ -71,7 +71,7 @@ def _stores(checkpoint: Checkpoint, operator: int, epoch: int) -> list[ListedSto
         raise DamagedCheckpointError.file(path, why) from error
 
 
-def _metadata_path(checkpoint: Checkpoint, operator: int, epoch: int) -> str:
+def _metadata_path(checkpoint: CheckpointFiles, operator: int, epoch: int) -> str:
     folder = f"{checkpoint.path}/state/{operator}/_metadata"
     runs = [int(name) for name in checkpoint.files.names(f"{folder}/v2") if is_number(name)]
     if not runs:
@@ -84,7 +84,7 @@ def _metadata_path(checkpoint: Checkpoint, operator: int, epoch: int) -> str:
     return f"{folder}/v2/{max(current)}"
 
 
-def _store(checkpoint: Checkpoint, operator: int, metadata: Any, store: Any) -> ListedStore:
+def _store(checkpoint: CheckpointFiles, operator: int, metadata: Any, store: Any) -> ListedStore:
     name, folder = str(store["storeName"]), f"{checkpoint.path}/state/{operator}"
     # Spark records absolute paths, which are wrong once a checkpoint has been moved.
     files = [str(path).rpartition("/")[2] for path in store.get("stateSchemaFilePaths", ())]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, Changes, changes_of
 from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, content, epoch_files
@@ -34,7 +34,7 @@ _TOGETHER = 64 << 20
 _VOID = ("void", "null")
 
 
-def changes(checkpoint: Checkpoint, table: TableFormat, first: int, last: int) -> pa.Table:
+def changes(checkpoint: CheckpointFiles, table: TableFormat, first: int, last: int) -> pa.Table:
     """What changed in a state table in epochs ``first`` to ``last``, as Spark's change feed returns it.
 
     The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`: ``_epoch``, ``_change``
@@ -61,7 +61,7 @@ def columns_of(table: TableFormat) -> Columns:
     return columns_named(*_named(table), Shape.LIST if table.several else Shape.KEYED)
 
 
-def file_records(checkpoint: Checkpoint, path: str, content: bytes, table: TableFormat) -> Records:
+def file_records(checkpoint: CheckpointFiles, path: str, content: bytes, table: TableFormat) -> Records:
     """The records of a file with some content, once its checksum file is compared."""
     verified(checkpoint.files.content, path, content)
     records = records_of(decompressed(content, path), path)

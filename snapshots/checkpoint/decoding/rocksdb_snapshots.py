@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from streamstate.errors import install_command
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
     MissingChangelogError,
@@ -80,7 +80,7 @@ def snapshot_archive(file: IO[bytes], path: str) -> Iterator[tuple[zipfile.ZipFi
         raise DamagedChangelogError(f"The snapshot {path} is damaged: {error!r}.") from error
 
 
-def snapshot_records(checkpoint: Checkpoint, path: str, table: TableFormat) -> Iterator[Records]:
+def snapshot_records(checkpoint: CheckpointFiles, path: str, table: TableFormat) -> Iterator[Records]:
     """The rows of a table in a snapshot, as puts, each key once, piece by piece; at least one piece.
 
     In a store with column families, a piece may also have rows of the next family.
@@ -103,7 +103,7 @@ def _entry(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def _lay_out(checkpoint: Checkpoint, path: str, folder: Path, delimiter: str) -> None:
+def _lay_out(checkpoint: CheckpointFiles, path: str, folder: Path, delimiter: str) -> None:
     """Put together the database of a snapshot in a folder."""
     content = checkpoint.files.content(path)
     if content is None:
@@ -121,7 +121,7 @@ def _lay_out(checkpoint: Checkpoint, path: str, folder: Path, delimiter: str) ->
     (folder / "OPTIONS-000001").write_text(_OPTIONS.format(delimiter=delimiter), encoding="ascii")
 
 
-def _place(checkpoint: Checkpoint, source: str, target: Path, size: int) -> None:
+def _place(checkpoint: CheckpointFiles, source: str, target: Path, size: int) -> None:
     """Link a file of the checkpoint, or copy it from another file system."""
     if (local := local_path(source)) is None:
         content = checkpoint.files.content(source)

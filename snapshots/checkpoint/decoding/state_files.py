@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cache
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.epoch_files import CHANGE_FILES, StorePlace, in_store, names_by_id
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
@@ -42,7 +42,7 @@ class StateHistory:
         place: the store, or a table of it.
     """
 
-    def __init__(self, checkpoint: Checkpoint, place: StorePlace) -> None:
+    def __init__(self, checkpoint: CheckpointFiles, place: StorePlace) -> None:
         if place.provider not in _SNAPSHOTS:
             raise UnsupportedChangelogError(f"The state store provider {place.provider} writes no known snapshots.")
         self._checkpoint = checkpoint

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamstate.errors import DamagedCheckpointError, UntrustedCheckpointError
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.arrow_types import check_supported
 from streamstate.snapshots.checkpoint.decoding.column_families import family_numbers
 from streamstate.snapshots.checkpoint.decoding.failures import (
@@ -77,7 +77,7 @@ class UnsupportedTable:
     """A sentence that says why."""
 
 
-def table_formats(checkpoint: Checkpoint, epoch: int) -> list[TableFormat | UnsupportedTable]:
+def table_formats(checkpoint: CheckpointFiles, epoch: int) -> list[TableFormat | UnsupportedTable]:
     """How each state table's rows stand in the changelogs of an epoch, in the order of ``recorded_sources``.
 
     They hold until the query restarts, or its state is repartitioned.
@@ -94,7 +94,7 @@ def table_formats(checkpoint: Checkpoint, epoch: int) -> list[TableFormat | Unsu
     ]
 
 
-def require_known_types(checkpoint: Checkpoint, epoch: int) -> None:
+def require_known_types(checkpoint: CheckpointFiles, epoch: int) -> None:
     """Check the schemas of an epoch's state before Spark reads it where it is.
 
     Raises:
@@ -123,7 +123,7 @@ def check_schema(path: str, files: ReadableFiles) -> None:
             _parsed(content, path)
 
 
-def _readable(checkpoint: Checkpoint, path: str) -> str:
+def _readable(checkpoint: CheckpointFiles, path: str) -> str:
     """A path that metadata has for a schema file, for the checkpoint's files."""
     local = local_path(path)
     if local is not None and local_path(checkpoint.path) is not None:
@@ -139,7 +139,7 @@ def _readable(checkpoint: Checkpoint, path: str) -> str:
 class _Formats:
     """Describes the tables of one epoch; each file is read once."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointFiles
     epoch: int
     conf: dict[str, str]
     _schemas: dict[str, dict[str, FamilySchema]] = field(default_factory=dict)

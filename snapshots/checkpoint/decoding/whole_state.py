@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.checkpoint.checkpoint import Checkpoint
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, committed_names
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
@@ -25,7 +25,7 @@ _LARGEST = 2**31 - 1  # Arrow's offsets have 32 bits
 _SLICE = 100_000  # records that are decoded at once
 
 
-def whole_state(checkpoint: Checkpoint, table: TableFormat, epochs: Sequence[int]) -> pa.Table:
+def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequence[int]) -> pa.Table:
     """The whole state of a table at each of some epochs.
 
     The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`; ``_change`` is ``append`` for
@@ -68,19 +68,19 @@ def _decoded(records: Records, table: TableFormat, epoch: int, partition: int) -
     return rows_of([(EpochFile(epoch, partition, records.path), replace(records, kind=kinds))], table)
 
 
-def _read(checkpoint: Checkpoint, table: TableFormat, path: str) -> Records:
+def _read(checkpoint: CheckpointFiles, table: TableFormat, path: str) -> Records:
     """The records of a file, of the table alone."""
     return _own(file_records(checkpoint, path, _content(checkpoint, path), table), table)
 
 
-def _content(checkpoint: Checkpoint, path: str) -> bytes:
+def _content(checkpoint: CheckpointFiles, path: str) -> bytes:
     found = checkpoint.files.content(path)
     if found is None:
         raise MissingChangelogError(f"{path} does not exist: Spark has purged it.")
     return found
 
 
-def _snapshot(checkpoint: Checkpoint, path: str | None, table: TableFormat) -> Iterator[Records]:
+def _snapshot(checkpoint: CheckpointFiles, path: str | None, table: TableFormat) -> Iterator[Records]:
     """The records of the table in a snapshot, in which each key is once."""
     if path is None:
         return

@@ -38,7 +38,7 @@ _METADATA_ADVICE = (
 )
 
 
-class Checkpoint(os.PathLike[str]):
+class CheckpointFiles(os.PathLike[str]):
     """A checkpoint, read from its files and never written to.
 
     Args:
