@@ -25,7 +25,17 @@ from scripts.typecheck import ROOT
 
 TUTORIALS = ROOT / "tutorials"
 RUNS = ROOT / "build" / "notebooks"
-PRODUCT = ("kernel_ext", "widgets", "operations", "replay", "state_inspect", "snapshots", "variables", "tutorials")
+PRODUCT = (
+    "kernel_ext",
+    "command_line",
+    "widgets",
+    "operations",
+    "replay",
+    "state_inspect",
+    "snapshots",
+    "variables",
+    "tutorials",
+)
 """The folders of the product."""
 
 _AT_ONCE = 2

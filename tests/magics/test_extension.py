@@ -19,7 +19,7 @@ def test_loading_starts_no_engine() -> None:
         "import sys\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "InteractiveShell.instance().run_line_magic('load_ext', 'streamstate')\n"
-        "heavy = ('pyspark', 'panel', 'duckdb', 'sqlglot', 'streamstate.widgets')\n"
+        "heavy = ('pyspark', 'panel', 'duckdb', 'sqlglot', 'streamstate.widgets.view')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

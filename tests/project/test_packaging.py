@@ -35,6 +35,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 NEEDED = [*PROJECT["project"]["dependencies"], *EXTRAS["spark"], *EXTRAS["notebook"]]
 FOLDERS = {
     "kernel_ext": "streamstate",
+    "command_line": "streamstate/command_line",
     "snapshots": "streamstate/snapshots",
     "state_inspect": "streamstate/state_inspect",
     "replay": "streamstate/replay",

@@ -16,7 +16,7 @@ import streamstate.errors
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
-ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "widgets")
+ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "widgets", "command_line")
 
 
 def modules() -> Iterator[Any]:
