@@ -1,11 +1,19 @@
-"""Checks of arguments that many calls share."""
+"""Types and checks of arguments that many calls share."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamstate.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BuildQuery: TypeAlias = "Callable[[], DataFrame]"
+"""A function without arguments that returns the query's streaming DataFrame, not started."""
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")

@@ -24,6 +24,7 @@ from streamstate.errors import (
     NameTakenError,
     SparkConnectError,
     WaitTimeoutError,
+    first_line,
 )
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.capture import capturer_for
@@ -384,7 +385,7 @@ class Capture:
         try:
             return self._ended()
         except Exception as error:  # noqa: BLE001 (shown in the status; the query may go on)
-            self._update(error=_first_line(error))
+            self._update(error=_summary(error))
             return False
 
     def _tidy(self, pause: float) -> None:
@@ -394,7 +395,7 @@ class Capture:
         try:
             self._capturer.tidy()
         except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
-            self._update(tidy_error=_first_line(error))
+            self._update(tidy_error=_summary(error))
         else:
             self._untidy = False
             self._update(tidy_error=None)
@@ -406,7 +407,7 @@ class Capture:
             self._passes(interval)
         except DamagedCheckpointError as error:
             # The file may come back, from a backup.
-            self._update(error=_first_line(error))
+            self._update(error=_summary(error))
             self._on_pass(error)
             return False
         except (
@@ -416,7 +417,7 @@ class Capture:
             self._update(state="failed", error=str(error))
             self._on_pass(error)
         except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)
-            self._update(error=_first_line(error))
+            self._update(error=_summary(error))
             self._on_pass(error)
             return False
         return True
@@ -490,9 +491,10 @@ class Capture:
             self._changed.notify_all()
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+def _summary(error: Exception) -> str:
+    """Return the class of an error and the first line of its message."""
+    name, line = type(error).__name__, first_line(error)
+    return name if line == name else f"{name}: {line}"
 
 
 # A capture that is still running when the interpreter exits would call a JVM that is gone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.errors import InvalidArgumentError, QueryError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,9 +79,3 @@ def _refusal(frame: DataFrame, mode: str) -> str:
     except AnalysisException as error:
         return first_line(error)
     return ""
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a Spark error, without SQLSTATE, plan and stack trace."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0].rstrip(";")
