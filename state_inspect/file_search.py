@@ -31,7 +31,7 @@ def first_epoch_in_files(query: RecordedQuery, table: str, predicate: str) -> in
 
     Files are read in the order of their epochs, up to the first that answers it.
     """
-    log = query.change_log(table)
+    log = query.changelog(table)
     search = _Search(query.name, log, f"({predicate_sql(predicate, log.columns, table)})")
     captured = log.entries.captured
     after = -1

@@ -27,7 +27,7 @@ from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.snapshots.store.changelog_writer import LogPosition
-from streamstate.snapshots.store.delta.maintenance import compact, sweep
+from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.object_store import plain
 from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
@@ -178,7 +178,7 @@ class Capturer:
             # Retention has rewritten the log since the manifest was read: the next call sees both.
             with contextlib.suppress(OvertakenError):
                 self._tables[table].tidy(newest.epoch, entry)
-        compact(self.layout.manifest(self.name), "epoch")
+        merge_small_files(self.layout.manifest(self.name), "epoch")
         if time.monotonic() - self._swept > _SWEEP_SECONDS:
             self._sweep()
             for capture in self._tables.values():
@@ -314,7 +314,7 @@ class Capturer:
                 self._tables[source.table] = TableCapture(
                     self._feed,
                     source,
-                    self.layout.change_log(self.name, source.table),
+                    self.layout.changelog(self.name, source.table),
                     f"{self.checkpoint.query_id}/{source.table}",
                 )
         return {source.table: self._tables[source.table] for source in sources}

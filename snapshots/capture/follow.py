@@ -36,7 +36,7 @@ from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.folder_time import FolderTime
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.describe import store_running_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ def follow(
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 
         since, layout = first_epoch(query_or_checkpoint), Layout.at(store, storage_options)
-        record_running(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
+        store_running_plan(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
     return capture
 
 

@@ -77,7 +77,7 @@ class ReadableFiles(Protocol):
         """What a function that reads returns for each of some items, in their order: at once where waiting is long."""
 
 
-def decoded(content: bytes, path: str) -> str:
+def decode_text(content: bytes, path: str) -> str:
     """The text of one of Spark's small files.
 
     Raises:
@@ -132,7 +132,7 @@ class LocalFiles:
     def text(self, path: str) -> str | None:
         """A file's text; None if it does not exist."""
         content = self.content(path)
-        return None if content is None else decoded(content, path)
+        return None if content is None else decode_text(content, path)
 
     def content(self, path: str) -> bytes | None:
         """A small file's bytes; None if it does not exist."""
@@ -447,7 +447,7 @@ def _exists(path: str) -> FileExistsError:
 
 def whole_lines(end: bytes, start: int, path: str) -> str:
     """The end of a file as text, from the first whole line in it on."""
-    return decoded(end if start == 0 else end.partition(b"\n")[2], path)
+    return decode_text(end if start == 0 else end.partition(b"\n")[2], path)
 
 
 def inside(root: str, name: str) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
-from streamstate.snapshots.checkpoint.filesystem import decoded, quoted_uri, whole_lines
+from streamstate.snapshots.checkpoint.filesystem import decode_text, quoted_uri, whole_lines
 from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ObjectFiles:
     def text(self, path: str) -> str | None:
         """A file's text; None if it does not exist."""
         content = self.content(path)
-        return None if content is None else decoded(content, path)
+        return None if content is None else decode_text(content, path)
 
     def content(self, path: str) -> bytes | None:
         """A file's bytes; None if it does not exist."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, described_view
@@ -113,7 +113,7 @@ class StateReader:
         promotion = self.checkpoint.promotion
         fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)), promotion.id if promotion else "")
         if fingerprint != self._fingerprint:
-            self._sources = recorded_sources(self.checkpoint, epoch)
+            self._sources = sources_in_metadata(self.checkpoint, epoch)
             formats = table_formats(self.checkpoint, epoch)
             self._formats = dict(zip((source.table for source in self._sources), formats, strict=True))
             self._legacy_operators = self.checkpoint.legacy_operators()

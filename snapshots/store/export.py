@@ -176,7 +176,7 @@ def _source(layout: Layout, name: str, table: str | None) -> _Source:
         raise UnknownEpochError(f"No epoch of {name} has been captured yet.\nCapture one, or wait for the first.")
     if chosen not in tables:
         raise UnknownTableError.among("state table", chosen, tables, where=f"in {name}")
-    return _Source(manifest, layout.change_log(name, chosen), query.query_id, chosen)
+    return _Source(manifest, layout.changelog(name, chosen), query.query_id, chosen)
 
 
 def _exported(target: Place, source: _Source) -> list[int]:

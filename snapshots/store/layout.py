@@ -99,7 +99,7 @@ class Layout:
         """The recorded input of one of a query's sources, which are numbered from 0."""
         return self._place(f"{query}/_inputs/{source}")
 
-    def change_log(self, query: str, table: str) -> Place:
+    def changelog(self, query: str, table: str) -> Place:
         """The change log of a state table."""
         return self._place(f"{_folder(query)}/{table}")
 

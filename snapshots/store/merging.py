@@ -18,7 +18,7 @@ from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, key_columns
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.data_files import verified
-from streamstate.snapshots.store.delta.maintenance import Merging, compact
+from streamstate.snapshots.store.delta.maintenance import Merging, merge_small_files
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.key_scan import leaves
 
@@ -32,7 +32,7 @@ def merge_log(place: Place) -> int:
     Raises:
         StoreError: the merged file could not be committed; the changelog is unchanged.
     """
-    return compact(place, EPOCH, _MERGING)
+    return merge_small_files(place, EPOCH, _MERGING)
 
 
 def sort_log(place: Place) -> int:
@@ -49,7 +49,7 @@ def sort_log(place: Place) -> int:
         return 0
     version = TableVersion(place, table)
     mixed = [file for file in version.files(EPOCH) if not _stays_apart(file) and _is_mixed(version, file)]
-    return sum(compact(place, EPOCH, _MERGING, partial(_if_there, file.path)) for file in mixed)
+    return sum(merge_small_files(place, EPOCH, _MERGING, partial(_if_there, file.path)) for file in mixed)
 
 
 def _if_there(path: str, version: TableVersion, by: str, _merging: Merging) -> list[Committed]:

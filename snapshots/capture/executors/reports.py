@@ -76,7 +76,7 @@ def epoch_done(epoch: int, changes: int, *, live: int = 0) -> pa.RecordBatch:
     return _row(epoch=epoch, changes=changes, live=live)
 
 
-def read(table: pa.Table) -> Reports:
+def parse_reports(table: pa.Table) -> Reports:
     """The reports of a job's tasks."""
     rows = table.to_pylist()
     names = [field.name for field in fields(DataFile)]

@@ -134,7 +134,7 @@ class ExecutorWriter:
 
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
-            done = reports.read(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
+            done = reports.parse_reports(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
         except failures() as error:
             explained = executor_error(error)
             if explained is None:

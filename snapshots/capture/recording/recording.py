@@ -26,7 +26,7 @@ from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.store.delta import Place, commit_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, empty_commit, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
-from streamstate.snapshots.store.delta.maintenance import GRACE, compact, removals, sweep
+from streamstate.snapshots.store.delta.maintenance import GRACE, merge_small_files, removals, sweep
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Recording:
 
     def tidy(self) -> None:
         """Merge small files, and remove files that no version holds."""
-        compact(self.place, BATCH)
+        merge_small_files(self.place, BATCH)
         sweep(self.place)
 
     def drop(self, upto: int, grace: timedelta = GRACE) -> int:
@@ -186,7 +186,9 @@ class Recording:
 
         task = TableTask(self.place, schema, ())
         try:
-            done = reports.read(to_arrow(rows.mapInArrow(partial(write_batch, task, batch), reports.SPARK_SCHEMA)))
+            done = reports.parse_reports(
+                to_arrow(rows.mapInArrow(partial(write_batch, task, batch), reports.SPARK_SCHEMA))
+            )
         except failures() as error:
             explained = executor_error(error)
             if explained is None:

@@ -20,7 +20,7 @@ from streamstate.snapshots.checkpoint.decoding.framing import Positions
 from streamstate.snapshots.checkpoint.decoding.range_keys import ordering_columns
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PADDING, PUT, Records, gathered
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
-from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decode_rows
 
 CHANGES = ("update", "delete", "append")
 """What Spark's change feed calls a put, a delete and a merge."""
@@ -79,7 +79,9 @@ class _Rows:
                 raise UnsupportedChangelogError(f"A row has the encoding {int(versions.max())}, which is not known.")
             rows = rows.without(1, missing)
         limit = len(self.buffer) - PADDING
-        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing)
+        return decode_rows(
+            self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing
+        )
 
 
 def damaged(what: str) -> DamagedChangelogError:

@@ -24,7 +24,7 @@ from streamstate.snapshots.checkpoint.operators import (
 from streamstate.snapshots.store.names import is_number
 
 
-def recorded_sources(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
+def sources_in_metadata(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
     """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists.
 
     Raises:

@@ -78,7 +78,7 @@ class UnsupportedTable:
 
 
 def table_formats(checkpoint: CheckpointFiles, epoch: int) -> list[TableFormat | UnsupportedTable]:
-    """How each state table's rows stand in the changelogs of an epoch, in the order of ``recorded_sources``.
+    """How each state table's rows stand in the changelogs of an epoch, in the order of ``sources_in_metadata``.
 
     They hold until the query restarts, or its state is repartitioned.
 

@@ -65,7 +65,7 @@ class _Places:
         require((holds if self.null is None else holds | self.null).all(), what)
 
 
-def decoded(
+def decode_rows(
     buffer: Bytes,
     limit: int,
     starts: Positions,
@@ -96,7 +96,7 @@ def decoded(
         >>> row = np.array([0, 7], "<i8").view(np.uint8)  # no nulls; one long
         >>> buffer = np.concatenate([row, np.zeros(16, np.uint8)])
         >>> fields = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
-        >>> decoded(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
+        >>> decode_rows(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
         [{'n': 7}]
     """
     null = missing if missing is not None and missing.any() else None

@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.errors import StoreError, worded
 from streamstate.snapshots.store.delta.data_files import DataFile, delete_files, write_file
-from streamstate.snapshots.store.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
+from streamstate.snapshots.store.delta.log_checks import check_entries, check_log, entry_of, seal, seal_missing
 from streamstate.snapshots.store.delta.object_store import REACHING, plain
 from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.store.delta.schema import NO_HOOKS, change, complete, created_with, merged
@@ -60,9 +60,9 @@ def open_table(place: Place) -> Table | None:
         try:
             table = Table(place)
         except TableNotFoundError:
-            check(place)
+            check_log(place)
             return None
-        check(place)
+        check_log(place)
         return table
 
 
@@ -378,11 +378,11 @@ def _read_errors(place: Place) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
-        check(place)
+        check_log(place)
         raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from error
     except BaseException as error:
         # A damaged log can make deltalake's Rust code panic, which is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
-        check(place)
+        check_log(place)
         raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from None

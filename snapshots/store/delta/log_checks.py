@@ -42,7 +42,7 @@ def entry_of(folder: Path, version: int) -> Path:
     return folder / LOG / entry_name(version)
 
 
-def check(place: Place) -> None:
+def check_log(place: Place) -> None:
     """Verify what opening the table reads: the newest log checkpoint and the later entries.
 
     Raises:

@@ -61,7 +61,7 @@ Choice = Callable[[TableVersion, str, Merging], list[Committed]]
 """Which files of a table, ordered by a column, are to be merged."""
 
 
-def compact(place: Place, by: str, merging: Merging = Merging(), choice: Choice | None = None) -> int:
+def merge_small_files(place: Place, by: str, merging: Merging = Merging(), choice: Choice | None = None) -> int:
     """Merge the newest small files of a table if there are many; returns how many there were.
 
     The rows do not change, and readers of older versions keep their files for the grace period. If rows are appended

@@ -42,7 +42,7 @@ class TableSize:
             DamagedStoreError, StoreError: the table does not exist, or its log cannot be read.
 
         Example:
-            >>> TableSize(store.layout.change_log("delays", "op0")).now()  # doctest: +SKIP
+            >>> TableSize(store.layout.changelog("delays", "op0")).now()  # doctest: +SKIP
             Size(bytes=182334, files=3)
         """
         with self._lock:

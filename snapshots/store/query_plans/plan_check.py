@@ -16,7 +16,7 @@ from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan
 
 # Operators with two names: real-time mode has its own aggregation, and Spark before 4.0 recorded no names.
 _SAME_STATE = {"StatefulStreamlineAggregate": "stateStoreSave", "flatMapGroupsWithState": "applyInPandasWithState"}
@@ -45,7 +45,7 @@ def _captured(layout: Layout, name: str, since: int) -> dict[str, pa.Schema]:
     newest = manifest.newest
     if newest is None or newest.epoch < since:
         return {}
-    places = {table: layout.change_log(name, table) for table in newest.tables}
+    places = {table: layout.changelog(name, table) for table in newest.tables}
     return {table: TableVersion(place, required(place)).schema for table, place in places.items()}
 
 

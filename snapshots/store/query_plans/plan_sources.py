@@ -7,7 +7,7 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import binds
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
+from streamstate.snapshots.store.query_plans.query_plan import EventTime
 
 
 @dataclass(frozen=True)

@@ -33,5 +33,5 @@ def has_unknown_names(layout: Layout, query: str) -> bool:
     newest = manifest.newest
     if newest is None or Plans(layout, query).at(newest.epoch) is not None:
         return False
-    places = [layout.change_log(query, table) for table in newest.tables]
+    places = [layout.changelog(query, table) for table in newest.tables]
     return any(named_by_spark(TableVersion(place, required(place)).schema) for place in places)

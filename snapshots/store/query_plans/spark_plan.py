@@ -18,6 +18,7 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
 from streamstate.snapshots.spark.current_time import at_time, has_current_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.names import distinct
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,
     DEDUPLICATE_WITHIN,
@@ -31,7 +32,8 @@ from streamstate.snapshots.store.query_plans.operator_plans import (
     stateful_operators,
     type_of,
 )
-from streamstate.snapshots.store.query_plans.plan_record import (
+from streamstate.snapshots.store.query_plans.plan_sources import event_times
+from streamstate.snapshots.store.query_plans.query_plan import (
     TOO_LONG,
     Expression,
     PlannedColumn,
@@ -39,8 +41,6 @@ from streamstate.snapshots.store.query_plans.plan_record import (
     TablePlan,
     limited,
 )
-from streamstate.snapshots.store.query_plans.plan_sources import event_times
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.store.query_plans.state_inputs import state_inputs, watermarks
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _MOST_FIELDS = 10_000
 _CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def plan_of_query(query: StreamingQuery) -> PlannedQuery:
+def plan_of_query(query: StreamingQuery) -> LivePlan:
     """The plan of a query that runs in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -75,12 +75,12 @@ def first_epoch(query: StreamingQuery) -> int:
     return min(known, default=0)
 
 
-def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
+def plan_of_frame(frame: DataFrame, mode: str) -> LivePlan:
     """The plan of a streaming DataFrame as a query with an output mode; nothing is started."""
     return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
 
 
-def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
+def _plan(spark: SparkSession, analyzed: Any, mode: str) -> LivePlan:
     jvm: Any = spark._jvm
     mode = mode.lower()
 
@@ -110,7 +110,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
         event_times(jvm, analyzed),
         str(spark.conf.get(_POLICY)),
     )
-    return PlannedQuery(spark, analyzed, plan)
+    return LivePlan(spark, analyzed, plan)
 
 
 def _tables(physical: Any, removed: Mapping[tuple[int, str], Removal]) -> dict[str, TablePlan]:

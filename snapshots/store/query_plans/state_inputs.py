@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
-from streamstate.snapshots.store.query_plans.plan_record import StateInput
+from streamstate.snapshots.store.query_plans.query_plan import StateInput
 from streamstate.snapshots.store.query_plans.stateful_nodes import JOIN, LIMIT, is_stateful, stateful_nodes
 
 # Nodes that hand on the rows and columns of their child.

@@ -120,7 +120,7 @@ def keep(
     freed, kept, dropped = _run(layout, name, query_id, policy, progress)
     progress("deleting files past their grace period", None)
     tables = {table for entry in kept for table in entry.tables}
-    places = [layout.manifest(name), *(layout.change_log(name, table) for table in sorted(tables))]
+    places = [layout.manifest(name), *(layout.changelog(name, table) for table in sorted(tables))]
     for place in places:
         remember_removed(place, grace)
     deleted = sum(len(sweep(place, grace)) for place in places)
@@ -157,7 +157,7 @@ def _plan(layout: Layout, manifest: Manifest, policy: Policy) -> Plan:
     entries: Sequence[Entry] = manifest.entries
     for table in dict.fromkeys(table for entry in entries for table in entry.tables):
         named = {entry.tables[table].keyframe for entry in entries if table in entry.tables}
-        entries = _with_keyframe_rows(layout.change_log(manifest.query, table), entries, table, named)
+        entries = _with_keyframe_rows(layout.changelog(manifest.query, table), entries, table, named)
     return planned(entries, manifest.generation, policy)
 
 
@@ -180,14 +180,14 @@ def _write_keyframes(layout: Layout, name: str, query_id: str, plan: Plan, progr
     for table, epochs in plan.keyframes.items():
         for epoch in epochs:
             progress(f"writing the keyframe of {table} at epoch {epoch}", None)
-            keyframe = Keyframe(layout.change_log(name, table), epoch, before[epoch].tables[table])
+            keyframe = Keyframe(layout.changelog(name, table), epoch, before[epoch].tables[table])
             keyframe.write(f"{query_id}/{table}/keyframes")
 
 
 def _rewrites(layout: Layout, name: str, plan: Plan) -> Iterator[tuple[str, Rewrite]]:
     """The rewriting of each log, if it exists."""
     for table in plan.tables:
-        place = layout.change_log(name, table)
+        place = layout.changelog(name, table)
         log = open_table(place)
         if log is not None:
             yield table, Rewrite.of(TableVersion(place, log), Stays.of(plan.entries, table))
@@ -197,7 +197,7 @@ def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
     """The kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
     entries: list[Entry] = list(plan.entries)
     for table, epochs in plan.keyframes.items():
-        entries = [*_with_keyframe_rows(layout.change_log(name, table), entries, table, epochs)]
+        entries = [*_with_keyframe_rows(layout.changelog(name, table), entries, table, epochs)]
     for table, rewrite in _rewrites(layout, name, plan):
         entries = with_changes(entries, table, rewrite.counts())
     return entries
@@ -237,7 +237,7 @@ def _finish(layout: Layout, manifest: Manifest, tables: Sequence[str], progress:
     for table in dict.fromkeys([*tables, *(table for entry in manifest.entries for table in entry.tables)]):
         progress(f"rewriting {table}", None)
         stays = Stays.of(manifest.entries, table)
-        freed += drop(layout.change_log(manifest.query, table), manifest.generation, stays)
+        freed += drop(layout.changelog(manifest.query, table), manifest.generation, stays)
     return freed
 
 
