@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, le
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.source_progress import sources_after
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class CheckpointFiles(os.PathLike[str]):
         """When the first partition of the first operator was stored at the epoch; None once Spark has purged it."""
         for operator in self.operators()[:1]:
             folder, names = self._first_store(operator)
-            written = [name for name in names if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
+            written = [file for file in StoreFiles(names).files if file.version == epoch + 1]
             if written:
-                return self._files.modified(f"{folder}/{written[0]}")
+                return self._files.modified(f"{folder}/{written[0].name}")
         return None
 
     def planned(self, epoch: int) -> PlannedEpoch | None:

@@ -106,11 +106,11 @@ def state_files_at(root: str, files: Files, original: CheckpointFiles, epoch: in
     ids = original.state_ids(epoch)
     for store in state_stores(root, files, original, epoch):
         chain = store.chain(epoch + 1, ids)
-        if chain is None:
+        if chain.missing is not None:
             raise epoch_gone(original, files, epoch)
-        for file in chain:
+        for file in chain.files:
             yield from (f"{store.folder}/{name}" for name in (file.name, *store.listed.beside(file.name)))
-        yield from _files_named_in_zips(root, store.folder, chain, files)
+        yield from _files_named_in_zips(root, store.folder, chain.files, files)
 
 
 def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], files: Files) -> Iterator[str]:
@@ -271,7 +271,8 @@ def epoch_gone(original: CheckpointFiles, files: Files, epoch: int) -> EpochGone
         for number in around
         if not original.skipped(number)
         and all(
-            store.chain(number + 1, ids) is not None for store in state_stores(original.path, files, original, number)
+            store.chain(number + 1, ids).missing is None
+            for store in state_stores(original.path, files, original, number)
         )
     ]
     near = nearest_epochs(complete, epoch)

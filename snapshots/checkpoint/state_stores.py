@@ -9,7 +9,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
-from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, StoreFiles
+from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateChain, StateFile, StoreFiles
 from streamstate.snapshots.store.names import is_number
 
 StateIds = Mapping[int, Mapping[str, Sequence[Sequence[str]]]]
@@ -35,13 +35,13 @@ class StateStore:
         """Its folder inside the checkpoint, such as ``state/0/1/right-keyToNumValues``."""
         return f"state/{self.operator}/{self.partition}{f'/{self.store}' if self.store else ''}"
 
-    def chain(self, version: int, ids: StateIds) -> list[StateFile] | None:
-        """The files that make up its state at a version, oldest first; None if some are missing."""
-        committed = {
-            at: of_operator[self.partition]
-            for at, operators in ids.items()
-            if self.partition < len(of_operator := operators.get(str(self.operator), []))
-        }
+    def chain(self, version: int, ids: StateIds) -> StateChain:
+        """Return the files that make up its state at a version, of all attempts that may have been committed."""
+
+        def committed(at: int) -> Sequence[str] | None:
+            partitions = ids.get(at, {}).get(str(self.operator), [])
+            return partitions[self.partition] if self.partition < len(partitions) else None
+
         return self.listed.chain(version, committed)
 
 

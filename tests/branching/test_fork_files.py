@@ -25,35 +25,39 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import source_batch
-from streamstate.snapshots.checkpoint.state_files import StoreFiles
+from streamstate.snapshots.checkpoint.state_files import StateChain, StoreFiles
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 
 
-def names(chain: object) -> list[str] | None:
+def format_1(_version: int) -> None:
+    """The commit log has no unique ids."""
+
+
+def names(chain: StateChain) -> list[str] | None:
     """The names of a chain's files."""
-    return None if chain is None else [file.name for file in chain]  # type: ignore[attr-defined]
+    return [file.name for file in chain.files] if chain.missing is None else None
 
 
 def test_a_chain_is_the_newest_snapshot_and_the_deltas_after_it() -> None:
     """Files of older and later versions are not included."""
     store = StoreFiles(["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", "5.delta", "5.snapshot"])
-    assert names(store.chain(4, {})) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
-    assert names(store.chain(1, {})) == ["1.delta"]
+    assert names(store.chain(4, format_1)) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
+    assert names(store.chain(1, format_1)) == ["1.delta"]
 
 
 def test_a_missing_version_breaks_the_chain() -> None:
     """The state cannot be rebuilt from the remaining files."""
-    assert StoreFiles(["1.delta", "3.delta"]).chain(3, {}) is None
-    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4, {}) is None
-    assert StoreFiles([]).chain(1, {}) is None
+    assert StoreFiles(["1.delta", "3.delta"]).chain(3, format_1).missing == 2
+    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4, format_1).missing == 3
+    assert StoreFiles([]).chain(1, format_1).missing == 1
 
 
 def test_files_of_uncommitted_attempts_are_ignored() -> None:
     """In format 2, the commit log has the id of the committed attempt of each version."""
     store = StoreFiles([f"1_{ONE}.changelog", f"1_{TWO}.changelog", f"2_{TWO}.zip", f"2_{ONE}.changelog"])
-    assert names(store.chain(2, {1: [ONE], 2: [ONE]})) == [f"1_{ONE}.changelog", f"2_{ONE}.changelog"]
-    assert names(store.chain(2, {1: [TWO], 2: [TWO]})) == [f"2_{TWO}.zip"]
+    assert names(store.chain(2, {1: [ONE], 2: [ONE]}.get)) == [f"1_{ONE}.changelog", f"2_{ONE}.changelog"]
+    assert names(store.chain(2, {1: [TWO], 2: [TWO]}.get)) == [f"2_{TWO}.zip"]
 
 
 def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
@@ -61,7 +65,7 @@ def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
     store = StoreFiles(
         [f"1_{ONE}.zip", f"2_{ONE}.changelog", f"2_{TWO}.changelog", f"2_{TWO}.zip", f"3_{ONE}.changelog"]
     )
-    assert names(store.chain(3, {3: [ONE]})) == [
+    assert names(store.chain(3, {3: [ONE]}.get)) == [
         f"1_{ONE}.zip",
         f"2_{ONE}.changelog",
         f"2_{TWO}.changelog",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, schema_file
+from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, full_id, schema_file
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
@@ -84,7 +84,7 @@ def test_partitions_may_not_disagree(written: WrittenCheckpoint) -> None:
 
 def test_a_partition_without_a_snapshot(written: WrittenCheckpoint) -> None:
     """Its keys cannot be told apart."""
-    (written.path / "state/0/1/1_b0.zip").unlink()
+    (written.path / f"state/0/1/1_{full_id('b0')}.zip").unlink()
     assert "state/0/1 has no snapshot" in reason(written)
 
 
@@ -201,7 +201,7 @@ def test_a_damaged_snapshot_is_named(written: WrittenCheckpoint) -> None:
             path.write_bytes(content)
             found = table_formats(CheckpointFiles(written.path), 1)[0]
             if isinstance(found, UnsupportedTable):
-                assert "1_a0.zip" in found.reason
+                assert path.name in found.reason
             else:
                 assert found.family_id == 2
 

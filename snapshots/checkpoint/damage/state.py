@@ -18,8 +18,8 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 )
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import Records
-from streamstate.snapshots.checkpoint.decoding.state_files import StateHistory
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
+from streamstate.snapshots.checkpoint.decoding.store_history import StoreHistory
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.state_files import data_files
 from streamstate.snapshots.checkpoint.state_stores import StateStore, state_stores
@@ -63,7 +63,7 @@ class StateDamage:
         self._reads = read
         self._left = _MOST_READ
         self._stores: dict[str | None, list[StateStore]] = {}
-        self._histories: dict[_Place, StateHistory] = {}
+        self._histories: dict[_Place, StoreHistory] = {}
         self._changes: dict[str, tuple[Damage | None, Records]] = {}
         self._snapshots: dict[str, Damage | None] = {}
 
@@ -77,7 +77,7 @@ class StateDamage:
         """What is damaged of the files that the epoch itself has written."""
         return self._of_each(lambda store, history: self._of_version(store, history, epoch + 1), epoch)
 
-    def _of_each(self, find: Callable[[StateStore, StateHistory], list[Damage]], epoch: int) -> list[Damage]:
+    def _of_each(self, find: Callable[[StateStore, StoreHistory], list[Damage]], epoch: int) -> list[Damage]:
         """What is found for each store, each file once."""
         provider = self._provider(epoch)
         if not provider:
@@ -105,9 +105,9 @@ class StateDamage:
             self._stores[partitions] = [*state_stores(path, files, self._checkpoint, epoch)]
         return self._stores[partitions]
 
-    def _history(self, place: _Place) -> StateHistory:
+    def _history(self, place: _Place) -> StoreHistory:
         if place not in self._histories:
-            self._histories[place] = StateHistory(self._checkpoint, place)
+            self._histories[place] = StoreHistory(self._checkpoint, place)
         return self._histories[place]
 
     def _end(self, epoch: int) -> Damage | None:
@@ -129,11 +129,11 @@ class StateDamage:
             of_epoch=True,
         )
 
-    def _of_state(self, store: StateStore, history: StateHistory, epoch: int) -> list[Damage]:
+    def _of_state(self, store: StateStore, history: StoreHistory, epoch: int) -> list[Damage]:
         skipped: dict[str, Damage] = {}
         while True:
             try:
-                files = history.files(epoch, store.partition, self._read, skipped)
+                files = history.state(epoch, store.partition, self._read, skipped)
             except MissingChangelogError as missing:
                 return [*skipped.values()] or [self._missing(missing.path)]
             except UnsupportedChangelogError as error:
@@ -141,11 +141,11 @@ class StateDamage:
                 return []
             if files.snapshot is None or (found := self._snapshot(files.snapshot)) is None:
                 break
-            skipped[files.snapshot] = found
+            skipped[files.snapshot.rpartition("/")[2]] = found
             if not found.stops:
                 break
         if store.families and files.snapshot is None:
-            return [*skipped.values()] or [self._missing(history.names(store.partition, 1)[1])]
+            return [*skipped.values()] or [self._missing(history.paths(store.partition, 1)[1])]
         if not skipped and (snapshot := history.lost_snapshot(store.partition, files)):
             return [self._missing(snapshot)]
         replayed = len(files.changelogs) <= _MOST_REPLAYED
@@ -155,8 +155,8 @@ class StateDamage:
         ]
         return [*others, *filter(None, (self._changes[records.path][0] for records in files.changelogs))]
 
-    def _of_version(self, store: StateStore, history: StateHistory, version: int) -> list[Damage]:
-        changes, snapshot = history.names(store.partition, version)
+    def _of_version(self, store: StateStore, history: StoreHistory, version: int) -> list[Damage]:
+        changes, snapshot = history.paths(store.partition, version)
         if changes.rpartition("/")[2] in store.listed.names:
             self._read(changes)
             found = self._changes[changes][0]

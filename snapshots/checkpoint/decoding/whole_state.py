@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, committed_names
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, Records, gathered, joined
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_records
 from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
-from streamstate.snapshots.checkpoint.decoding.state_files import StateFiles, StateHistory
+from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, StateFiles, StoreHistory
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import sized_values
 
@@ -40,8 +39,8 @@ def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequenc
         UnsupportedChangelogError: a file or the table is in a format that is not known, or ``rocksdict`` is missing.
         DamagedChangelogError: a file is not what Spark wrote.
     """
-    history = StateHistory(checkpoint, table)
-    partitions = {epoch: len(committed_names(checkpoint, table, epoch)) for epoch in epochs}
+    history = StoreHistory(checkpoint, table)
+    partitions = {epoch: len(history.committed_names(table, epoch)) for epoch in epochs}
     rows: dict[int, list[pa.Table]] = {epoch: [] for epoch in epochs}
     for partition in range(max(partitions.values())):
         read: Callable[[str], Records] = partial(_read, checkpoint, table)
@@ -49,7 +48,7 @@ def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequenc
             read = cache(read)  # a changelog belongs to the states of several epochs
         for epoch in epochs:
             if partition < partitions[epoch]:
-                files = history.files(epoch, partition, read)
+                files = history.state(epoch, partition, read)
                 state = _state(files, _snapshot(checkpoint, files.snapshot, table), several=table.several)
                 rows[epoch] += (_decoded(part, table, epoch, partition) for part in _slices(state))
     return pa.concat_tables([piece for pieces in rows.values() for piece in pieces])
