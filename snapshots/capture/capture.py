@@ -125,7 +125,7 @@ def capturer_for(
     verify: Verify = "first",
     storage_options: Mapping[str, str] | None = None,
 ) -> Capturer:
-    """A capturer for a checkpoint; without a name it takes the one that the query has in the store.
+    """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
     If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
     """

@@ -26,13 +26,13 @@ from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
-from streamstate.snapshots.store.changelog_writer import LogPosition
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.object_store import plain
 from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
+from streamstate.snapshots.store.table_log import LogPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ _PROGRESS_WAIT = timedelta(seconds=0.5)
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """What a capture did."""
+    """The result of a capture."""
 
     query: str
     """The query's name in the store."""
@@ -62,7 +62,7 @@ class CaptureReport:
     rows: int = 0
     """Change rows written, keyframes included."""
     seconds: float = 0.0
-    """How long it took."""
+    """The duration in seconds."""
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class CaptureReport:
     """The newest committed epoch; None: there is none yet."""
 
     def __add__(self, later: CaptureReport) -> CaptureReport:
-        """Both captures as one."""
+        """Return both captures as one."""
         return CaptureReport(
             self.query,
             self.store,
@@ -90,7 +90,7 @@ class CaptureReport:
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What Spark's progress event of an epoch adds to the checkpoint.
+    """The facts of an epoch that only Spark's progress event has.
 
     Spark keeps these events only for queries of this process, and only of their last hundred epochs.
     """
@@ -109,7 +109,7 @@ class Capturer:
     layout: Layout
     name: str
     verify: Verify = "first"
-    """Which epochs Spark reads too, to compare with what was decoded."""
+    """The epochs that Spark reads too, to compare with the decoded rows."""
     known_progress: dict[int, BatchProgress] = field(default_factory=dict)
     """Progress of epochs whose query has ended, so that Spark no longer reports it."""
     _tables: dict[str, TableCapture] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Capturer:
         )
 
     def _lost(self, plan: PassPlan) -> Iterator[str]:
-        """What the report says of damage that made a gap."""
+        """Describe the damage that made a gap."""
         if self._planner.damaged is not None and plan.gaps:
             epoch, damage = self._planner.damaged
             lost = f"Epoch {epoch} is" if plan.gaps[-1] == epoch else f"Epochs {epoch} to {plan.gaps[-1]} are"
@@ -190,7 +190,7 @@ class Capturer:
         self._swept = time.monotonic()
 
     def behind(self) -> list[int]:
-        """Committed epochs that the store lacks."""
+        """Return committed epochs that the store lacks."""
         return self._planner.behind()
 
     @contextlib.contextmanager
@@ -267,7 +267,7 @@ class Capturer:
         return tables
 
     def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
-        """The manifest's new rows."""
+        """Return the manifest's new rows."""
         entries = [Entry.gap(epoch) for epoch in plan.gaps]
         progress = self.known_progress | self._progress(plan.epochs)
         sources = self.manifest.newest.sources if self.manifest.newest else None
@@ -327,7 +327,7 @@ class Capturer:
 
     @property
     def keyframe_due(self) -> bool:
-        """Whether :meth:`tidy` has a keyframe to write."""
+        """True if :meth:`tidy` has a keyframe to write."""
         return any(table.keyframe_due for table in self._tables.values())
 
     @property
@@ -357,7 +357,7 @@ class Capturer:
         )
 
     def _captured(self) -> str:
-        """Which epochs the store has."""
+        """Describe the epochs that the store has."""
         captured = self.manifest.entries.captured
         if not captured:
             return "No epoch is captured."
@@ -365,7 +365,7 @@ class Capturer:
         return f"Epochs {first} to {last} are captured." if first < last else f"Epoch {last} is captured."
 
     def _way_out(self, damage: Damage) -> str:
-        """What to do if there is no backup of a file that has to be restored from one."""
+        """Describe the way on without a backup of a file that has to be restored from one."""
         newest = self.manifest.newest
         if newest is None or "backup" not in damage.advice:
             return ""
@@ -399,7 +399,7 @@ def _progress_of(
 
 
 def _offsets_json(planned: PlannedEpoch) -> str:
-    """The sources' offsets as a JSON array, or as an object by name; an offset that is not JSON stays text."""
+    """Return the sources' offsets as a JSON array, or as an object by name; an offset that is not JSON stays text."""
     if planned.names:
         return json.dumps(dict(zip(planned.names, map(_parsed, planned.offsets), strict=True)))
     return json.dumps([*map(_parsed, planned.offsets)])

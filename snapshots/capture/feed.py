@@ -44,7 +44,7 @@ from streamstate.snapshots.store.verified_formats import VerifiedFormats
 _Kind = tuple[str, Literal["changes", "whole state"]]
 
 Verify = Literal["first", "sample", "all", "never"]
-"""Which epochs Spark reads too, to compare: the first in the store's life, a sample, all, or none."""
+"""The epochs that Spark reads too, to compare: the first in the store's life, a sample, all, or none."""
 
 # With "sample", one pass in this many is compared.
 _SAMPLE = 20
@@ -77,7 +77,7 @@ class ChangeFeed:
         self.by_spark = {table: why for table, why in self.by_spark.items() if table in self._wrong}
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
-        """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
+        """Return the change rows of epochs ``first`` to ``last``, both included, in Spark's order.
 
         Raises:
             MissingChangelogError: an epoch has only a snapshot, or a file of it is missing.
@@ -104,7 +104,7 @@ class ChangeFeed:
         return self._confirmed((source.table, "changes"), layout, decoded, difference, first) or by_spark()
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
-        """The whole state at each of some epochs, of which only the elements of lists have an order.
+        """Return the whole state at each of some epochs, of which only the elements of lists have an order.
 
         Raises:
             MissingChangelogError: a file is missing.
@@ -133,7 +133,7 @@ class ChangeFeed:
     def _confirmed(
         self, kind: _Kind, layout: TableFormat, decoded: StateRows, difference: str | None, first: int
     ) -> StateRows | None:
-        """The decoded rows; None, after a warning, if they differ from Spark's."""
+        """Return the decoded rows; None, after a warning, if they differ from Spark's."""
         self.recorded[kind[0]].record(kind[1], layout, self.reader.spark.version, equal=difference is None)
         if difference is None:
             self._verified[kind] = layout
@@ -171,7 +171,7 @@ class ChangeFeed:
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, kind: _Kind, layout: TableFormat) -> bool:
-        """Whether Spark has to confirm the decoded rows of a pass."""
+        """Return whether Spark has to confirm the decoded rows of a pass."""
         running = self.reader.running
         if self.verify == "never" or running is None:
             return False
@@ -223,7 +223,7 @@ def _described(schema: pa.Schema) -> str:
 
 
 def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> bool:
-    """Whether two columns are the same in all bits; if that takes long to decide, False."""
+    """Return whether two columns are the same in all bits; False if that takes long to decide."""
     if ours.type in _BITS:
         columns = [column.combine_chunks().view(_BITS[ours.type]) for column in (ours, theirs)]
         return bool(columns[0].equals(columns[1]))

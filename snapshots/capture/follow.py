@@ -142,12 +142,12 @@ def following(
     # Checked before the thread starts, so that errors are raised here.
     if capturer.checkpoint.committed():
         capturer.register()
-    # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
+    # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
     return Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
-    """The checkpoint location of a query of this process."""
+    """Return the checkpoint location of a query of this process."""
     require_classic(query)
     root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     # It looks like a URI, but is not percent-encoded.
@@ -178,7 +178,7 @@ class CaptureStatus:
     epoch: int | None = None
     """The newest captured epoch."""
     committed_at: datetime | None = None
-    """When that epoch was committed, if that is known."""
+    """The time of that epoch's commit, if it is known."""
     committed: int | None = None
     """The newest committed epoch."""
     behind: int = 0
@@ -204,7 +204,7 @@ class CaptureStatus:
 
 @dataclass(frozen=True)
 class CaptureLag:
-    """How far a capture is behind its checkpoint."""
+    """The lag of a capture behind its checkpoint."""
 
     epochs: int
     """Committed epochs that are not captured yet."""
@@ -256,7 +256,7 @@ class Capture:
 
     @property
     def layout(self) -> Layout:
-        """Where the tables of the store are."""
+        """The places of the store's tables."""
         return self._capturer.layout
 
     @property
@@ -276,11 +276,11 @@ class Capture:
             return self._status
 
     def committed(self) -> int:
-        """The newest epoch that the query has committed by now; −1 before its first."""
+        """Return the newest epoch that the query has committed by now; −1 before its first."""
         return max(self._capturer.checkpoint.committed(), default=-1)
 
     def lag(self) -> CaptureLag:
-        """How far the capture is behind the checkpoint now, also while a pass is stuck or keeps failing."""
+        """Return the capture's lag behind the checkpoint now, also while a pass is stuck or keeps failing."""
         newest = self.status.epoch
         checkpoint = self._capturer.checkpoint
         waiting = [epoch for epoch in checkpoint.committed() if newest is None or epoch > newest]
@@ -378,13 +378,13 @@ class Capture:
             self._update(state="stopped")
 
     def _nothing_new(self) -> bool:
-        """Whether the commit log is as it was when nothing was left to do."""
+        """Return whether the commit log is as it was when nothing was left to do."""
         return self._idle and self._log.unchanged(self._trust)
 
     def _query_ended(self) -> bool:
         try:
             return self._ended()
-        except Exception as error:  # noqa: BLE001 (shown in the status; the query may go on)
+        except Exception as error:  # noqa: BLE001 (shown in the status; the query may still run)
             self._update(error=_summary(error))
             return False
 
@@ -448,7 +448,7 @@ class Capture:
         return bool(report.epochs)
 
     def _due(self, interval: CaptureInterval, waiting: int) -> bool:
-        """Whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
+        """Return whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
         now = time.monotonic()
         if self._incomplete:
             return True
@@ -458,7 +458,7 @@ class Capture:
         return True
 
     def _waiting(self) -> list[int]:
-        """Epochs to capture; none while the checkpoint is still empty."""
+        """Return epochs to capture; none while the checkpoint is still empty."""
         committed = self._capturer.checkpoint.committed()
         if not committed:
             return []

@@ -35,11 +35,11 @@ _trimming = threading.Lock()
 _given_back = 0.0
 
 _undo: contextlib.ExitStack | None = None
-"""What turning plain memory off does; None while it is off."""
+"""The steps that turn plain memory off; None while it is off."""
 
 
 def plain_memory() -> bool:
-    """Whether plain memory is on in this process."""
+    """Return whether plain memory is on in this process."""
     return _undo is not None
 
 

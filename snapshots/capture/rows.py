@@ -29,12 +29,14 @@ from streamstate.snapshots.store.list_positions import Flags, ListChanges, Lists
 
 @dataclass(frozen=True)
 class EpochChanges:
-    """What one epoch adds to a changelog."""
+    """The rows that one epoch adds to a change log."""
 
     epoch: int
     rows: pa.Table
     live: int | None = None
-    """How many rows live after it, if the whole state was read."""
+    """The number of rows that live after it, if the whole state was read."""
+    is_keyframe: bool = False
+    """True if the rows are all live keys, with which the log begins again."""
 
 
 class FeedFollower:
@@ -52,7 +54,7 @@ class FeedFollower:
         self._lists = (lists or ListLengths(self._keys)) if POSITION in columns.keys else None
 
     def changes(self, feed: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
-        """The change rows of consecutive epochs, from the feed that covers them."""
+        """Return the change rows of consecutive epochs, from the feed that covers them."""
         lists = None if self._lists is None else _PassLists(self._lists, feed.rows.select(self._keys))
         places = _places(feed.rows[EPOCH])
         for epoch in epochs:
@@ -63,12 +65,12 @@ class FeedFollower:
             lists.remember()
 
     def _keyed_rows(self, rows: pa.Table) -> pa.Table:
-        """The last row of each key in the epoch."""
+        """Return the last row of each key in the epoch."""
         last = last_rows(rows.select(self._keys))
         return as_log(rows if last is None else rows.filter(pa.array(last)), self._columns)
 
     def _list_rows(self, rows: pa.Table, lists: _PassLists, where: Sequence[slice]) -> pa.Table:
-        """The elements, with the positions that they have at the epoch's end."""
+        """Return the elements, with the positions that they have at the epoch's end."""
         settled = lists.settled(where, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
         kept = rows.take(settled.put).append_column(POSITION, pa.array(settled.put_positions))
         gone = rows.take(settled.gone).append_column(POSITION, pa.array(settled.gone_positions))
@@ -84,7 +86,7 @@ class _PassLists:
         self._lengths = known.of(keys.take(first), self._digests)
 
     def settled(self, where: Sequence[slice], restarts: Flags, deletes: Flags) -> ListChanges:
-        """What one epoch, whose rows are at some places of the feed, does to the lists."""
+        """Apply one epoch, whose rows are at some places of the feed, to the lists."""
         numbers = np.concatenate([self._numbers[place] for place in where])
         occurring, first, of_row = grouped(numbers)
         settled = settle(Lists(of_row, first, self._lengths[occurring]), restarts, deletes)
@@ -102,7 +104,7 @@ def _flags(rows: pa.Table, column: str, value: str) -> npt.NDArray[np.bool_]:
 
 
 def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:
-    """Where each epoch's rows are: Spark returns them partition by partition, ordered by epoch within a partition."""
+    """Return the places of each epoch's rows: Spark orders them by partition, then by epoch."""
     numbers = epochs.to_numpy()
     edges = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
     places: dict[int, list[slice]] = {}
@@ -113,7 +115,7 @@ def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:
 
 
 def _sliced(rows: pa.Table, places: Sequence[slice]) -> pa.Table:
-    """Some slices of the rows, without a copy."""
+    """Return some slices of the rows, without a copy."""
     return pa.concat_tables([rows.slice(place.start, place.stop - place.start) for place in places])
 
 
@@ -133,7 +135,7 @@ class WholeFollower:
         self._db = embedded()
 
     def changes(self, whole: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
-        """The change rows of some epochs, from the whole state at each of them."""
+        """Return the change rows of some epochs, from the whole state at each of them."""
         places = _places(whole.rows[EPOCH])
         for epoch in epochs:
             current = with_positions(_sliced(whole.rows, places.get(epoch, [slice(0, 0)])), self._columns)
@@ -160,7 +162,7 @@ class WholeFollower:
 
 
 def with_positions(rows: pa.Table, columns: Columns) -> pa.Table:
-    """Rows of whole states; list elements are numbered per epoch and key, in Spark's order."""
+    """Return rows of whole states; list elements are numbered per epoch and key, in Spark's order."""
     if POSITION not in columns.keys:
         return rows
     keys = [EPOCH, *columns.spark_keys]
@@ -174,7 +176,7 @@ def with_positions(rows: pa.Table, columns: Columns) -> pa.Table:
 
 
 def as_log(rows: pa.Table, columns: Columns, change: str | None = None) -> pa.Table:
-    """The rows in the log's columns and order; a delete has a key and no values.
+    """Return the rows in the log's columns and order; a delete has a key and no values.
 
     Without ``change``, each row's own change counts: Spark's ``delete`` is a delete, everything else a put.
     """

@@ -32,11 +32,11 @@ class RecordedInput(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the source in Spark."""
+        """Return the name of the source in Spark."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> RecordedReader:  # noqa: N802 (Spark calls it by this name)
-        """What reads the recording."""
+        """Return the reader of the recording."""
         known = json.loads(self.options.get(OPTIONS, "null"))
         return RecordedReader(Place(self.options[PATH], known), schema, int(self.options.get(TASKS, "1")))
 
@@ -68,14 +68,14 @@ class RecordedReader(DataSourceStreamReader):
         return {"recording": self._place.uri, "id": str(table.metadata().id), "batch": batch}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query begins: with the oldest batch that is kept."""
+        """Return the offset at which a new query begins: before the oldest batch that is kept."""
         from streamstate.snapshots.capture.recording.recording import kept
 
         table = self._table()
         return self._offset(table, kept(table).dropped)
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
-        """The newest batch."""
+        """Return the newest batch."""
         from streamstate.snapshots.capture.recording.recording import kept
 
         table = self._table()
@@ -111,7 +111,7 @@ class RecordedReader(DataSourceStreamReader):
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some files."""
+        """Return the rows of some files."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         files: RecordedFiles = partition.value

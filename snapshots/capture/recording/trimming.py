@@ -1,4 +1,4 @@
-"""Which recorded input a query, its forks and its kept epochs may still need, and dropping the rest.
+"""Dropping recorded input that neither a query nor its forks nor its kept epochs can still need.
 
 An epoch's input is what lies between the offsets of the epoch before and its own. So input up to the end of the epoch
 before the oldest kept one is not needed for any kept epoch. Forks and other readers are not asked where they are: each
@@ -55,7 +55,7 @@ def pin_inputs(offsets: Iterable[str | None]) -> None:
 
 
 def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) -> list[Any]:
-    """Where an epoch's reading of each source ended, by the manifest or else the checkpoint; empty if neither knows."""
+    """Return an epoch's end offsets of the sources, from the manifest or the checkpoint; empty if neither has them."""
     entry = next((entry for entry in entries if entry.epoch == epoch), None)
     if entry is not None and entry.offsets is not None:
         held = json.loads(entry.offsets)
@@ -68,7 +68,7 @@ def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) ->
 
 
 def _recorded(offsets: Iterable[Any]) -> list[dict[str, Any]]:
-    """Those offsets that are of recordings."""
+    """Return those offsets that are of recordings."""
     found = []
     for offset in offsets:
         try:
