@@ -19,7 +19,7 @@ _COLON_RANGE = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
-    """The epochs and ranges of epochs that a text names.
+    """Return the epochs and ranges of epochs that a text names.
 
     The open end of a range is the first or the last of the available epochs, which ascend.
 
@@ -48,7 +48,7 @@ def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
 
 
 def epoch_items(epochs: Iterable[int | range] | str, available: Sequence[int]) -> list[int | range]:
-    """Epochs and ranges of epochs, as they are given."""
+    """Return epochs and ranges of epochs, as they are given."""
     if isinstance(epochs, str):
         return parse_epochs(epochs, available)
     if isinstance(epochs, range):
@@ -62,7 +62,7 @@ def epoch_items(epochs: Iterable[int | range] | str, available: Sequence[int]) -
 
 
 def epoch_list(epochs: Iterable[int | range] | str, available: Sequence[int]) -> list[int]:
-    """Epochs, ascending and without duplicates; at least one.
+    """Return epochs, ascending and without duplicates; at least one.
 
     Example:
         >>> epoch_list([5, range(1, 3)], range(30)), epoch_list("28..", range(30))
@@ -76,7 +76,7 @@ def epoch_list(epochs: Iterable[int | range] | str, available: Sequence[int]) ->
 
 
 def epoch_span(epochs: range | tuple[int, int] | str, available: Sequence[int]) -> tuple[int, int]:
-    """The first and the last of consecutive epochs.
+    """Return the first and the last of consecutive epochs.
 
     Example:
         >>> epoch_span("40..60", range(100)), epoch_span(range(40, 61), range(100)), epoch_span("40..", range(100))

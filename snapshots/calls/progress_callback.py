@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ProgressCallback(Protocol):
-    """What every ``progress=`` argument takes: a function of a message and a share. It has to return quickly.
+    """The type of every ``progress=`` argument: a function of a message and a share. It has to return quickly.
 
     An exception that it raises ends the call, as an interrupt would.
 

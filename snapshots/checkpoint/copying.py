@@ -93,11 +93,11 @@ def _schema_in(root: str, path: str, schema: str) -> str:
 
 
 def split_text(text: str) -> tuple[str, Any]:
-    """The version in the first line of one of Spark's small files, and the JSON of the rest."""
+    """Return the version in the first line of one of Spark's small files, and the JSON of the rest."""
     version, _, head = text.partition("\n")
     return version, json.loads(head)
 
 
 def as_json(value: object) -> str:
-    """JSON as Spark writes it."""
+    """Return JSON as Spark writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -36,49 +36,49 @@ _U = TypeVar("_U")
 
 @dataclass(frozen=True)
 class Volume:
-    """How much was brought to another folder, in bytes."""
+    """The bytes that were linked and copied to another folder."""
 
     linked: int = 0
     copied: int = 0
 
     def __add__(self, other: Volume) -> Volume:
-        """Both together."""
+        """Return both together."""
         return Volume(self.linked + other.linked, self.copied + other.copied)
 
 
 class ReadableFiles(Protocol):
-    """What reading a checkpoint needs of the file system that it is on; paths are whole paths or URIs."""
+    """A file system that a checkpoint can be read from; paths are whole paths or URIs."""
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
+        """Return the names in a folder; none if it does not exist."""
 
     def text(self, path: str) -> str | None:
-        """A file's text; None if it does not exist."""
+        """Return a file's text; None if it does not exist."""
 
     def content(self, path: str) -> bytes | None:
-        """A file's bytes; None if it does not exist."""
+        """Return a file's bytes; None if it does not exist."""
 
     def open(self, path: str) -> IO[bytes]:
-        """A file, open for reading."""
+        """Return a file, open for reading."""
 
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
+        """Return the whole lines among a text file's last ``size`` bytes; None if it does not exist."""
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written; None if it does not exist."""
+        """Return the time at which a file was last written; None if it does not exist."""
 
     def size(self, path: str) -> int:
-        """A file's size in bytes. Raises ``FileNotFoundError`` if it does not exist."""
+        """Return a file's size in bytes. Raises ``FileNotFoundError`` if it does not exist."""
 
     def volume(self, path: str) -> int | None:
-        """The size of everything in a folder, in bytes; None if files came or went meanwhile."""
+        """Return the size of everything in a folder, in bytes; None if files came or went meanwhile."""
 
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
-        """What a function that reads returns for each of some items, in their order: at once where waiting is long."""
+        """Apply ``read`` to each item, in order; concurrently on remote storage."""
 
 
 def decode_text(content: bytes, path: str) -> str:
-    """The text of one of Spark's small files.
+    """Return the text of one of Spark's small files.
 
     Raises:
         DamagedCheckpointError: it is none.
@@ -90,7 +90,7 @@ def decode_text(content: bytes, path: str) -> str:
 
 
 def _ordinary(path: str) -> io.BufferedReader:
-    """An ordinary file, open for reading.
+    """Return an ordinary file, open for reading.
 
     Raises:
         UntrustedCheckpointError: it is something else: a pipe keeps its reader waiting, and a device may have no end.
@@ -110,18 +110,18 @@ class LocalFiles:
     """The local disk, without Java; the methods are what reading, forking and rescaling a checkpoint need."""
 
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
-        """What a function returns for each of some items."""
+        """Apply ``read`` to each item, in order."""
         return map(read, items)
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
+        """Return the names in a folder; none if it does not exist."""
         try:
             return [entry.name for entry in Path(path).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def tree(self, path: str) -> set[str]:
-        """The paths of everything below a folder, relative to it; folders end in ``/``."""
+        """Return the paths of everything below a folder, relative to it; folders end in ``/``."""
         found: set[str] = set()
         for at, folders, files in os.walk(path):
             folder = Path(at).relative_to(path)
@@ -130,12 +130,12 @@ class LocalFiles:
         return found
 
     def text(self, path: str) -> str | None:
-        """A file's text; None if it does not exist."""
+        """Return a file's text; None if it does not exist."""
         content = self.content(path)
         return None if content is None else decode_text(content, path)
 
     def content(self, path: str) -> bytes | None:
-        """A small file's bytes; None if it does not exist."""
+        """Return a small file's bytes; None if it does not exist."""
         try:
             with _ordinary(path) as file:
                 return file.read()
@@ -143,11 +143,11 @@ class LocalFiles:
             return None
 
     def open(self, path: str) -> IO[bytes]:
-        """A file, open for reading."""
+        """Return a file, open for reading."""
         return _ordinary(path)
 
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
+        """Return the whole lines among a text file's last ``size`` bytes; None if it does not exist."""
         try:
             with _ordinary(path) as file:
                 start = max(file.seek(0, os.SEEK_END) - size, 0)
@@ -157,25 +157,25 @@ class LocalFiles:
             return None
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written; None if it does not exist."""
+        """Return the time at which a file was last written; None if it does not exist."""
         try:
             return datetime.fromtimestamp(Path(path).stat().st_mtime, tz=UTC)
         except FileNotFoundError:
             return None
 
     def size(self, path: str) -> int:
-        """A file's size in bytes."""
+        """Return a file's size in bytes."""
         return Path(path).stat().st_size
 
     def volume(self, path: str) -> int | None:
-        """The size of everything in a folder, in bytes; None if files came or went meanwhile."""
+        """Return the size of everything in a folder, in bytes; None if files came or went meanwhile."""
         try:
             return sum(self.size(f"{path}/{name}") for name in self.tree(path) if not name.endswith("/"))
         except FileNotFoundError:
             return None
 
     def same(self, path: str, other_path: str) -> bool:
-        """Whether two paths are the same file, or have the same bytes."""
+        """Return whether two paths are the same file, or have the same bytes."""
         try:
             return Path(path).samefile(other_path) or filecmp.cmp(path, other_path, shallow=False)
         except FileNotFoundError:
@@ -281,7 +281,7 @@ class HadoopFiles:
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
-        """What a function returns for each of some items."""
+        """Apply ``read`` to each item, in order."""
         return map(read, items)
 
     def _at(self, path: str) -> tuple[Any, Any]:
@@ -289,7 +289,7 @@ class HadoopFiles:
         return where.getFileSystem(self._conf), where
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         system, where = self._at(path)
         # Listing a file gives the file itself.
         if not system.exists(where) or not system.getFileStatus(where).isDirectory():
@@ -297,7 +297,7 @@ class HadoopFiles:
         return [status.getPath().getName() for status in system.listStatus(where)]
 
     def tree(self, path: str) -> set[str]:
-        """The paths of all files below a folder."""
+        """Return the paths of all files below a folder."""
         system, where = self._at(path)
         root = system.getFileStatus(where).getPath().toString()
         files, found = system.listFiles(where, True), set()  # noqa: FBT003 (a Java method)
@@ -306,7 +306,7 @@ class HadoopFiles:
         return found
 
     def text(self, path: str) -> str | None:
-        """A file's text."""
+        """Return a file's text."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
@@ -314,17 +314,17 @@ class HadoopFiles:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
 
     def content(self, path: str) -> bytes | None:
-        """A small file's bytes."""
+        """Return a small file's bytes."""
         system, where = self._at(path)
         return self._bytes(system.open(where)) if system.exists(where) else None
 
     def open(self, path: str) -> IO[bytes]:
-        """A file's bytes, all of them in memory."""
+        """Return a file's bytes, all of them in memory."""
         system, where = self._at(path)
         return io.BytesIO(self._bytes(system.open(where)))
 
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines at a text file's end."""
+        """Return the whole lines at a text file's end."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
@@ -338,21 +338,21 @@ class HadoopFiles:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written."""
+        """Return the time at which a file was last written."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
         return datetime.fromtimestamp(system.getFileStatus(where).getModificationTime() / 1000, tz=UTC)
 
     def size(self, path: str) -> int:
-        """A file's size in bytes."""
+        """Return a file's size in bytes."""
         system, where = self._at(path)
         if not system.exists(where):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return int(system.getFileStatus(where).getLen())
 
     def volume(self, path: str) -> int | None:
-        """The size of everything in a folder."""
+        """Return the size of everything in a folder."""
         from py4j.protocol import Py4JError
 
         try:
@@ -362,7 +362,7 @@ class HadoopFiles:
             return None
 
     def same(self, path: str, other_path: str) -> bool:
-        """Whether two files have the same size and, if the file system has checksums, the same checksum."""
+        """Return whether two files have the same size and, if the file system has checksums, the same checksum."""
         places = (self._at(path), self._at(other_path))
         if not all(system.exists(where) for system, where in places):
             return False
@@ -435,7 +435,7 @@ Files: TypeAlias = LocalFiles | HadoopFiles
 
 
 def files_for(spark: SparkSession | None, *paths: str | os.PathLike[str]) -> Files:
-    """The file system of some paths: the local disk if all of them are on it, or if there is no session."""
+    """Return the file system of some paths: the local disk if all of them are on it, or if there is no session."""
     if spark is None or all(local_path(path) is not None for path in paths):
         return LocalFiles()
     return HadoopFiles(spark)
@@ -446,7 +446,7 @@ def _exists(path: str) -> FileExistsError:
 
 
 def whole_lines(end: bytes, start: int, path: str) -> str:
-    """The end of a file as text, from the first whole line in it on."""
+    """Return the end of a file as text, from the first whole line in it on."""
     return decode_text(end if start == 0 else end.partition(b"\n")[2], path)
 
 
@@ -468,7 +468,7 @@ def refuse_links_out(root: str) -> None:
 
 
 def _links(folder: str) -> Iterator[str]:
-    """The symbolic links below a folder; listing is enough to find them, no file is opened."""
+    """Return the symbolic links below a folder; listing is enough to find them, no file is opened."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -478,7 +478,7 @@ def _links(folder: str) -> Iterator[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> Path | None:
-    """The local path that a path or ``file:`` URI stands for; None for another file system.
+    """Return the local path of a path or ``file:`` URI; None for another file system.
 
     Only ``file:`` URIs are percent-encoded: paths, and URIs of other file systems, name files as they are written.
     """
@@ -499,6 +499,6 @@ def quoted_uri(uri: str) -> str:
 
 
 def location(path: str | os.PathLike[str]) -> str:
-    """A path made absolute; the URI of another file system is unchanged."""
+    """Return a path made absolute; the URI of another file system is unchanged."""
     local = local_path(path)
     return os.fspath(path).rstrip("/") if local is None else str(local.absolute())

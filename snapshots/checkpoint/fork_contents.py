@@ -1,4 +1,4 @@
-"""What a fork takes over from a checkpoint: the files that make up the state at an epoch, and what describes them.
+"""Files that a fork takes over from a checkpoint: the state at an epoch, and the descriptions of it.
 
 Also the errors for epochs whose files are no longer all there.
 """
@@ -31,7 +31,7 @@ _MOST_IN_ZIP = 64 << 20
 
 
 def store_hint() -> str:
-    """What can still be done with an epoch that the checkpoint no longer holds, in a line of its own."""
+    """Return a line about an epoch that only the store still holds."""
     how = worded(
         "ss.restore makes a checkpoint from it",
         magic="%stream fork makes a checkpoint from it",
@@ -41,7 +41,7 @@ def store_hint() -> str:
 
 
 def described(original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
-    """What says how the state at an epoch is made, but none of its rows: a few kilobytes."""
+    """Return the descriptions of the state at an epoch, without its rows: a few kilobytes."""
     copied = [
         f"offsets/{epoch - 1}",
         f"offsets/{epoch}",
@@ -53,7 +53,7 @@ def described(original: CheckpointFiles, files: Files, epoch: int) -> ForkConten
 
 @dataclass(frozen=True)
 class ForkContents:
-    """What a fork takes over, as paths inside the checkpoint."""
+    """The files that a fork takes over, as paths inside the checkpoint."""
 
     linked: Sequence[str]
     """Files of the state and its schemas, which are never modified."""
@@ -66,7 +66,7 @@ class ForkContents:
 
     @classmethod
     def of(cls, original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
-        """What a fork at an epoch takes over."""
+        """Return the files that a fork at an epoch takes over."""
         planned = original.planned(epoch)
         if planned is None:
             raise epoch_gone(original, files, epoch)
@@ -94,12 +94,12 @@ class ForkContents:
 
 
 def is_state_file(path: str) -> bool:
-    """Whether a path is that of a versioned file of a state store."""
+    """Return whether a path is that of a versioned file of a state store."""
     return StateFile.parse(path.rsplit("/", 1)[-1]) is not None
 
 
 def state_files_at(root: str, files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
-    """The state files at an epoch of every store below a checkpoint's folder, checksums included.
+    """Return the state files at an epoch of every store below a checkpoint's folder, checksums included.
 
     The original knows which of several attempts at a version was committed, also for a fork that is being made.
     """
@@ -114,7 +114,7 @@ def state_files_at(root: str, files: Files, original: CheckpointFiles, epoch: in
 
 
 def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], files: Files) -> Iterator[str]:
-    """The files that RocksDB's snapshots name, each once."""
+    """Return the files that RocksDB's snapshots name, each once."""
     found: set[str] = set()
     for file in chain:
         if file.kind != "zip":
@@ -129,7 +129,7 @@ def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], file
 
 
 def _names_in_zip(files: Files, path: str) -> dict[str, list[str]]:
-    """The names of the files that a RocksDB snapshot lists, by their folder.
+    """Return the names of the files that a RocksDB snapshot lists, by their folder.
 
     Only plain file names are accepted: Spark itself joins them to folders unchecked.
     """
@@ -156,7 +156,7 @@ def _metadata_in_zip(files: Files, path: str) -> str:
 
 
 def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
-    """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
+    """Return the logs of file sources up to an epoch's offsets, and the folders of other sources."""
     texts: dict[str, str] = {}
     folders: list[str] = []
     logged = {int(name) for name in files.names(f"{original.path}/sources") if is_number(name)}
@@ -171,12 +171,12 @@ def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch)
 
 
 def _shares_log(at: int, offsets: Sequence[str | None], logged: Collection[int]) -> bool:
-    """Whether a source is an earlier one read twice, as in a self-join: only the first of them has a log."""
+    """Return whether a source is an earlier one read twice, as in a self-join: only the first has a log."""
     return any(earlier in logged and offsets[earlier] == offsets[at] for earlier in range(at))
 
 
 def _operator_metadata(files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
-    """The metadata files of the operators up to an epoch."""
+    """Return the metadata files of the operators up to an epoch."""
     for operator in original.operators():
         for path in _files_below(files, original.path, f"state/{operator}/_metadata"):
             name = path.rsplit("/", 1)[-1]
@@ -208,7 +208,7 @@ def _schema_files(files: Files, original: CheckpointFiles, most: int | None = No
 
 
 def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
-    """Files under a folder, without hidden ones."""
+    """Return files under a folder, without hidden ones."""
     for name in sorted(files.names(f"{root}/{folder}")):
         if name.startswith("."):
             continue
@@ -219,7 +219,7 @@ def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
 
 
 def why_unavailable(checkpoint: CheckpointFiles, epoch: int) -> str:
-    """Why an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
+    """Explain that an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
     committed = checkpoint.committed()
     if not committed or epoch < 0 or epoch > committed[-1]:
         return "was never committed"
@@ -246,21 +246,21 @@ def why_unavailable(checkpoint: CheckpointFiles, epoch: int) -> str:
 
 
 def _lost(checkpoint: CheckpointFiles, epoch: int) -> Damage | None:
-    """The file that an epoch lacks although Spark has not purged it; None if there is none."""
+    """Return the file that an epoch lacks although Spark has not purged it; None if there is none."""
     damage = EpochDamage(checkpoint, read=False)
     found = damage.of_state(epoch)
     return None if found is None or damage.purged(epoch) else found
 
 
 def nearest_epochs(epochs: Sequence[int], epoch: int) -> str:
-    """The epochs before and after an epoch, for a message; empty if there are none."""
+    """Return the epochs before and after an epoch, for a message; empty if there are none."""
     before = [number for number in epochs if number < epoch][-1:]
     after = [number for number in epochs if number > epoch][:1]
     return f"nearest: {', '.join(map(str, before + after))}" if before or after else ""
 
 
 def epoch_gone(original: CheckpointFiles, files: Files, epoch: int) -> EpochGoneError:
-    """The error for an epoch that the commit log lists, but whose state is incomplete."""
+    """Return the error for an epoch that the commit log lists, but whose state is incomplete."""
     committed = original.committed()
     # Only a few of them, because listing the files of many partitions takes time.
     around = [number for number in committed if number < epoch][-_NEAR:]

@@ -40,13 +40,13 @@ class StateFile:
 
     @classmethod
     def parse(cls, name: str) -> StateFile | None:
-        """The file with a name; None if the name is not that of a versioned file."""
+        """Return the file with a name; None if the name is not that of a versioned file."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[3], match[2], name)
 
     @property
     def whole(self) -> bool:
-        """Whether it holds the whole state."""
+        """True if it holds the whole state."""
         return self.kind in SNAPSHOTS.values()
 
 
@@ -65,7 +65,7 @@ class DataFile:
 
 
 def data_files(metadata: Mapping[str, Any]) -> list[DataFile]:
-    """The files that the metadata of a snapshot of RocksDB lists.
+    """Return the files that the metadata of a snapshot of RocksDB lists.
 
     Raises:
         ValueError: it does not list them as Spark does.

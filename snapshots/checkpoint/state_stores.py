@@ -27,7 +27,7 @@ class StateStore:
     store_index: int
     """Its place among the stores of the partition, in the commit log."""
     families: bool
-    """Whether its rows are in column families, which only snapshots list."""
+    """True if its rows are in column families, which only snapshots list."""
     listed: StoreFiles
 
     @property
@@ -46,7 +46,7 @@ class StateStore:
 
 
 def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epoch: int) -> Iterator[StateStore]:
-    """The stores with state at an epoch below a checkpoint's folder, by operator, partition and name.
+    """Return the stores with state at an epoch below a checkpoint's folder, by operator, partition and name.
 
     Also those whose files are all gone: every partition of an operator has the same stores.
 
@@ -77,14 +77,14 @@ def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epo
 
 
 def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
-    """The stores with files in a partition's folder, by name."""
+    """Return the stores with files in a partition's folder, by name."""
     names = files.names(folder)
     found = {name: StoreFiles(files.names(f"{folder}/{name}")) for name in filter(may_be_store, sorted(names))}
     return {name: listed for name, listed in {"": StoreFiles(names), **found}.items() if listed.files}
 
 
 def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
-    """Whether an operator's rows have keys, so that they are spread over all partitions."""
+    """Return whether an operator's rows have keys, so that they are spread over all partitions."""
     for store in stores:
         path = f"{folder}/0/{f'{store}/' if store else ''}_metadata/schema"
         try:
@@ -96,10 +96,10 @@ def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
 
 
 def may_be_store(name: str) -> bool:
-    """Whether a name in a partition's folder may be a store's; a join has several."""
+    """Return whether a name in a partition's folder may be a store's; a join has several."""
     return not name.startswith((".", "_")) and name not in SIDE_FOLDERS and StateFile.parse(name) is None
 
 
 def numbers(names: Sequence[str]) -> list[int]:
-    """The names that are numbers, ascending."""
+    """Return the names that are numbers, ascending."""
     return sorted(int(name) for name in names if is_number(name))

@@ -14,7 +14,7 @@ _CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 
 
 def known_mode(mode: str) -> str:
-    """The mode, if it is one."""
+    """Return the mode; raise if it is not one."""
     if mode not in MODES:
         raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
     return mode
@@ -64,7 +64,7 @@ def output_mode(frame: DataFrame, given: str | None = None, known: str | None = 
 
 
 def mode_refusals(frame: DataFrame) -> dict[str, str]:
-    """Why Spark refuses each mode for a query; empty for a mode that it accepts."""
+    """Return Spark's reason to refuse each mode for a query; empty for a mode that it accepts."""
     return {mode: _refusal(frame, mode) for mode in MODES}
 
 

@@ -1,4 +1,4 @@
-"""What Spark plans the first epoch after a restart with: the session's pinned settings, and the state's unique ids."""
+"""Settings of the first epoch after a restart: those that the query is pinned to, and the state's unique ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMIT_LOG_IS_READ_ONLY = True
 def pinned_session(
     spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, conf: Mapping[str, str]
 ) -> SparkSession:
-    """A separate session with the settings that a query is pinned to.
+    """Return a separate session with the settings that a query is pinned to.
 
     Args:
         spark: the session to copy.

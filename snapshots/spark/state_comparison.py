@@ -37,7 +37,7 @@ class StateAt:
 
 @dataclass(frozen=True)
 class TableDifference:
-    """How one state table differs between two states."""
+    """The difference between two states of one table."""
 
     table: str
     why: str
@@ -77,7 +77,7 @@ class StateComparison:
 def state_differences(
     spark: SparkSession, one: StateAt, other: StateAt, *, limit: int = _LIMIT, exact: bool = False
 ) -> list[TableDifference]:
-    """The state tables that differ between two states; an empty list means that the states are the same.
+    """Return the state tables that differ between two states; an empty list means that the states are the same.
 
     Each state is read with the settings that its own query is pinned to, so the two may have different numbers of
     partitions, checkpoint formats and state store providers. Every row counts, with its key, its value and, in a
@@ -137,7 +137,7 @@ def _differences(
 def differences_from(
     spark: SparkSession, state: StateAt, expected: Mapping[str, DataFrame], *, limit: int = _LIMIT
 ) -> tuple[list[TableDifference], dict[str, int]]:
-    """How a state differs from the rows that its tables should have, as :func:`state_differences`; and how many it has.
+    """Compare a state with the rows that its tables should have, as :func:`state_differences`; and count its rows.
 
     Args:
         spark: the session whose cluster compares.
@@ -195,7 +195,7 @@ class _Table:
         return sum(sums[0] for sums in self.counted.values())
 
     def spread(self, partitions: int) -> tuple[int, ...]:
-        """The number of rows in each partition."""
+        """Return the number of rows in each partition."""
         count = max([partitions, *(partition + 1 for partition in self.counted)])
         return tuple(self.counted.get(partition, (0,))[0] for partition in range(count))
 
@@ -244,7 +244,7 @@ def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple
 
 
 def _by_rows(left: _Table, right: _Table, limit: int) -> Iterator[TableDifference]:
-    """The rows that one of two tables has more often than the other, if there are any."""
+    """Return the rows that one of two tables has more often than the other, if there are any."""
     from pyspark.sql import functions as F
 
     signed = [table.texts.select("text", F.lit(sign).alias("times")) for table, sign in ((left, 1), (right, -1))]

@@ -68,7 +68,7 @@ class DeclaredVariables:
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, DeclaredVariable]:
-        """The variables by name, sorted; none in a store from before there were any.
+        """Return the variables by name, sorted; none in a store from before there were any.
 
         Raises:
             NewerStoreError: a newer version of streamstate declared one.

@@ -1,4 +1,4 @@
-"""Which rows are the last of their key; where no key occurs twice, without a database."""
+"""The last row of each key, found without a database where no key occurs twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def last_rows(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def _are_distinct(keys: pa.Table) -> bool:
-    """Whether no two rows are equal; False, too, where only DuckDB knows what is equal."""
+    """Return whether no two rows are equal; False, too, where only DuckDB can compare them."""
     codes, bound = np.zeros(keys.num_rows, np.int64), 1
     for column in _flat(keys):
         if column is None:

@@ -78,7 +78,7 @@ class KeyScan:
         return pa.concat_tables([self._schema.empty_table(), *(fitted(rows, self._schema) for rows in found)])
 
     def _of_group(self, opened: pq.ParquetFile, group: int) -> pa.Table | None:
-        """The rows of a row group; None if it has none."""
+        """Return the rows of a row group; None if it has none."""
         names = [name for name in opened.schema_arrow.names if name in self._schema.names]
         first = {EPOCH, CHANGE, *(path.split(".")[0] for path in self._wanted)}
 
@@ -125,7 +125,7 @@ def leaves(keys: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 
 def _fields(kind: pa.DataType) -> list[str]:
-    """The names of a struct's fields, and of those within them."""
+    """Return the names of a struct's fields, and of those within them."""
     if not pa.types.is_struct(kind):
         return []
     return [name for field in kind for name in (field.name, *_fields(field.type))]
@@ -137,7 +137,7 @@ def _leaf(rows: pa.Table, path: str) -> pa.ChunkedArray:
 
 
 def _range(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """The smallest and the largest value; None if one is missing, or they have no order."""
+    """Return the smallest and the largest value; None if one is missing, or they have no order."""
     if values.null_count or not len(values):
         return None
     try:
@@ -148,7 +148,7 @@ def _range(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _may_have(column: pq.ColumnChunkMetaData, limits: tuple[Any, Any] | None) -> bool:
-    """Whether a row group's column may have a value within some limits."""
+    """Return whether a row group's column may have a value within some limits."""
     statistics = column.statistics
     if limits is None or statistics is None or not statistics.has_min_max:
         return True

@@ -49,7 +49,7 @@ class Manifest:
 
     @property
     def generation(self) -> int:
-        """How many runs of retention the entries have been through."""
+        """The number of runs of retention that the entries have been through."""
         return self.entries.generation
 
     @property
@@ -95,7 +95,7 @@ def make_manifest(place: Place) -> None:
 
 
 def generation_of(table: DeltaTable) -> int:
-    """How many runs of retention a manifest or a log has been through."""
+    """Return the number of runs of retention that a manifest or a log has been through."""
     return max(version_of(table, RETENTION), 0)
 
 
@@ -131,8 +131,8 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
 
     def kept(name: str, table: TableEntry) -> TableEntry:
         known, keyframe = last.tables.get(name), table.keyframe
-        stands = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
-        return table if known is None or stands else replace(table, keyframe=known.keyframe)
+        is_kept = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
+        return table if known is None or is_kept else replace(table, keyframe=known.keyframe)
 
     return [
         replace(entry, tables={name: kept(name, table) for name, table in entry.tables.items()}) for entry in entries
@@ -140,7 +140,7 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
 
 
 def read_entries(version: TableVersion, first: int = 0) -> Entries:
-    """The entries of a version of the manifest from an epoch on.
+    """Return the entries of a version of the manifest from an epoch on.
 
     Raises:
         UntrustedStoreError: a state table's name is not that of a file.

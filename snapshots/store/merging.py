@@ -1,4 +1,4 @@
-"""How the files of changelogs are merged.
+"""Merging of a change log's files.
 
 A capture adds a file for each epoch, and now and then a keyframe. Merging joins the files of consecutive epochs and
 sorts their rows by key. So a reader of one key reads a row group of each file, and a reader of one epoch the files
@@ -57,7 +57,7 @@ def _if_there(path: str, version: TableVersion, by: str, _merging: Merging) -> l
 
 
 def _is_mixed(version: TableVersion, file: Committed) -> bool:
-    """Whether a file's row groups overlap in the first key column that has an order."""
+    """Return whether a file's row groups overlap in the first key column that has an order."""
     keys = version.schema.empty_table().select(key_columns(version.schema))
     path = next(iter(leaves(keys)), None)
     metadata = pq.read_metadata(verified(version.place, file.path, file.size))
@@ -70,7 +70,7 @@ def _is_mixed(version: TableVersion, file: Committed) -> bool:
 
 
 def _by_key(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The columns to sort by: those of the key that have an order, then the epoch."""
+    """Return the columns to sort by: those of the key that have an order, then the epoch."""
     found = leaves(rows.select(key_columns(schema)))
     return pa.table([*found.values(), rows[EPOCH]], names=[*(f"k{at}" for at in range(len(found))), EPOCH])
 

@@ -27,7 +27,7 @@ class VerifiedFormats:
     """Identifiers and versions that the next commit of rows records (see ``marks`` of :func:`commit_once`)."""
 
     def has(self, what: str, layout: TableFormat, spark: str) -> bool:
-        """Whether a version of Spark has confirmed ``what``, such as ``changes``, in a format, and never differed."""
+        """Return whether a version of Spark has confirmed ``what``, such as ``changes``, and never differed."""
         table = self.handle.if_exists()
         if table is None:
             return False

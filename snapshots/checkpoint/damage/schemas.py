@@ -32,7 +32,7 @@ class SchemaDamage:
         self._files = checkpoint.files
 
     def all(self) -> Iterator[Damage]:
-        """All damage."""
+        """Return all damage."""
         operators = self._checkpoint.operators()
         if not operators and "state" in self._files.names(self._checkpoint.path):
             yield Damage("state", "has no folder of an operator", BACKUP)

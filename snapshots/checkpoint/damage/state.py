@@ -68,17 +68,17 @@ class StateDamage:
         self._snapshots: dict[str, Damage | None] = {}
 
     def at(self, epoch: int) -> list[Damage]:
-        """What is damaged of the files that make up the state at a committed epoch."""
+        """Return the damage of the files that make up the state at a committed epoch."""
         if (end := self._end(epoch)) is not None:
             return [end]
         return self._of_each(lambda store, history: self._of_state(store, history, epoch), epoch)
 
     def within(self, epoch: int) -> list[Damage]:
-        """What is damaged of the files that the epoch itself has written."""
+        """Return the damage of the files that the epoch itself has written."""
         return self._of_each(lambda store, history: self._of_version(store, history, epoch + 1), epoch)
 
     def _of_each(self, find: Callable[[StateStore, StoreHistory], list[Damage]], epoch: int) -> list[Damage]:
-        """What is found for each store, each file once."""
+        """Return the damage found for each store, each file once."""
         provider = self._provider(epoch)
         if not provider:
             return []
@@ -88,7 +88,7 @@ class StateDamage:
         return list(dict.fromkeys(damage for damages in found for damage in damages))
 
     def _provider(self, epoch: int) -> str:
-        """The state store provider; empty if its files cannot be judged."""
+        """Return the state store provider; empty if its files cannot be judged."""
         if (planned := self._checkpoint.readable_plan(epoch)) is None:
             return ""
         name, codec = planned.conf.get(_PROVIDER, ""), planned.conf.get(_CODEC, "lz4")
@@ -111,7 +111,7 @@ class StateDamage:
         return self._histories[place]
 
     def _end(self, epoch: int) -> Damage | None:
-        """A state that ends in all stores before an epoch, rather than in some."""
+        """Return the damage of a state that ends in all stores before an epoch, rather than in some."""
         stores = self._listed(epoch)
         last = max((file.version for store in stores for file in store.listed.files), default=0)
         if not stores or last > epoch or (len(stores) == 1 and last == epoch):
@@ -173,7 +173,7 @@ class StateDamage:
         return Damage(path.removeprefix(f"{self._checkpoint.path}/"), why, of_epoch=True)
 
     def _read(self, path: str) -> Records:
-        """The records of a file with changes; none if it is damaged."""
+        """Return the records of a file with changes; none if it is damaged."""
         if path not in self._changes:
             self._changes[path] = self._read_changes(path)
         return self._changes[path][1]
@@ -198,7 +198,7 @@ class StateDamage:
         return self._snapshots[path]
 
     def _found(self, path: str, error: ChangelogError) -> Damage | None:
-        """The damage that an error shows; None if the file is only in a format that is not known."""
+        """Return the damage that an error shows; None if the file is only in a format that is not known."""
         if isinstance(error, UnsupportedChangelogError):
             self.unknown = str(error)
             return None
@@ -241,7 +241,7 @@ class StateDamage:
         return None
 
     def _content(self, path: str) -> bytes:
-        """The bytes of a file, compared with its checksum file."""
+        """Return the bytes of a file, compared with its checksum file."""
         content = self._checkpoint.files.content(path)
         if not content:
             raise DamagedChangelogError(f"{path} is {'missing' if content is None else 'empty'}")
@@ -255,5 +255,5 @@ def _no_records(path: str) -> Records:
 
 
 def stopping(damages: Sequence[Damage]) -> list[Damage]:
-    """Those because of which Spark cannot start."""
+    """Return those because of which Spark cannot start."""
     return [damage for damage in damages if damage.stops]

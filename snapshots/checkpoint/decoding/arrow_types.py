@@ -47,7 +47,7 @@ _DIGITS = 38
 
 
 def arrow_type(kind: SparkType) -> pa.DataType:
-    """The type of the column that a Spark type is decoded into.
+    """Return the type of the column that a Spark type is decoded into.
 
     Args:
         kind: A type as Spark's schemas have it in JSON, such as ``"long"`` or ``{"type": "array", …}``.
@@ -88,13 +88,13 @@ def check_supported(struct: dict[str, Any]) -> None:
 
 
 def struct_type(fields: list[dict[str, Any]], types: list[pa.DataType]) -> pa.StructType:
-    """A struct of some types; fields with the same name as an earlier one get a suffix."""
+    """Return a struct of some types; fields with the same name as an earlier one get a suffix."""
     names = distinct(field["name"] for field in fields)
     return pa.struct([pa.field(name, kind) for name, kind in zip(names, types, strict=True)])
 
 
 def list_type(element: pa.DataType) -> pa.ListType:
-    """A list with the name that Spark gives its elements."""
+    """Return a list with the name that Spark gives its elements."""
     return pa.list_(pa.field("element", element))
 
 
@@ -106,7 +106,7 @@ def stored_as(kind: str) -> str:
 
 @cache
 def decimal_digits(kind: str) -> tuple[int, int] | None:
-    """A decimal's precision and scale; None for other types."""
+    """Return a decimal's precision and scale; None for other types."""
     found = _DECIMAL.fullmatch(kind)
     return (int(found[1]), int(found[2])) if found else None
 

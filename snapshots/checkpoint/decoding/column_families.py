@@ -1,4 +1,4 @@
-"""The numbers of virtual column families, which stand in front of each key in a RocksDB changelog.
+"""The numbers of virtual column families, which precede each key in a RocksDB changelog.
 
 Each partition of a store numbers its families itself, in the order in which the operator creates them; a number is
 never used again. The numbers are in the ``metadata`` of the partition's snapshots. Spark writes a snapshot with every

@@ -81,7 +81,7 @@ def snapshot_archive(file: IO[bytes], path: str) -> Iterator[tuple[zipfile.ZipFi
 
 
 def snapshot_records(checkpoint: CheckpointFiles, path: str, table: TableFormat) -> Iterator[Records]:
-    """The rows of a table in a snapshot, as puts, each key once, piece by piece; at least one piece.
+    """Return the rows of a table in a snapshot, as puts, each key once, piece by piece; at least one piece.
 
     In a store with column families, a piece may also have rows of the next family.
 
@@ -163,7 +163,7 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def _pieces(database: Rdict, family: bytes, path: str) -> Iterator[Records]:
-    """The rows from the first key of a family on, up to a key of another family."""
+    """Return the rows from the first key of a family on, up to a key of another family."""
     rows = database.items(from_key=family or None)
     piece: list[bytes] = []
     size, last = 0, b""
@@ -194,7 +194,7 @@ def _check_end(database: Rdict, key: bytes, path: str, *, after: bool) -> None:
 
 
 def _records(piece: list[bytes], path: str) -> Records:
-    """Keys and values, in turn, as the records of a changelog."""
+    """Return keys and values, in turn, as the records of a changelog."""
     sizes = np.fromiter(map(len, piece), np.int64, len(piece))
     ends = np.cumsum(sizes)
     starts = ends - sizes

@@ -42,7 +42,7 @@ class Committed:
     """The value that a changelog's column of changes has in all rows, if the log says so."""
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether it can have a row between two values of that column, both included."""
+        """Return whether it can have a row between two values of that column, both included."""
         if self.least is None or self.most is None:
             return True
         return (first is None or self.most >= first) and (last is None or self.least <= last)
@@ -76,7 +76,7 @@ class TableVersion:
         return pa.schema(self.table.schema().to_arrow())
 
     def files(self, by: str) -> list[Committed]:
-        """The data files, ordered by an integer column.
+        """Return the data files, ordered by an integer column.
 
         Raises:
             UntrustedStoreError: the log names a file outside the table's folder. Delta allows absolute paths (shallow
@@ -152,7 +152,7 @@ class TableVersion:
     def scan_files(
         self, files: Sequence[Committed], *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of some of the files, verified, in the files' order.
+        """Return the rows of some of the files, verified, in the files' order.
 
         Raises:
             DamagedStoreError: a file is missing or its bytes have changed.

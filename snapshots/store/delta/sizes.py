@@ -36,7 +36,7 @@ class TableSize:
         self._lock = threading.Lock()
 
     def now(self) -> Size:
-        """The size of the newest version.
+        """Return the size of the newest version.
 
         Raises:
             DamagedStoreError, StoreError: the table does not exist, or its log cannot be read.

@@ -99,7 +99,7 @@ def streaming_frame(build_query: Callable[[], DataFrame]) -> DataFrame:
 
 
 def store_running_plan(layout: Layout, name: str, plan: Callable[[], LivePlan], since: int) -> None:
-    """Record the plan of a query that starts or runs here. A failure is logged: the query and its capture go on."""
+    """Store the plan of a query that starts or runs here. A failure is logged: the query and its capture continue."""
     try:
         planned = plan()
         remember(layout, name, planned)

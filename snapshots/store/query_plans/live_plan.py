@@ -39,7 +39,7 @@ def remember(layout: Layout, query: str, planned: LivePlan) -> None:
 
 
 def live_plan(layout: Layout, query: str, plan: QueryPlan | None) -> LivePlan | None:
-    """The newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
+    """Return the newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
     for planned in reversed(_planned.get((layout.root, query), [])):
         runs = planned.spark.sparkContext._jsc is not None
         if runs and (plan is None or planned.plan.is_like(plan)):

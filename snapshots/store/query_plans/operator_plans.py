@@ -79,7 +79,7 @@ def _kind(node: Any) -> str:
 
 
 def _event_times(node: Any) -> Iterator[str]:
-    """The columns of a node with a watermark."""
+    """Return the columns of a node with a watermark."""
     for attribute in each(node.output()):
         if attribute.metadata().contains(_DELAY):
             yield str(attribute.name())

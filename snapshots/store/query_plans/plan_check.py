@@ -1,4 +1,4 @@
-"""Whether a plan is that of a captured query: the same operators, and the same state columns."""
+"""A check that a plan is that of a captured query: the same operators, and the same state columns."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def sources_of(analyzed: Any) -> list[StreamSource]:
 
 
 def source_name(leaf: Any) -> str | None:
-    """The name that a query gave to a source; None if it has none."""
+    """Return the name that a query gave to a source; None if it has none."""
     name = leaf.sourceIdentifyingName().nameOpt()
     return str(name.get()) if name.isDefined() else None
 

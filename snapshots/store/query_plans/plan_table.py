@@ -53,7 +53,7 @@ class Plans:
     """
 
     recorded_here: ClassVar[int] = 0
-    """How many plans this process has recorded, of any query."""
+    """The number of plans that this process has stored, of any query."""
 
     def __init__(self, layout: Layout, query: str, manifest: Manifest | None = None) -> None:
         self._place = layout.plans(query)
@@ -64,14 +64,14 @@ class Plans:
         self._manifest = manifest
         self._looked: tuple[object, object] | None = None
         self.records = 0
-        """How many records the table has."""
+        """The number of rows that the table has."""
 
     def at(self, epoch: int) -> QueryPlan | None:
-        """The plan that a query had at an epoch; None if it is not known."""
+        """Return the plan that a query had at an epoch; None if it is not known."""
         return next((known.plan for known in reversed(self.recorded()) if known.since <= epoch), None)
 
     def recorded(self) -> tuple[StoredPlan, ...]:
-        """All plans, ascending by their first epoch; of those with the same, the one recorded last."""
+        """Return all plans, ascending by their first epoch; of those with the same, the one recorded last."""
         return read_once(self, self._read)
 
     def _read(self) -> tuple[StoredPlan, ...]:

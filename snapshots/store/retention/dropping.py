@@ -40,7 +40,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """What a run of retention did, or would do with ``dry_run``."""
+    """The result of a run of retention, or with ``dry_run`` its forecast."""
 
     query: str
     """The query's name in the store."""
@@ -49,16 +49,16 @@ class RetentionReport:
     dropped: tuple[int, ...]
     """The dropped epochs, ascending."""
     kept: int
-    """How many captured epochs are kept."""
+    """The number of captured epochs that are kept."""
     bytes_freed: int
-    """How much smaller the tables' files are; with ``dry_run`` an upper bound, which counts folded rows as dropped."""
+    """The bytes that are saved; with ``dry_run`` an upper bound, which counts folded rows as dropped."""
     files_deleted: int = 0
     """Files deleted now; files that just left the tables stay on disk for the grace period."""
     dry_run: bool = False
-    """Whether nothing was changed."""
+    """True if nothing was changed."""
 
     def __str__(self) -> str:
-        """A summary in one line."""
+        """Return a summary in one line."""
         verb, most = ("would drop", "at most ") if self.dry_run else ("dropped", "")
         freed = f"{most}{self.bytes_freed / 1e6:,.1f} MB freed"
         return f"{self.query}: {verb} {len(self.dropped):,} epochs, {self.kept:,} kept; {freed}"
@@ -132,7 +132,7 @@ def keep(
 def _run(
     layout: Layout, name: str, query_id: str, policy: Policy, progress: ProgressCallback
 ) -> tuple[int, Sequence[Entry], Sequence[int]]:
-    """The bytes freed, the kept entries and the dropped epochs."""
+    """Return the bytes freed, the kept entries and the dropped epochs."""
     manifest = Manifest(layout, name)
     for _ in range(_ATTEMPTS):
         manifest.refresh()
@@ -153,7 +153,7 @@ def _run(
 
 
 def _plan(layout: Layout, manifest: Manifest, policy: Policy) -> Plan:
-    """The plan, from the manifest and from the numbers of rows of the keyframes that it names."""
+    """Return the plan, from the manifest and from the numbers of rows of the keyframes that it names."""
     entries: Sequence[Entry] = manifest.entries
     for table in dict.fromkeys(table for entry in entries for table in entry.tables):
         named = {entry.tables[table].keyframe for entry in entries if table in entry.tables}
@@ -164,7 +164,7 @@ def _plan(layout: Layout, manifest: Manifest, policy: Policy) -> Plan:
 def _with_keyframe_rows(
     place: Place, entries: Sequence[Entry], table: str, keyframes: Collection[int | None]
 ) -> Sequence[Entry]:
-    """The entries, with the rows of some keyframes counted if the manifest does not have them."""
+    """Return the entries, with the rows of some keyframes counted if the manifest does not have them."""
     wanted = {epoch for epoch in keyframes if epoch is not None}
     unknown = {entry.epoch for entry in entries if table in entry.tables and entry.tables[table].rows is None} & wanted
     log = open_table(place) if unknown else None
@@ -185,7 +185,7 @@ def _write_keyframes(layout: Layout, name: str, query_id: str, plan: Plan, progr
 
 
 def _rewrites(layout: Layout, name: str, plan: Plan) -> Iterator[tuple[str, Rewrite]]:
-    """The rewriting of each log, if it exists."""
+    """Return the planned rewriting of each log that exists."""
     for table in plan.tables:
         place = layout.changelog(name, table)
         log = open_table(place)
@@ -194,7 +194,7 @@ def _rewrites(layout: Layout, name: str, plan: Plan) -> Iterator[tuple[str, Rewr
 
 
 def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
-    """The kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
+    """Return the kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
     entries: list[Entry] = list(plan.entries)
     for table, epochs in plan.keyframes.items():
         entries = [*_with_keyframe_rows(layout.changelog(name, table), entries, table, epochs)]
@@ -204,11 +204,11 @@ def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
 
 
 def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: Plan) -> bool:
-    """The commit that drops the epochs; False if another run of retention came first."""
+    """Commit the manifest without the dropped epochs; return False if another run of retention came first."""
     place = layout.manifest(name)
     replaced: list[Committed] = []
 
-    def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+    def write(table: DeltaTable, _committed: int) -> list[DataFile]:
         version = TableVersion(place, table)
         replaced[:] = version.files("epoch")
         newest = max(entry.epoch for entry in plan.before)
@@ -230,7 +230,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
 
 
 def _finish(layout: Layout, manifest: Manifest, tables: Sequence[str], progress: ProgressCallback) -> int:
-    """The last commits: rewrite each log to what the manifest says; returns how many bytes that freed."""
+    """Rewrite each log to what the manifest says; return the number of bytes freed."""
     if not manifest.generation:
         return 0
     freed = 0
@@ -242,7 +242,7 @@ def _finish(layout: Layout, manifest: Manifest, tables: Sequence[str], progress:
 
 
 def _dry_run(layout: Layout, name: str, policy: Policy) -> RetentionReport:
-    """What a run would do; it counts a file's bytes in proportion to its rows of dropped epochs."""
+    """Forecast a run; a file's bytes count in proportion to its rows of dropped epochs."""
     manifest = Manifest(layout, name)
     manifest.refresh()
     plan = _plan(layout, manifest, policy)
@@ -268,7 +268,7 @@ def _option(since: object) -> str:
 
 
 def _moment(since: datetime | timedelta | str) -> datetime:
-    """The time since which epochs are kept."""
+    """Return the time since which epochs are kept."""
     span = duration(since) if isinstance(since, str) else since
     if isinstance(span, timedelta):
         return datetime.now(UTC) - positive_duration(span, _option(since))

@@ -20,7 +20,7 @@ from streamstate.snapshots.store.registry import required_query
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """What was done to one Delta table."""
+    """The result of tidying one Delta table."""
 
     table: str
     """Its folder in the query's folder."""
@@ -88,6 +88,6 @@ def _tidied(
 
 
 def _sizes(place: Place, by: str) -> list[int]:
-    """The size in bytes of each file of the newest version."""
+    """Return the size in bytes of each file of the newest version."""
     table = open_table(place)
     return [] if table is None else [file.size for file in TableVersion(place, table).files(by)]
