@@ -14,8 +14,6 @@ from streamstate.errors import InvalidArgumentError, worded
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})", re.ASCII)
-# The spelling of earlier versions.
-_COLON_RANGE = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
@@ -32,7 +30,7 @@ def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
         if _NUMBER.fullmatch(part):
             found.append(int(part))
             continue
-        ends = _RANGE.fullmatch(part) or _COLON_RANGE.fullmatch(part)
+        ends = _RANGE.fullmatch(part)
         if ends is None or not (ends[1] or ends[2]):
             raise _invalid(text)
         first, last = (int(end) if end else None for end in ends.groups())

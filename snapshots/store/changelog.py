@@ -52,7 +52,7 @@ def log_schema(rows: pa.Schema, keys: Sequence[str], operator: Operator | None =
 
 
 def operator_of(schema: pa.Schema) -> Operator | None:
-    """Return the operator of a log's schema; None if the log was written before operators were recorded."""
+    """Return the operator of a log's schema; None if it names none."""
     marks = schema.field(CHANGE).metadata or {}
     if _OPERATOR not in marks:
         return None

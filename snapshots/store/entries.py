@@ -58,8 +58,8 @@ class Entry:
     input_rows: int | None = None
     tables: dict[str, TableEntry] = field(default_factory=dict)
     sources: str | None = None
-    """The facts of each source beside its offset, as JSON (see ``sources``). None if Spark had purged it, or if
-    the store is older than the column."""
+    """The facts of each source beside its offset, as JSON (see ``sources``). None if Spark had purged
+    it."""
     began_at: datetime | None = None
     """The time at which Spark planned the epoch's batch: its processing time; None as for ``sources``."""
     time_source: str | None = None
@@ -132,7 +132,7 @@ class Entries(Sequence[Entry]):
     """A manifest's rows, ascending by epoch.
 
     Args:
-        rows: the rows, with the manifest's columns or those of an earlier version of streamstate, in any order.
+        rows: the rows, with the manifest's columns, in any order.
         generation: how many runs of retention the manifest had been through when they were read.
     """
 
@@ -220,11 +220,9 @@ class Entries(Sequence[Entry]):
         return _place(self.epochs, epoch)
 
     def values(self, column: str) -> list[Any]:
-        """Return a column of the manifest as Python values; null if the manifest is older than the column."""
+        """Return a column of the manifest as Python values."""
         if column not in self._columns:
-            self._columns[column] = (
-                _values(self._rows[column]) if column in self._rows.column_names else [None] * len(self)
-            )
+            self._columns[column] = _values(self._rows[column])
         return self._columns[column]
 
     def facts(self, table: str) -> TableFacts:
@@ -341,12 +339,11 @@ def _ascending(rows: pa.Table) -> pa.Table:
 def _entries(rows: pa.Table, generation: int) -> list[Entry]:
     """Return rows of the manifest as entries, column by column."""
     columns = {name: _values(rows[name], shared=name in _SHARED) for name in rows.column_names}
-    missing = [None] * rows.num_rows
     tables = [
         _tables(counts or (), dict(changes or ()), dict(keyframes or ()), generation)
         for counts, changes, keyframes in zip(*(columns[name] for name in MANIFEST.names[8:11]), strict=True)
     ]
-    others = {name: columns.get(name, missing) for name in MANIFEST.names[11:]}
+    others = {name: columns[name] for name in MANIFEST.names[11:]}
     names = [*MANIFEST.names[:8], "tables", *others]
     facts = zip(*(columns[name] for name in MANIFEST.names[:8]), tables, *others.values(), strict=True)
     return [Entry(**dict(zip(names, values, strict=True)), generation=generation) for values in facts]

@@ -32,7 +32,7 @@ class Manifest:
         self._place = layout.manifest(query)
         self._handle = Handle(self._place)
         self._version = -1
-        self._has_all_columns = False
+        self._exists = False
         self._lock = threading.RLock()  # a handle belongs to one thread
 
     def refresh(self) -> None:
@@ -80,17 +80,13 @@ class Manifest:
             self.refresh()
 
     def _make(self) -> None:
-        """Create the manifest, or add columns that it lacks."""
-        if self._has_all_columns:
-            return
-        table = self._handle.if_exists()
-        if table is None or not {column.name for column in table.schema().fields}.issuperset(MANIFEST.names):
+        if not self._exists and self._handle.if_exists() is None:
             make_manifest(self._place)
-        self._has_all_columns = True
+        self._exists = True
 
 
 def make_manifest(place: Place) -> None:
-    """Create a query's manifest, or add the columns that one from an earlier version of streamstate lacks."""
+    """Create a query's manifest, if it does not exist."""
     open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
 
 

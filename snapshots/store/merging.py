@@ -38,7 +38,7 @@ def merge_log(place: Place) -> int:
 def sort_log(place: Place) -> int:
     """Sort the large files of a changelog that are not sorted by key; returns how many there were.
 
-    An earlier version of streamstate merged files without sorting them, and retention writes them as it goes.
+    Retention writes files without sorting them.
 
     Raises:
         DamagedStoreError: a file is missing or its bytes have changed.

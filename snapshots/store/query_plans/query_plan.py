@@ -62,7 +62,7 @@ class TablePlan:
     """True if the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
     time: Expression | None = field(default=None, compare=False)
     """A row's event time, over the state's columns: once the watermark has passed it, Spark removes the row. None if
-    the watermark removes no row; always None in older records."""
+    the watermark removes no row."""
     behind: int = field(default=0, compare=False)
     """By how many microseconds the watermark has to be past that time."""
 
@@ -125,16 +125,16 @@ class QueryPlan:
     tables: Mapping[str, TablePlan]
     """By state table. Tables of processors, whose columns already are the user's own, are left out."""
     fingerprint: str = ""
-    """A hash of the whole plan's text, with filters and expressions below the state; empty in older records."""
+    """A hash of the whole plan's text, with filters and expressions below the state."""
 
     inputs: tuple[StateInput, ...] | None = None
     """The inputs of the state, by operator; None if they are not known."""
     watermarks: tuple[str, ...] = ()
     """The event-time column and the delay of each watermark."""
     operators: tuple[OperatorPlan, ...] | None = None
-    """The stateful operators in Spark's numbers; None in older records."""
+    """The stateful operators in Spark's numbers."""
     event_times: tuple[EventTime, ...] = ()
-    """The watermarks, with their sources; empty in older records."""
+    """The watermarks, with their sources."""
     watermark_policy: str = field(default="min", compare=False)
     """The choice among several watermarks: ``min`` or ``max``."""
 

@@ -29,7 +29,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.entries import Entries, Entry, as_rows
 from streamstate.snapshots.store.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
-from streamstate.snapshots.store.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
+from streamstate.snapshots.store.manifest import Manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.store.registry import required_query
 from streamstate.snapshots.store.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.store.retention.rewriting import Rewrite, drop
@@ -217,7 +217,6 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         rows = pa.concat_tables([kept, as_rows(with_kept_keyframes(added, Entries(kept)))])
         return write_file(place, MANIFEST, rows)
 
-    make_manifest(place)  # one from an earlier version of streamstate lacks columns of the rows
     stood = commit_once(
         place,
         RETENTION,
