@@ -19,7 +19,7 @@ from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:

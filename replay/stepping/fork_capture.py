@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnknownEpochError
 from streamstate.snapshots.capture.capture import capturer_for, catch_up
-from streamstate.snapshots.capture.epoch_commit import BatchProgress, Capturer
+from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.store.query_plans.describe import store_running_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame

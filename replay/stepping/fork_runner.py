@@ -26,7 +26,7 @@ from streamstate.replay.stepping.query_sources import (
 )
 from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
-from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_progress import source_batch

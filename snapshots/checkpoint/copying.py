@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, refuse_links_out
+from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents, epoch_gone
+from streamstate.snapshots.checkpoint.local_files import Volume
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
-from streamstate.snapshots.checkpoint.filesystem import decode_text, quoted_uri, whole_lines
+from streamstate.snapshots.checkpoint.filesystem import quoted_uri
+from streamstate.snapshots.checkpoint.local_files import decode_text, whole_lines
 from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from streamstate.errors import CaptureError, MissingDependencyError, NotAStoreError
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles, ReadableFiles, local_path
+from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 
 _MOST = 10_000

@@ -23,7 +23,7 @@ from streamstate.errors import (
 from streamstate.replay.forks import forked_from
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.checkpoint.state_files import StateChain, StoreFiles
 

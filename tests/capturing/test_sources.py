@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.store.retention.dropping import keep
 
