@@ -38,7 +38,7 @@ class ProgressCallback(Protocol):
 
 
 class ProgressDisplay(Protocol):
-    """Displays the progress of one call until the block ends, and makes an interrupt end the call in a line or two."""
+    """The display of one call's progress until its block ends; an interrupt ends the call in a line or two."""
 
     def __call__(self, call: str, interrupted: str, /) -> AbstractContextManager[ProgressCallback]:
         """Return a block that provides the call's callback.

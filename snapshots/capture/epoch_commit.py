@@ -1,4 +1,4 @@
-"""Captures one query, pass by pass: reads its checkpoint, writes the changelogs, then commits the manifest."""
+"""The capture of one query, pass by pass: read its checkpoint, write the change logs, then commit the manifest."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class CaptureReport:
 
 @dataclass
 class Capturer:
-    """Captures one query; between passes it remembers what it would otherwise have to read again."""
+    """The capture of one query; between passes it remembers what it would otherwise have to read again."""
 
     spark: SparkSession | None
     """The session to read with where decoding the changelog does not suffice; None: the one that runs then."""

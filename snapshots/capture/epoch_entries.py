@@ -36,7 +36,7 @@ class BatchProgress:
 
 @dataclass
 class EpochEntries:
-    """Makes the manifest's entries of one query's epochs."""
+    """A maker of the manifest's entries of one query's epochs."""
 
     reader: StateReader
     known_progress: dict[int, BatchProgress]
@@ -95,7 +95,7 @@ class EpochEntries:
 def _progress_of(
     spark: SparkSession | None, query_id: str, epochs: Collection[int]
 ) -> tuple[int | None, dict[int, BatchProgress]]:
-    """The newest epoch that Spark has reported, if the query runs here, and what it still knows of some epochs."""
+    """Return the newest epoch that Spark has reported, if the query runs here, and its progress of some epochs."""
     active = spark.streams.active if spark else []
     query = next((query for query in active if str(query.id) == query_id), None)
     if query is None:

@@ -59,7 +59,7 @@ def check_verify(verify: str) -> None:
 
 @dataclass
 class ChangeFeed:
-    """Reads the changes and the whole states of one query's state tables, pass after pass."""
+    """The source of the changes and the whole states of one query's state tables, pass after pass."""
 
     reader: StateReader
     verify: Verify = "first"
@@ -203,7 +203,7 @@ def _in_any_order(state: StateRows, upto: int) -> StateRows:
 
 
 def first_difference(decoded: StateRows, expected: StateRows, upto: int) -> str | None:
-    """The first of Spark's rows, which end at an epoch, that the decoded rows do not have; None if there is none."""
+    """Return the first difference of the decoded rows from Spark's, which end at an epoch; None if there is none."""
     if decoded.rows.schema != expected.rows.schema:
         return f"the columns {_described(decoded.rows.schema)} instead of {_described(expected.rows.schema)}"
     ours, theirs = decoded.rows.filter(pc.less_equal(decoded.rows[EPOCH], upto)), expected.rows

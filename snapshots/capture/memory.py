@@ -111,7 +111,7 @@ def keep_pandas_out() -> None:
 
 
 class _NoPandas:
-    """Finds no pandas, as if it were not installed."""
+    """An import finder that hides pandas, as if it were not installed."""
 
     @staticmethod
     def find_spec(name: str, _path: object, _target: object = None) -> None:

@@ -1,4 +1,4 @@
-"""Turns what Spark returns into rows of the changelog: one row per key and epoch in which the key changed.
+"""From the state's rows to rows of the change log: one row per key and epoch in which the key changed.
 
 Two classes follow a state table from one epoch to the next:
 
@@ -40,7 +40,7 @@ class EpochChanges:
 
 
 class FeedFollower:
-    """Follows a state table by its change feed.
+    """A follower of a state table by its change feed.
 
     Args:
         columns: the table's columns.
@@ -120,7 +120,7 @@ def _sliced(rows: pa.Table, places: Sequence[slice]) -> pa.Table:
 
 
 class WholeFollower:
-    """Follows a state table by comparing the whole state at each epoch with that at the epoch before.
+    """A follower of a state table that compares the whole state at each epoch with that at the epoch before.
 
     Args:
         columns: the table's columns.

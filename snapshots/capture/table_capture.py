@@ -1,4 +1,4 @@
-"""Brings the changelog of one state table forward, with the driver or, if a pass is large, with the executors."""
+"""The capture of one state table: read, transform, write, in the driver or, if a pass is large, in the executors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _keyframe_failures() -> tuple[type[Exception], ...]:
 
 
 class TableCapture:
-    """Captures one state table, pass after pass; ``application`` is the transaction identifier of its captures.
+    """The capture of one state table, pass after pass; ``application`` is the transaction identifier of its commits.
 
     Between passes it remembers the log's newest epoch and keyframe, so that the next pass reads only what changed.
     """

@@ -48,7 +48,7 @@ class PassRows:
 
 
 class TableReader:
-    """Reads one state table, pass after pass.
+    """A reader of one state table, pass after pass.
 
     Between passes it remembers lengths of lists, or the last state where there is no change feed.
     """
@@ -150,7 +150,7 @@ def _puts(rows: pa.Table) -> int:
 
 
 def _fitted(state: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Rows of the log in the columns that Spark has now: a restart may have added some, or widened their types."""
+    """Return rows in the columns that Spark has now: a restart may have added some, or widened their types."""
     arrays = {}
     for name in names:
         kind = schema.field(name).type if name in schema.names else state.schema.field(name).type

@@ -190,7 +190,7 @@ class CheckpointFiles(os.PathLike[str]):
         return self._commit(epoch).get("stateUniqueIds") or {}
 
     def next_watermark(self, epoch: int) -> int | None:
-        """The watermark after an epoch, in milliseconds since 1970; 0: there is none; None: Spark has purged it."""
+        """Return the watermark after an epoch in milliseconds since 1970; 0: there is none; None: it is purged."""
         found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
         return found
 
@@ -234,7 +234,7 @@ class CheckpointFiles(os.PathLike[str]):
         return [replace(operator, partitions=partitions or operator.partitions) for operator in operators]
 
     def operators_fingerprint(self) -> tuple[str, ...]:
-        """A value that changes if a restart may have changed operators or state variables; empty: no operators."""
+        """Return a value that changes when a restart may have changed operators or variables; empty: no operators."""
         found = []
         for operator in self.operators():
             found.append(str(operator))

@@ -21,7 +21,7 @@ _AT_ONCE = timedelta(seconds=0.5)
 
 
 class CommitTimes:
-    """Decides for each epoch of a checkpoint whether the modification time of its commit file is plausible.
+    """The commit times of a checkpoint's epochs, if the modification times of the commit files are plausible.
 
     In a copy of a checkpoint (from an object store, from git) files have the time of the copy. An epoch is committed
     after it was planned and before the next one is planned, so a file time outside that range was changed later. When

@@ -74,7 +74,7 @@ def bring(
 
 
 def with_schema_paths(path: str, text: str, root: str) -> str:
-    """The text of a small file; the full paths of schema files in operator metadata lead into the copy at ``root``."""
+    """Return the text of a small file; paths of schema files in operator metadata lead into the copy at ``root``."""
     if not OPERATOR_METADATA.fullmatch(path):
         return text
     try:

@@ -70,7 +70,7 @@ def files_for(spark: SparkSession | None, *paths: str | os.PathLike[str]) -> Fil
 
 
 def inside(root: str, name: str) -> str:
-    """The path of a file of a checkpoint, whose name may come from another of its files and must not lead out of it."""
+    """Return the path of a checkpoint's file; its name may come from another file and must not lead out."""
     if not all(is_base_name(part) for part in name.split("/")):
         raise UntrustedCheckpointError.file(root, f"names the file {name!r}, which is not inside it")
     return f"{root}/{name}"
@@ -111,7 +111,7 @@ def local_path(path: str | os.PathLike[str]) -> Path | None:
 
 
 def quoted_uri(uri: str) -> str:
-    """The URI of an object store, for clients that decode percent signs and take ``#`` and ``?`` for ends of paths."""
+    """Quote the URI of an object store for clients that decode percent signs and end paths at ``#`` and ``?``."""
     scheme, _, rest = uri.partition("://")
     bucket, slash, path = rest.partition("/")
     return f"{scheme}://{bucket}{slash}{quote(path)}"

@@ -197,7 +197,7 @@ def _missing_metadata(original: CheckpointFiles) -> dict[str, str]:
 
 
 def _schema_files(files: Files, original: CheckpointFiles, most: int | None = None) -> Iterator[str]:
-    """The files with the schemas of the state, each of which is written once; of all partitions, or the first ones."""
+    """Return the files with the schemas of the state, which are written once; of all partitions, or the first ones."""
     for operator in original.operators():
         folder = f"state/{operator}"
         yield from _files_below(files, original.path, f"{folder}/_stateSchema")

@@ -115,7 +115,7 @@ def parse_commit(text: str, path: str) -> dict[str, Any]:
 
 
 def _parts(text: str, path: str, versions: Sequence[str]) -> tuple[str, dict[str, Any] | None, list[str]]:
-    """The version of a file, the object in its second line (None if there is no such line), and the other lines."""
+    """Return a file's version, the object in its second line (None if there is none), and the other lines."""
     first, *lines = text.splitlines() or [""]
     version = first.strip()
     if _VERSION.fullmatch(version) and version not in versions:
@@ -139,7 +139,7 @@ def is_source_name(name: object) -> bool:
 
 
 def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, ...], list[str]]:
-    """The sources' names and offsets in version 2 of the offset log; without names, offsets in the query's order."""
+    """Return names and offsets of sources in version 2 of the offset log; without names, in the query's order."""
     found = {name: offset for name, colon, offset in (line.partition(":") for line in lines) if colon}
     if len(found) < len(lines) or not all(map(is_source_name, found)):
         raise DamagedCheckpointError.file(

@@ -28,7 +28,7 @@ class NotServedError(PySparkRuntimeError):
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """A frame's rows, as ``frame.toArrow()`` returns them. If another program came first, Spark serves them once more.
+    """Return a frame's rows, as ``frame.toArrow()`` does. If another program came first, Spark serves them again.
 
     Raises:
         NotServedError: Another program came first both times.

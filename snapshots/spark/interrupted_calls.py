@@ -149,7 +149,7 @@ def _client_class() -> Any:
     from py4j.clientserver import ClientServerConnection, JavaClient
 
     class Connection(ClientServerConnection):  # type: ignore[misc]  # py4j has no annotations
-        """Closes itself when anything but an ordinary exception cuts a call short."""
+        """A connection that closes itself when anything but an ordinary exception cuts a call short."""
 
         def send_command(self, command: str) -> Any:
             try:
@@ -164,7 +164,7 @@ def _client_class() -> Any:
                 raise
 
     class Client(JavaClient):  # type: ignore[misc]
-        """Uses such connections, also in place of those that threads opened before."""
+        """A client with such connections, also in place of those that threads opened before."""
 
         def _get_connection(self) -> Any:
             connection = super()._get_connection()

@@ -45,7 +45,7 @@ def pinned_session(
 
 
 def state_ids(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> Any:
-    """The unique ids of the state's files at an epoch, by operator; empty in format 1, and before the first epoch."""
+    """Return the unique ids of the state's files at an epoch, by operator; empty in format 1 and at the beginning."""
     jvm: Any = spark._jvm
     found = jvm.scala.collection.mutable.HashMap()
     if epoch >= 0:

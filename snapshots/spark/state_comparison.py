@@ -1,4 +1,4 @@
-"""Compares the state in two checkpoints: every table, key by key, as Spark's own state reader returns it.
+"""A comparison of the state in two checkpoints: every table, key by key, as Spark's own state reader returns it.
 
 Spark's executors read and compare; only a digest of each table and the few rows to show come to the driver.
 """
@@ -171,7 +171,7 @@ class _Table:
 
     @classmethod
     def expected(cls, name: str, frame: DataFrame) -> _Table:
-        """The rows that a table should have, in any partition; the position in a list comes last, as in a state."""
+        """Return the rows that a table should have, in any partition; positions in lists come last, as in a state."""
         from pyspark.sql import functions as F
 
         names = sorted(frame.columns, key=lambda column: column == POSITION)

@@ -76,7 +76,7 @@ class StateFrame:
 
 @dataclass
 class StateReader:
-    """Reads one checkpoint's state with the settings that its query is pinned to.
+    """A reader of one checkpoint's state, with the settings that its query is pinned to.
 
     The settings go into a separate session, so that the user's session is unchanged.
     """
@@ -191,7 +191,7 @@ class StateReader:
         return self._flat(self._load(source, last, options), source)
 
     def state(self, source: StateSource, epoch: int) -> StateFrame:
-        """The whole state at an epoch, not fetched; for lists with a column that keeps the order of their elements."""
+        """Return the whole state at an epoch, not fetched; for lists with a column that keeps their order."""
         from pyspark.sql import functions as F
 
         flat = self._flat(self._marked(source, epoch), source)
@@ -279,7 +279,7 @@ class StateReader:
 
 
 def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
+    """Return a state of lists, as :meth:`StateReader.state` does, with the position of each element of a key."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""A state table's changelog: its schema, and how to rebuild an epoch's state from it.
+"""A state table's change log: its schema, and how to rebuild an epoch's state from it.
 
 The columns are ``_epoch, _change, _partition``, then the key columns, then the value columns. There is one row per key
 and epoch in which the key changed (``put`` or ``delete``); ``keyframe`` rows repeat all live keys at one epoch.
@@ -144,7 +144,7 @@ def rows_since(
     *,
     after: int | None = None,
 ) -> pa.RecordBatchReader:
-    """The log's rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it.
+    """Return the rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it.
 
     With ``after``, the changes after that epoch.
     """

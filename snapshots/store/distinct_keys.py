@@ -48,7 +48,7 @@ def _are_distinct(keys: pa.Table) -> bool:
 
 
 def _flat(keys: pa.Table) -> Iterator[pa.Array | None]:
-    """The columns, those of structs among them; None for one that Arrow compares in another way than DuckDB, or not."""
+    """Return the columns, those of structs too; None for one that Arrow does not compare as DuckDB does."""
     for column in keys.columns:
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         yield from _fields(array)

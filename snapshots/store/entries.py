@@ -36,7 +36,7 @@ class TableEntry:
     rows: int | None
     """Live rows at the epoch; None if capture has not counted them, because it only read what changed."""
     changes: int
-    """Rows that the epoch itself added to the changelog, without keyframe rows."""
+    """Rows that the epoch itself added to the change log, without keyframe rows."""
     keyframe: int | None
     """The keyframe from which reading the epoch starts; None: it starts from the log's beginning."""
     generation: int | None = field(default=None, compare=False)
@@ -109,7 +109,7 @@ class TableCounts:
         return sum(facts.changes for facts in self._since(0 if keyframe is None else keyframe + 1))
 
     def counted_since(self, keyframe: int | None) -> int | None:
-        """The live rows that were counted last, at a keyframe (None: after the last gap) or later; None if never."""
+        """Return the live rows counted last, at a keyframe (None: after the last gap) or later; None if never."""
         return next((facts.rows for facts in self._since(keyframe or 0) if facts.rows is not None), None)
 
     def _since(self, first: int) -> Iterator[TableEntry]:
@@ -266,7 +266,7 @@ class TableFacts:
     rows: _Integers
     """Live rows; −1 if they have not been counted."""
     changes: _Integers
-    """Rows that the epoch itself added to the changelog."""
+    """Rows that the epoch itself added to the change log."""
     keyframes: _Integers
     """The keyframe from which reading the epoch starts; −1 for the log's beginning."""
 
@@ -282,11 +282,11 @@ class TableFacts:
         return slice(int(first), int(last))
 
     def changes_between(self, after: int, upto: int) -> int:
-        """Return the rows that the epochs after one, up to another, added to the changelog."""
+        """Return the rows that the epochs after one, up to another, added to the change log."""
         return int(self.changes[self.between(after, upto)].sum())
 
     def keyframe_of(self, epoch: int) -> int | None:
-        """The keyframe from which reading an epoch starts; None for the log's beginning, or if it has no table."""
+        """Return the keyframe from which reading an epoch starts; None for the log's beginning, or without a table."""
         return self._of(epoch, self.keyframes)
 
     def rows_at(self, epoch: int) -> int | None:

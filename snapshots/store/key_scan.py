@@ -1,4 +1,4 @@
-"""The rows of some keys in a changelog, from the files and row groups that may have them.
+"""The rows of some keys in a change log, from the files and row groups that may have them.
 
 Merged files are sorted by key (see ``merging``), so that the statistics of a row group tell whether it can have a
 key. In other files the key columns are read, and the other columns only of the row groups in which a key is found.
@@ -24,10 +24,10 @@ _FILES_AT_ONCE = 2
 
 
 class KeyScan:
-    """Reads rows of some keys.
+    """A reader of some keys' rows.
 
     Args:
-        version: the changelog.
+        version: the change log.
         keys: values of some of its key columns, a row per key.
         keyframe: the keyframe to start from; None for changes alone.
         last: the last epoch.
@@ -106,7 +106,7 @@ class KeyScan:
 
 
 def leaves(keys: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The values of columns, and of structs' fields, that can be compared by themselves, by their paths in Parquet."""
+    """Return the values of columns and structs' fields that can be compared alone, by their paths in Parquet."""
     found: dict[str, pa.ChunkedArray] = {}
 
     def add(path: str, values: pa.ChunkedArray) -> None:

@@ -52,7 +52,7 @@ class KeyframeRule:
 
     @classmethod
     def after(cls, newest: int | None, counts: TableCounts, marked: int | None) -> KeyframeRule:
-        """The rule where a manifest ends; ``marked`` is how many rows the newest keyframe has, if that is known."""
+        """Return the rule at a manifest's end; ``marked`` is the newest keyframe's number of rows, if that is known."""
         counted = counts.counted_since(newest)
         return cls(newest, (marked if counted is None else counted) or 0, counts.changes_since(newest))
 
@@ -123,7 +123,7 @@ class Keyframe:
 
 
 def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[DataFile]:
-    """All live keys at a captured epoch as a file of the log, folded from the log itself; no file if no key lives.
+    """Write all live keys at a captured epoch, folded from the log, as a file of it; no file if no key lives.
 
     Reading the epoch starts from the keyframe ``since``; None: from the log's beginning.
     """

@@ -1,6 +1,6 @@
 """Lengths of the lists that an epoch changes: positions of appended elements begin there.
 
-A list's length is in the changelog. So it is looked up, for the lists that change, and remembered for those that
+A list's length is in the change log. So it is looked up, for the lists that change, and remembered for those that
 changed lately. What is remembered has a bound that does not depend on the state.
 """
 

@@ -1,4 +1,4 @@
-"""Positions of list elements: Spark's change feed returns them in order, the changelog stores their positions."""
+"""Positions of list elements: Spark's change feed returns them in order, the change log stores their positions."""
 
 from __future__ import annotations
 

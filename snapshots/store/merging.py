@@ -27,16 +27,16 @@ _SMALL_KEYFRAME = 10_000
 
 
 def merge_log(place: Place) -> int:
-    """Merge the newest small files of a changelog, sorted by key, if there are many; returns how many there were.
+    """Merge the newest small files of a change log, sorted by key, if there are many; returns how many there were.
 
     Raises:
-        StoreError: the merged file could not be committed; the changelog is unchanged.
+        StoreError: the merged file could not be committed; the change log is unchanged.
     """
     return merge_small_files(place, EPOCH, _MERGING)
 
 
 def sort_log(place: Place) -> int:
-    """Sort the large files of a changelog that are not sorted by key; returns how many there were.
+    """Sort the large files of a change log that are not sorted by key; returns how many there were.
 
     Retention writes files without sorting them.
 

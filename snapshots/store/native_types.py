@@ -1,4 +1,4 @@
-"""Maps Spark's types to column types that Delta, Arrow and all their readers know.
+"""Column types for Spark's types, which Delta, Arrow and all their readers know.
 
 | Spark | stored as |
 |---|---|

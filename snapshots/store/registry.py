@@ -182,7 +182,7 @@ class ForkPoint:
 
 
 class Lineage:
-    """Reads a store's table of queries, and reads it again only after it has changed. Safe from any thread."""
+    """A store's table of queries, read again only after it has changed. Safe from any thread."""
 
     def __init__(self, layout: Layout, table: DeltaTable | None = None) -> None:
         self._layout = layout

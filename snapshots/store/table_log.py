@@ -48,7 +48,7 @@ class LogPosition:
 
 
 class TableLog:
-    """The changelog of one state table, open for writing; ``application`` identifies its captures' transactions."""
+    """The change log of one state table, open for writing; ``application`` identifies its captures' transactions."""
 
     def __init__(self, source: StateSource, place: Place, application: str) -> None:
         self.source = source

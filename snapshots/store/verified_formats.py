@@ -1,4 +1,4 @@
-"""Formats of a state table that Spark has confirmed, recorded in the table's changelog for later captures."""
+"""Formats of a state table that Spark has confirmed, recorded in the table's change log for later captures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamstate.snapshots.store.delta.commits import Handle, version_of
 class VerifiedFormats:
     """Records whether rows decoded in a format were what Spark reads, once and for all captures.
 
-    A record is a transaction identifier of the changelog, named after the query, what was compared, the versions of
+    A record is a transaction identifier of the change log, named after the query, what was compared, the versions of
     Spark and streamstate, and the format. So it is found without a scan, a newer version of either compares again, and
     no other query's store has it. A difference outlives any confirmation, also that of a capture at the same time.
     """

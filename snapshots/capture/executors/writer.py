@@ -1,4 +1,4 @@
-"""Writes epochs into a changelog from the executors; the driver commits their files in one transaction."""
+"""The executors' writer of a change log; the driver commits their files in one transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Written:
 
 
 class ExecutorWriter:
-    """Writes one state table's log in the executors; it remembers nothing between passes."""
+    """A writer of one state table's log in the executors; it remembers nothing between passes."""
 
     def __init__(self, reader: StateReader, log: TableLog) -> None:
         self._reader = reader

@@ -129,7 +129,7 @@ def prepared(
     checkpoint: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> tuple[Recorder, DataFrame]:
-    """A recorder that is not started yet, and the frame that reads its recording, which is created if need be."""
+    """Return a recorder that is not started yet, and the frame that reads its recording; create it if need be."""
     place = Place(location(path), storage_options)
     columns, of = check_recordable(frame, place)
     recording = Recording(place)

@@ -48,7 +48,7 @@ class _Part(InputPartition):
 
 
 class RecordedReader(DataSourceStreamReader):
-    """Reads batches of a recording. Spark asks for offsets in one process, and reads in others."""
+    """A reader of a recording's batches. Spark asks for offsets in one process, and reads in others."""
 
     def __init__(self, place: Place, schema: StructType, tasks: int) -> None:
         self._place = place
@@ -83,7 +83,7 @@ class RecordedReader(DataSourceStreamReader):
         return self._offset(table, max(kept(table).newest, int(start["batch"])))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files that hold the batches after one offset up to another, for as many tasks at most as asked for."""
+        """Return the files with the batches after one offset up to another, for at most the asked number of tasks."""
         from streamstate.snapshots.capture.recording.recording import kept
         from streamstate.snapshots.store.delta.reading import TableVersion
 

@@ -40,7 +40,7 @@ def distinct_sources(analyzed: Any) -> list[Any]:
 
 
 def recordings_of(analyzed: Any, *, fed: bool = False) -> list[str]:
-    """The paths of the recordings that a plan reads; if ``fed``, only of those whose recorder starts with the query."""
+    """Return the paths of the recordings that a plan reads; if ``fed``, only if the recorder starts with the query."""
     return [
         str(leaf.extraOptions().get(PATH))
         for leaf in distinct_sources(analyzed)

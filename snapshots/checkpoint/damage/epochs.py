@@ -9,7 +9,7 @@ from streamstate.snapshots.checkpoint.damage.state import StateDamage, stopping
 
 
 class EpochDamage:
-    """Finds out why committed epochs cannot be captured; each file of the checkpoint is read once.
+    """The damage that keeps committed epochs from being captured; each file of the checkpoint is read once.
 
     Args:
         checkpoint: the checkpoint.

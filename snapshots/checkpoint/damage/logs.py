@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class LogDamage:
-    """Finds damage in the logs that the next start reads.
+    """The damage of the logs that the next start reads.
 
     Attributes:
         planned: the newest planned epoch; −1 if there is none.

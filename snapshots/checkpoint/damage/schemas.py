@@ -25,7 +25,7 @@ _MOVED = (
 
 
 class SchemaDamage:
-    """Finds damage in what describes the state of the operators."""
+    """The damage of the operators' metadata and schemas."""
 
     def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint

@@ -45,7 +45,7 @@ class _Place:
 
 
 class StateDamage:
-    """Finds damaged state files. Each file is read once, so that damage of many epochs can be asked for.
+    """The damage of state files. Each file is read once, so that damage of many epochs can be asked for.
 
     Args:
         checkpoint: the checkpoint.

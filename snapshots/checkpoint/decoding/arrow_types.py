@@ -100,7 +100,7 @@ def list_type(element: pa.DataType) -> pa.ListType:
 
 @cache
 def stored_as(kind: str) -> str:
-    """The one name of all types that have the same bytes and become the same column: a collated string is a string."""
+    """Return the one name of types with the same bytes and the same column: a collated string is a string."""
     return next((name for pattern, name in _SAME if pattern.fullmatch(kind)), kind)
 
 

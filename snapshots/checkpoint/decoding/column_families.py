@@ -14,7 +14,7 @@ from streamstate.snapshots.checkpoint.state_files import StoreFiles
 
 
 def family_numbers(checkpoint: CheckpointFiles, operator: int, epoch: int) -> dict[str, int]:
-    """The number of each column family of an operator's only store at an epoch; those that all partitions agree on.
+    """Return the number of each column family of an operator's only store, if all partitions agree on it.
 
     Raises:
         UnsupportedChangelogError: a partition has no snapshot up to the epoch.

@@ -66,7 +66,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Decodes rows of a store."""
+    """A decoder of a store's rows."""
 
     buffer: npt.NDArray[np.uint8]
     versioned: bool
@@ -137,7 +137,7 @@ def _key_with_time(rows: _Rows, keys: Slices, fields: Fields, *, first: bool) ->
 
 
 def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray:
-    """The size of the first row, the first row, and the second, which older versions leave out if it is empty."""
+    """Return the size of the first row, the first row, and the second, which older Sparks omit if it is empty."""
     fields, rest = table.key["fields"], keys.without(_SIZE)
     sizes = gathered(rows.buffer, keys.at, "<i4").astype(np.int64)
     if ((sizes < 0) | (sizes > rest.size)).any():
@@ -171,7 +171,7 @@ def _values(rows: _Rows, values: Slices, table: TableFormat) -> pa.StructArray:
 
 
 def _elements(buffer: npt.NDArray[np.uint8], values: Slices, *, delimited: bool) -> tuple[Positions, Slices]:
-    """The rows of values that are sequences of them, and the number of each row's value; a delete keeps its place."""
+    """Return the rows of values that are sequences, and the number of each row's value; a delete keeps its place."""
     put, gone = np.flatnonzero(values.size >= 0), np.flatnonzero(values.size < 0)
     places, elements = _sequences(buffer, values[put], int(delimited))
     owners = np.concatenate([put[places], gone])

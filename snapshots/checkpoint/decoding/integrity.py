@@ -69,7 +69,7 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
 
 
 def verified(read: Callable[[str], bytes | None], path: str, content: bytes) -> bytes:
-    """A file's bytes, compared with the checksum file beside it: Spark's, which has the size too, or else Hadoop's.
+    """Compare a file's bytes with the checksum file beside it, Spark's or else Hadoop's, and return them.
 
     ``read`` returns the bytes of a file by its path, None if it does not exist.
 

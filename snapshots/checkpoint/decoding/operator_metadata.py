@@ -25,7 +25,7 @@ from streamstate.snapshots.store.names import is_number
 
 
 def sources_in_metadata(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists.
+    """Return the query's state tables at an epoch, as ``state_sources`` lists them.
 
     Raises:
         CheckpointError: the metadata is damaged or of an unknown version, or Spark has purged it.

@@ -137,7 +137,7 @@ def _readable(checkpoint: CheckpointFiles, path: str) -> str:
 
 @dataclass
 class _Formats:
-    """Describes the tables of one epoch; each file is read once."""
+    """The formats of one epoch's tables; each file is read once."""
 
     checkpoint: CheckpointFiles
     epoch: int

@@ -76,7 +76,7 @@ class StateFiles:
 
 
 class StoreHistory:
-    """Finds the files of a store, in all partitions and at any epoch.
+    """The files of a store, in all partitions and at any epoch.
 
     Args:
         checkpoint: the query's checkpoint.

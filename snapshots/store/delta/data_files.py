@@ -67,7 +67,7 @@ class DataFile:
 
 
 class DataFileWriter:
-    """Writes one data file, piece by piece; a context manager, at whose end the file is complete.
+    """A writer of one data file, piece by piece; a context manager, at whose end the file is complete.
 
     Args:
         place: the table.

@@ -20,7 +20,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 
 @dataclass
 class Prepared:
-    """Provides files to :func:`commit_once` and writes them again only if necessary.
+    """Files for :func:`commit_once`, written again only if necessary.
 
     Pass its ``write``, with ``keeps_files=True``.
     """

@@ -39,7 +39,7 @@ def check_describes(layout: Layout, name: str, plan: QueryPlan, since: int) -> N
 
 
 def _captured(layout: Layout, name: str, since: int) -> dict[str, pa.Schema]:
-    """The changelogs' schemas of the state tables at the newest epoch; empty if none since an epoch is captured."""
+    """Return the schemas of the state tables' change logs at the newest epoch; empty if none is captured since."""
     manifest = Manifest(layout, name)
     manifest.refresh()
     newest = manifest.newest

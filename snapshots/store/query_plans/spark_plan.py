@@ -139,7 +139,7 @@ def _without_time(table: TablePlan, later: TablePlan) -> TablePlan:
 
 
 def fingerprint(analyzed: Any) -> str:
-    """A hash of an analysed plan's text without what differs from one start to the next, and without its sources."""
+    """Hash an analysed plan's text, without its sources and what differs from one start to the next."""
     texts = []
     for node in walk(analyzed):
         is_leaf = node.children().isEmpty()

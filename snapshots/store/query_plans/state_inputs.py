@@ -38,7 +38,7 @@ def watermarks(optimized: Any) -> tuple[str, ...]:
 
 
 class _Tracing:
-    """Follows expressions down a plan, to the sources' columns."""
+    """A tracer of expressions down a plan, to the sources' columns."""
 
     def __init__(self, aliases: Any, mode: str) -> None:
         self._aliases = aliases

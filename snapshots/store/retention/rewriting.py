@@ -1,4 +1,4 @@
-"""Rewriting a changelog so that it holds the epochs that retention keeps and nothing else.
+"""Rewriting a change log so that it holds the epochs that retention keeps and nothing else.
 
 The changes between two kept epochs are folded into the later one: the last row of each key counts, and a key that came
 and went in between vanishes. An epoch at which the log begins, or begins again after a gap, is a keyframe: it replaces
@@ -104,7 +104,7 @@ class Folding:
         return None if self.region.after is None else self.stays.keyframes[self.region.after]
 
     def _feed(self, columns: list[str]) -> pa.RecordBatchReader:
-        """The state before the region, its changes, and the keyframes at which the log begins again within it."""
+        """Return the state before the region, its changes, and keyframes at which the log begins again within it."""
         epoch, change = pc.field(EPOCH), pc.field(CHANGE)
         inner = [epoch for epoch in self.stays.starts if self.region.lower < epoch <= self.region.last]
         keyframes = [*inner, *([] if self._basis is None else [self._basis])]
@@ -252,7 +252,7 @@ def _goes(stays: Stays) -> pc.Expression:
 
 
 def _region(dirty: Sequence[int], stays: Stays) -> Region | None:
-    """The epochs into which dropped ones are folded; None if all dropped ones are before the log's new beginning."""
+    """Return the epochs into which dropped ones are folded; None if all are before the log's new beginning."""
     into = [stays.epochs[at] for epoch in dirty if (at := bisect_left(stays.epochs, epoch)) < len(stays.epochs)]
     into = [epoch for epoch in into if epoch not in stays.starts]
     if not into:

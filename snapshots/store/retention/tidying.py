@@ -73,7 +73,7 @@ def compact(
 
 
 def _in_order(log: Place) -> int:
-    """Merge the small files of a changelog, and sort the others."""
+    """Merge the small files of a change log, and sort the others."""
     return merge_log(log) + sort_log(log)
 
 
