@@ -65,8 +65,8 @@ class ChangeFeed:
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
     """The tables that Spark read since :meth:`begin_pass`, each with the reason."""
-    recorded: dict[str, VerifiedFormats] = field(default_factory=dict)
-    """By table, what the store records of earlier comparisons."""
+    verified_formats: dict[str, VerifiedFormats] = field(default_factory=dict)
+    """By table, the formats that the store names as compared earlier."""
     _wrong: set[str] = field(default_factory=set)
     _verified: dict[_Kind, TableFormat] = field(default_factory=dict)
     """By table and kind of rows, the format that decoded rows were last compared in."""
@@ -134,7 +134,7 @@ class ChangeFeed:
         self, kind: _Kind, layout: TableFormat, decoded: StateRows, difference: str | None, first: int
     ) -> StateRows | None:
         """Return the decoded rows; None, after a warning, if they differ from Spark's."""
-        self.recorded[kind[0]].record(kind[1], layout, self.reader.spark.version, equal=difference is None)
+        self.verified_formats[kind[0]].note(kind[1], layout, self.reader.spark.version, equal=difference is None)
         if difference is None:
             self._verified[kind] = layout
             return decoded
@@ -177,7 +177,7 @@ class ChangeFeed:
             return False
         self._passes[kind] += 1
         first = self._verified.get(kind) != layout
-        if first and self.verify == "first" and self.recorded[kind[0]].has(kind[1], layout, running.version):
+        if first and self.verify == "first" and self.verified_formats[kind[0]].has(kind[1], layout, running.version):
             self._verified[kind] = layout
             return False
         return first or self.verify == "all" or (self.verify == "sample" and self._passes[kind] % _SAMPLE == 0)

@@ -32,8 +32,8 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.feed import Verify
 from streamstate.snapshots.capture.memory import give_back, plain_memory
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.checkpoint.commit_log_time import CommitLogTime
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.checkpoint.folder_time import FolderTime
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.describe import store_running_plan
@@ -237,7 +237,7 @@ class Capture:
         self._interval = interval
         self._ended = ended or (lambda: False)
         self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
-        self._log = FolderTime(capturer.checkpoint)
+        self._log = CommitLogTime(capturer.checkpoint)
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
         self._untidy = self._incomplete = self._idle = False

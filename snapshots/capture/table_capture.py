@@ -54,7 +54,7 @@ class TableCapture:
         """True if the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
         self._feed = feed
-        feed.recorded[source.table] = self.log.verified
+        feed.verified_formats[source.table] = self.log.verified
         self._reader = feed.reader
         self._source = source
         self._changes = TableReader(feed, self.log)

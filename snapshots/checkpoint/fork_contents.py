@@ -5,9 +5,6 @@ Also the errors for epochs whose files are no longer all there.
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +12,8 @@ from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
+from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
+from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
 from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.file_source_log import log_upto
 from streamstate.snapshots.checkpoint.filesystem import Files
@@ -26,8 +25,6 @@ from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.snapshots.store.names import is_base_name, is_number
 
 _NEAR = 10
-_MOST_IN_ZIP = 64 << 20
-"""Spark lists a few hundred bytes for each of RocksDB's files."""
 
 
 def store_hint() -> str:
@@ -133,26 +130,15 @@ def _names_in_zip(files: Files, path: str) -> dict[str, list[str]]:
 
     Only plain file names are accepted: Spark itself joins them to folders unchecked.
     """
-    text = _metadata_in_zip(files, path)
     try:
-        listed = data_files(json.loads(text.partition("\n")[2]))
-    except (ValueError, AttributeError) as error:
-        raise UntrustedCheckpointError.file(path, "does not list its files as Spark does") from error
+        with files.open(path) as file, snapshot_archive(file, path) as (_, metadata):
+            listed = data_files(metadata)
+    except ChangelogError as error:
+        raise UntrustedCheckpointError.file(path, f"does not list its files as Spark does: {error}") from error
     for name in (name for file in listed for name in (file.name, file.local_name)):
         if not is_base_name(name):
             raise UntrustedCheckpointError.file(path, f"names the file {name!r}, which is not in its folder")
     return {folder: [file.name for file in listed if file.folder == folder] for folder in SIDE_FOLDERS}
-
-
-def _metadata_in_zip(files: Files, path: str) -> str:
-    try:
-        with files.open(path) as file, zipfile.ZipFile(file) as archive:
-            if archive.getinfo("metadata").file_size > _MOST_IN_ZIP:
-                limit = f"{_MOST_IN_ZIP >> 20} MiB"
-                raise UntrustedCheckpointError.file(path, f"holds a 'metadata' of more than {limit}")
-            return archive.read("metadata").decode()
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError) as error:
-        raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
 
 
 def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:

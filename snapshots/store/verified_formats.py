@@ -34,8 +34,8 @@ class VerifiedFormats:
         confirmed, differs = (version_of(table, self._name(what, layout, spark, verdict)) for verdict in _VERDICTS)
         return confirmed > -1 and differs == -1
 
-    def record(self, what: str, layout: TableFormat, spark: str, *, equal: bool) -> None:
-        """Record with the next commit what a comparison found."""
+    def note(self, what: str, layout: TableFormat, spark: str, *, equal: bool) -> None:
+        """Write the result of a comparison with the next commit."""
         self.pending[self._name(what, layout, spark, _VERDICTS[0 if equal else 1])] = 1
 
     def _name(self, what: str, layout: TableFormat, spark: str, verdict: str) -> str:

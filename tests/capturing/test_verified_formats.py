@@ -36,7 +36,7 @@ class Capture:
 
     def found(self, *, equal: bool) -> None:
         """Compare."""
-        self.verified.record("changes", FORMAT, "4.3.0", equal=equal)
+        self.verified.note("changes", FORMAT, "4.3.0", equal=equal)
 
     def commit(self, epoch: int) -> None:
         """Commit an epoch, and what was found."""

@@ -37,7 +37,7 @@ def trim_inputs(layout: Layout, name: str, before: Sequence[Entry], kept: Sequen
         return
     held = _offsets(layout, name, before, oldest - 1)
     ends: dict[str, int] = {}
-    for offset in _recorded(held):  # a stream that is read twice has two offsets
+    for offset in _recording_offsets(held):  # a stream that is read twice has two offsets
         identity, batch = str(offset["id"]), int(offset["batch"])
         ends[identity] = min(batch, ends.get(identity, batch))
     for source in range(len(held) if ends else 0):
@@ -50,7 +50,7 @@ def trim_inputs(layout: Layout, name: str, before: Sequence[Entry], kept: Sequen
 
 def pin_inputs(offsets: Iterable[str | None]) -> None:
     """Keep the recorded input after some offsets for good, for a fork that will read on from there."""
-    for offset in _recorded(offsets):
+    for offset in _recording_offsets(offsets):
         pin(str(offset["recording"]), int(offset["batch"]))
 
 
@@ -67,8 +67,8 @@ def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) ->
     return [] if planned is None else list(planned.offsets)
 
 
-def _recorded(offsets: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return those offsets that are of recordings."""
+def _recording_offsets(offsets: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the offsets of recordings among some offsets."""
     found = []
     for offset in offsets:
         try:

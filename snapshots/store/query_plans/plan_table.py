@@ -38,7 +38,7 @@ def store_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool:
     row = {"since": since, "recorded_at": datetime.now(UTC), "plan": text}
     made = pa.Table.from_pylist([row], schema=PLANS)
     append_once(place, f"plan/{query}", known.records + 1, lambda _: made)
-    Plans.recorded_here += 1
+    Plans.stored_here += 1
     return True
 
 
@@ -52,7 +52,7 @@ class Plans:
             epochs, or when this process has recorded a plan: each look is a request.
     """
 
-    recorded_here: ClassVar[int] = 0
+    stored_here: ClassVar[int] = 0
     """The number of plans that this process has stored, of any query."""
 
     def __init__(self, layout: Layout, query: str, manifest: Manifest | None = None) -> None:
@@ -77,7 +77,7 @@ class Plans:
     def _read(self) -> tuple[StoredPlan, ...]:
         with self._lock:
             if self._place.folder is None and self._manifest is not None:
-                looked = self._manifest.entries, Plans.recorded_here
+                looked = self._manifest.entries, Plans.stored_here
                 if self._looked is not None and self._looked[0] is looked[0] and self._looked[1] == looked[1]:
                     return self._known
                 self._looked = looked

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TIME_TICK = timedelta(seconds=0.05)
 
 
-class FolderTime:
+class CommitLogTime:
     """The modification time of a commit log's folder, which is quicker to find than a list of its files."""
 
     def __init__(self, checkpoint: CheckpointFiles) -> None:
