@@ -154,7 +154,7 @@ class StoreFiles:
 
     def newest_snapshots(self, version: int, ids: Ids) -> list[StateFile]:
         """Return the newest snapshot up to a version; several if failed attempts cannot be told from it."""
-        for at in range(version, 0, -1):
+        for at in sorted({file.version for file in self.files if file.whole and file.version <= version}, reverse=True):
             if found := [file for file in self._of(at, ids(at)) if file.whole]:
                 return found
         return []

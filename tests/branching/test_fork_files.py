@@ -25,7 +25,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import source_batch
-from streamstate.snapshots.checkpoint.state_files import StateChain, StoreFiles
+from streamstate.snapshots.checkpoint.state_files import StateChain, StateFile, StoreFiles
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 
@@ -72,6 +72,38 @@ def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
         f"2_{TWO}.zip",
         f"3_{ONE}.changelog",
     ]
+
+
+def test_a_lineage_leaves_one_attempt_of_each_version() -> None:
+    """Without it, every attempt may have been committed; a snapshot that is passed over is no end."""
+    store = StoreFiles(
+        [f"1_{ONE}.changelog", f"1_{ONE}.zip", f"2_{ONE}.changelog", f"2_{TWO}.changelog", f"3_{ONE}.changelog"]
+    )
+    ids = {3: [ONE]}.get
+
+    def lineage(file: StateFile) -> dict[int, str]:
+        return dict.fromkeys(range(1, file.version), ONE)
+
+    after = [f"2_{ONE}.changelog", f"3_{ONE}.changelog"]
+    exact = store.chain(3, ids, lineage=lineage)
+    assert names(exact) == [f"1_{ONE}.changelog", f"1_{ONE}.zip", *after]
+    assert [file.name for file in exact.changes] == after
+    assert f"2_{TWO}.changelog" in (names(store.chain(3, ids)) or [])
+    skipping = store.chain(3, ids, lineage=lineage, skipped={f"1_{ONE}.zip"})
+    assert (skipping.snapshot, [file.name for file in skipping.changes]) == (None, [f"1_{ONE}.changelog", *after])
+
+
+def test_the_newest_snapshots_need_only_their_own_commits() -> None:
+    """A query may have committed a million epochs since, each with a commit of its own to read."""
+    asked: list[int] = []
+
+    def ids(version: int) -> list[str]:
+        asked.append(version)
+        return [ONE]
+
+    store = StoreFiles([f"2_{ONE}.zip", f"3_{TWO}.zip", f"900000_{ONE}.changelog"])
+    assert [file.name for file in store.newest_snapshots(900_000, ids)] == [f"2_{ONE}.zip"]
+    assert asked == [3, 2]
 
 
 def test_checksum_files_are_found() -> None:
